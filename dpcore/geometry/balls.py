@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.boxes import to_simplex
 from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
-    ConvexSet,
     Corners,
-    Scales,
+    NormBall,
     by_chunks,
     check_exponent,
     l1_norms,
@@ -31,15 +30,14 @@ from weir.dpcore.geometry.convex_set import (
 
 
 @dataclass(frozen=True)
-class L1Ball(ConvexSet):
+class L1Ball(NormBall):
     """{x : ||x||_1 <= radius}. Has a local linear oracle with rho = sqrt(d)."""
 
     name: ClassVar[str] = "l1_ball"
-    radius: float
     size: int
 
     def __post_init__(self) -> None:
-        positive(radius=self.radius)
+        super().__post_init__()
         at_least_one(size=self.size)
 
     @property
@@ -69,17 +67,6 @@ class L1Ball(ConvexSet):
         out[row, at] = np.where(costs[row, at] > 0, -self.radius, self.radius)
         return out
 
-    def start(self) -> Floats:
-        return np.zeros(self.size)
-
-    @property
-    def diameter(self) -> float:
-        return 2 * self.radius
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
         return self.diameter
@@ -93,11 +80,8 @@ class L1Ball(ConvexSet):
         size[-1] += self.radius
         return float(l2_norms(size[None])[0])
 
-    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return l1_norms(points) <= self.radius + slack
-
-    def scales(self, points: Floats) -> Scales:
-        return Scales(l1_norms(points) / self.radius, np.full(len(points), np.inf))
+    def norms(self, points: Floats) -> Floats:
+        return l1_norms(points)
 
     def gaussian_width(self) -> float:
         return self.radius * largest_size_of(self.size)
@@ -107,15 +91,14 @@ class L1Ball(ConvexSet):
 
 
 @dataclass(frozen=True)
-class L2Ball(ConvexSet):
+class L2Ball(NormBall):
     """{x : ||x||_2 <= radius}. Has no local linear oracle; its projection costs no more."""
 
     name: ClassVar[str] = "l2_ball"
-    radius: float
     size: int
 
     def __post_init__(self) -> None:
-        positive(radius=self.radius)
+        super().__post_init__()
         at_least_one(size=self.size)
 
     @property
@@ -151,25 +134,11 @@ class L2Ball(ConvexSet):
         out[zero, 0] = self.radius
         return np.asarray(out)
 
-    def start(self) -> Floats:
-        return np.zeros(self.size)
-
-    @property
-    def diameter(self) -> float:
-        return 2 * self.radius
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
     def farthest(self, centre: Floats) -> float:
         return float(l2_norms(centre[None])[0]) + self.radius
 
-    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return l2_norms(points) <= self.radius + slack
-
-    def scales(self, points: Floats) -> Scales:
-        return Scales(l2_norms(points) / self.radius, np.full(len(points), np.inf))
+    def norms(self, points: Floats) -> Floats:
+        return l2_norms(points)
 
     def gaussian_width(self) -> float:
         return self.radius * length_of(self.size)
@@ -179,21 +148,20 @@ class L2Ball(ConvexSet):
 
 
 @dataclass(frozen=True)
-class GroupL1Ball(ConvexSet):
+class GroupL1Ball(NormBall):
     """{x : sum over groups of ||x_group||_2 <= radius}, groups of neighbouring coordinates.
 
     Groups of one make it the l1 ball, one group makes it the l2 ball.
 
     Attributes:
-      radius: above 0. groups: sizes of the groups, in order; d is their sum.
+      groups: sizes of the groups, in order; d is their sum.
     """
 
     name: ClassVar[str] = "group_l1_ball"
-    radius: float
     groups: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        positive(radius=self.radius)
+        super().__post_init__()
         if not self.groups:
             raise ConfigError("groups", [], "needs one group or more.")
         for size in self.groups:
@@ -259,17 +227,6 @@ class GroupL1Ball(ConvexSet):
         out[zero, 0] = self.radius
         return out
 
-    def start(self) -> Floats:
-        return np.zeros(self.dimension)
-
-    @property
-    def diameter(self) -> float:
-        return 2 * self.radius
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
         return self.diameter * math.pow(max(self.groups), max(0.0, 1 / p - 0.5))
@@ -281,12 +238,8 @@ class GroupL1Ball(ConvexSet):
         lengths[best] += self.radius
         return float(math.hypot(*lengths))
 
-    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return np.asarray(np.add.reduce(self.lengths(points), axis=1) <= self.radius + slack)
-
-    def scales(self, points: Floats) -> Scales:
-        sums = np.add.reduce(self.lengths(points), axis=1)
-        return Scales(sums / self.radius, np.full(len(points), np.inf))
+    def norms(self, points: Floats) -> Floats:
+        return np.asarray(np.add.reduce(self.lengths(points), axis=1))
 
     def gaussian_width(self) -> float:
         return self.radius * largest_length_of(self.groups)

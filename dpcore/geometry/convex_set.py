@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, log_ndtr, ndtr
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.errors import ConfigError, WeirError, at_least_one
-from weir.dpcore.noise.gaussian import PublicNormals
+from weir.dpcore.errors import ConfigError, WeirError, at_least_one, positive
 
 _CHUNK = 1 << 15
 
@@ -129,19 +129,6 @@ class ConvexSet(ABC):
             return self.diameter_in(p) / 2
         return norm_of(self.start(), p) + self.diameter_in(p)
 
-    def support(self, costs: Floats) -> Floats:
-        """max over p in P of <p, c>, for each row c: (K, d) -> (K,)."""
-        best = self.linear_oracle(-rows(costs))
-        return np.asarray(np.add.reduce(rows(best * costs), axis=1))
-
-    def dual_norm(self, costs: Floats) -> Floats:
-        """Half of the width of P along each row c: (K, d) -> (K,).
-
-        It is dual to the norm whose unit ball is (P - P) / 2: of a ball of radius r, r times the
-        dual norm of that ball's.
-        """
-        return (self.support(costs) + self.support(-costs)) / 2
-
     def corners(self) -> Corners | None:
         """The vertices, where P is a polytope with few of them; None otherwise."""
         return None
@@ -170,6 +157,41 @@ class ConvexSet(ABC):
     @abstractmethod
     def canonical(self) -> Mapping[str, Any]:
         """Every number that shapes the set, JSON-able; floats as hex strings."""
+
+
+@dataclass(frozen=True)
+class NormBall(ConvexSet):
+    """{x : norm(x) <= radius}, symmetric about the origin.
+
+    Attributes:
+      radius: above 0.
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        positive(radius=self.radius)
+
+    @abstractmethod
+    def norms(self, points: Floats) -> Floats:
+        """The norm of each row: (K, d) -> (K,)."""
+
+    def start(self) -> Floats:
+        return np.zeros(self.dimension)
+
+    @property
+    def diameter(self) -> float:
+        return 2 * self.radius
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return np.asarray(self.norms(points) <= self.radius + slack)
+
+    def scales(self, points: Floats) -> Scales:
+        return Scales(self.norms(points) / self.radius, np.full(len(points), np.inf))
 
 
 def check_exponent(p: float) -> None:
@@ -240,8 +262,6 @@ def scales_of(left: Floats, right: Floats) -> Scales:
 
 _STEP = 2.0**-9
 _FAR = 40.0
-_NUMBERS = 1 << 20
-"""Drawn at a time."""
 
 
 def largest_of(n: int) -> float:
@@ -319,55 +339,6 @@ def sparse_bound(n: int, k: int) -> float:
     density = np.exp(-u * u / 2) / math.sqrt(2 * math.pi)
     above = 2 * (u * density + (1 - u * u) * ndtr(-u))  # E max(g^2 - u^2, 0)
     return math.sqrt(float(np.min(k * u * u + n * above)))
-
-
-class Estimate(NamedTuple):
-    """A mean of draws, and its standard error."""
-
-    value: float
-    error: float
-
-
-def sparse_width(n: int, k: int, draws: int = 2000) -> Estimate:
-    """The width that ``sparse_bound`` bounds, by Monte-Carlo: 2,000 draws give about 1.5% / sqrt k.
-
-    The draws are public and the same at every call.
-    """
-    _at_most(n, k)
-
-    def largest(g: Floats) -> Floats:
-        top = np.partition(g * g, n - k, axis=1)[:, n - k :]
-        return np.asarray(np.sqrt(np.sum(top, axis=1)))
-
-    return monte_carlo(largest, n, draws)
-
-
-def hull_width(points: Floats, draws: int = 2000) -> Estimate:
-    """Width of the convex hull of ``points`` (n, d), by Monte-Carlo with its standard error.
-
-    A pair g, -g is drawn at a time, so where the hull lies does not matter, only its shape.
-    """
-    points = np.atleast_2d(np.asarray(points, dtype=np.float64))
-
-    def half_spread(g: Floats) -> Floats:
-        reached = g @ points.T
-        return np.asarray((np.max(reached, axis=1) - np.min(reached, axis=1)) / 2)
-
-    return monte_carlo(half_spread, points.shape[1], draws)
-
-
-def monte_carlo(function: Callable[[Floats], Floats], dimension: int, draws: int) -> Estimate:
-    """Mean of function((m, d) standard normals) -> (m,), over public draws."""
-    if draws < 2:
-        raise ConfigError("draws", draws, "must be 2 or more.")
-    normals = PublicNormals(b"gaussian width")
-    most = max(1, _NUMBERS // dimension)
-    found = [
-        function(normals.draw(first // most, min(most, draws - first), dimension))
-        for first in range(0, draws, most)
-    ]
-    values = np.concatenate(found)
-    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(draws))
 
 
 def _at_most(n: int, k: int) -> None:

@@ -12,7 +12,6 @@ Source: Garber, Hazan (2016), "A linearly convergent variant of the conditional 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,7 +49,7 @@ class LocalPoint(NamedTuple):
     weights: Floats
 
 
-class LocalOracle(ABC):
+class LocalOracle:
     """A local linear oracle of one set, for K rows at once; a row depends on that row alone.
 
     Attributes:
@@ -65,11 +64,15 @@ class LocalOracle(ABC):
         """Memory of ``n_keys`` keys that are at ``start()`` of the set."""
         return OracleMemory(np.zeros((n_keys, 0)))
 
-    @abstractmethod
     def __call__(
         self, x: Floats, radius: Floats, costs: Floats, memory: OracleMemory
     ) -> LocalPoint:
         """x: (K, d) in P; radius: (K,) >= 0, may be infinite; costs: (K, d)."""
+        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
+
+    def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
+        """The points of an oracle that keeps no weights: (K, d)."""
+        raise NotImplementedError
 
     def update(self, memory: OracleMemory, step: Floats, found: LocalPoint) -> OracleMemory:
         """Memory after x <- x + step (p - x). step: (K,) in [0, 1]."""
@@ -89,11 +92,6 @@ class SimplexOracle(LocalOracle):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", max(math.sqrt(self.set.size / 2), 1.0))
-
-    def __call__(
-        self, x: Floats, radius: Floats, costs: Floats, memory: OracleMemory
-    ) -> LocalPoint:
-        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
 
     def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         row = np.arange(len(x))
@@ -119,11 +117,6 @@ class L1BallOracle(LocalOracle):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", math.sqrt(self.set.size))
-
-    def __call__(
-        self, x: Floats, radius: Floats, costs: Floats, memory: OracleMemory
-    ) -> LocalPoint:
-        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
 
     def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         row = np.arange(len(x))
@@ -154,12 +147,9 @@ class BoxOracle(LocalOracle):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", math.sqrt(self.set.dimension))
 
-    def __call__(
-        self, x: Floats, radius: Floats, costs: Floats, memory: OracleMemory
-    ) -> LocalPoint:
+    def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         reach = np.minimum(radius, self.set.diameter)[:, None]
-        p = np.clip(x - reach * np.sign(costs), self.set.low, self.set.high)
-        return LocalPoint(np.asarray(p), memory.weights)
+        return np.asarray(np.clip(x - reach * np.sign(costs), self.set.low, self.set.high))
 
 
 @dataclass(frozen=True)

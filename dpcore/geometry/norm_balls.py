@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
-    ConvexSet,
-    Scales,
+    NormBall,
     by_chunks,
     check_exponent,
     l2_norms,
@@ -41,7 +39,7 @@ class _Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LpBall(ConvexSet):
+class LpBall(NormBall):
     """{x : sum |x_i|^p <= radius^p}, 1 < p < infinity; it projects for 1.05 <= p <= 40.
 
     Closer to 1 or to infinity it is all but the l1 ball or the box, and known by its linear oracle.
@@ -50,16 +48,15 @@ class LpBall(ConvexSet):
     the same bits wherever it stands, on one kind.
 
     Attributes:
-      radius, size: as of the other balls. p: the exponent; q = p / (p - 1) is its dual.
+      size: d. p: the exponent; q = p / (p - 1) is its dual.
     """
 
     name: ClassVar[str] = "lp_ball"
-    radius: float
     p: float
     size: int
 
     def __post_init__(self) -> None:
-        positive(radius=self.radius)
+        super().__post_init__()
         at_least_one(size=self.size)
         if not 1 < self.p < math.inf:
             raise ConfigError("p", self.p, "must be above 1 and finite; else take l1_ball or box.")
@@ -172,9 +169,6 @@ class LpBall(ConvexSet):
         out[zero, 0] = self.radius
         return out
 
-    def start(self) -> Floats:
-        return np.zeros(self.size)
-
     @property
     def _longest(self) -> float:
         """Largest l2 norm: on an axis for p <= 2, else on a diagonal."""
@@ -183,10 +177,6 @@ class LpBall(ConvexSet):
     @property
     def diameter(self) -> float:
         return 2 * self._longest
-
-    @property
-    def symmetric(self) -> bool:
-        return True
 
     def diameter_in(self, p: float) -> float:
         """Along an axis for p >= the ball's own exponent, else along a diagonal."""
@@ -197,11 +187,8 @@ class LpBall(ConvexSet):
         """A bound above it, exact at the origin."""
         return self._longest + float(lp_norms(np.asarray(centre, dtype=np.float64)[None], 2.0)[0])
 
-    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return np.asarray(lp_norms(points, self.p) <= self.radius + slack)
-
-    def scales(self, points: Floats) -> Scales:
-        return Scales(lp_norms(points, self.p) / self.radius, np.full(len(points), np.inf))
+    def norms(self, points: Floats) -> Floats:
+        return lp_norms(points, self.p)
 
     def gaussian_width(self) -> float:
         """A bound above radius E ||g||_q: the least Jensen bound of all exponents up to q."""
@@ -225,7 +212,7 @@ def lp_norms(points: Floats, p: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class TraceNormBall(ConvexSet):
+class TraceNormBall(NormBall):
     """{X in R^(m x n) : sum of its singular values <= radius}, X as a row of m n numbers.
 
     Known by its linear oracle only: one singular pair a row, found by LAPACK. The same row gives
@@ -237,11 +224,10 @@ class TraceNormBall(ConvexSet):
     """
 
     name: ClassVar[str] = "trace_norm_ball"
-    radius: float
     shape: tuple[int, int]
 
     def __post_init__(self) -> None:
-        positive(radius=self.radius)
+        super().__post_init__()
         at_least_one(rows=self.shape[0], columns=self.shape[1])
 
     @property
@@ -262,17 +248,6 @@ class TraceNormBall(ConvexSet):
         best = -self.radius * left[:, :, 0, None] * right[:, 0, None, :]
         return np.asarray(best.reshape(len(costs), self.dimension))
 
-    def start(self) -> Floats:
-        return np.zeros(self.dimension)
-
-    @property
-    def diameter(self) -> float:
-        return 2 * self.radius
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
     def diameter_in(self, p: float) -> float:
         """Between u v^T and -u v^T of norm ``radius``: ||u||_p ||v||_p is largest for even ones."""
         check_exponent(p)
@@ -282,12 +257,6 @@ class TraceNormBall(ConvexSet):
         """||C - radius u v^T||^2 is ||C||^2 + radius^2 - 2 radius <C, u v^T>: the oracle's pair."""
         away = self.linear_oracle(rows(centre[None])) - centre
         return float(l2_norms(away)[0])
-
-    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return self._norms(points) <= self.radius + slack
-
-    def scales(self, points: Floats) -> Scales:
-        return Scales(self._norms(points) / self.radius, np.full(len(points), np.inf))
 
     def gaussian_width(self) -> float:
         """A bound above it: the mean largest singular value is at most sqrt(m) + sqrt(n).
@@ -306,6 +275,6 @@ class TraceNormBall(ConvexSet):
     def _matrices(self, points: Floats) -> Floats:
         return rows(points).reshape(len(points), *self.shape)
 
-    def _norms(self, points: Floats) -> Floats:
+    def norms(self, points: Floats) -> Floats:
         sizes = np.linalg.svd(self._matrices(points), compute_uv=False)
         return np.asarray(np.add.reduce(np.ascontiguousarray(sizes), axis=1))

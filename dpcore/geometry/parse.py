@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from weir.dpcore.config.section import Section, nearest
+from weir.dpcore.config.section import FARTHEST, NEAREST, Section, nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import GroupL1Ball, L1Ball, L2Ball
 from weir.dpcore.geometry.boxes import Box, Product, Simplex
@@ -17,8 +17,6 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.norm_balls import LpBall, TraceNormBall
 from weir.dpcore.geometry.polytope import Polytope
 
-FARTHEST, NEAREST = 1e60, 1e-60
-"""Sizes of a set, so that fourth powers of them are numbers."""
 _EXAMPLE = "write something like {l1_ball: 5}."
 
 
@@ -90,14 +88,6 @@ def _fields(value: Any, field: str, names: tuple[str, ...]) -> list[Any]:
     return [value[name] for name in names]
 
 
-def _l1_ball(value: Any, dimension: int, field: str) -> ConvexSet:
-    return L1Ball(_size(value, field), dimension)
-
-
-def _l2_ball(value: Any, dimension: int, field: str) -> ConvexSet:
-    return L2Ball(_size(value, field), dimension)
-
-
 def _lp_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     radius, p = _fields(value, field, ("radius", "p"))
     size = _size(radius, f"{field}.radius")
@@ -115,10 +105,6 @@ def _group_l1_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     if isinstance(groups, (list, tuple)):
         return GroupL1Ball(size, tuple(_whole(group, at) for group in _listed(groups, at)))
     return GroupL1Ball.even(size, _whole(groups, at), dimension)
-
-
-def _simplex(value: Any, dimension: int, field: str) -> ConvexSet:
-    return Simplex(_size(value, field), dimension)
 
 
 def _box(value: Any, dimension: int, field: str) -> ConvexSet:
@@ -168,10 +154,6 @@ def _trace_norm_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     return TraceNormBall(_size(radius, f"{field}.radius"), (m, n))
 
 
-def _permutations(value: Any, dimension: int, field: str) -> ConvexSet:
-    return Permutations(_whole(value, field))
-
-
 def _flow(value: Any, dimension: int, field: str) -> ConvexSet:
     nodes, edges, source, sink = _fields(value, field, ("nodes", "edges", "source", "sink"))
     parsed = []
@@ -191,14 +173,14 @@ def _flow(value: Any, dimension: int, field: str) -> ConvexSet:
 Parser = Callable[[Any, int, str], ConvexSet]
 
 SETS: dict[str, Parser] = {
-    "l1_ball": _l1_ball,
-    "l2_ball": _l2_ball,
-    "simplex": _simplex,
+    "l1_ball": lambda value, dimension, field: L1Ball(_size(value, field), dimension),
+    "l2_ball": lambda value, dimension, field: L2Ball(_size(value, field), dimension),
+    "simplex": lambda value, dimension, field: Simplex(_size(value, field), dimension),
     "box": _box,
     "polytope": _polytope,
     "product": _product,
     "trace_norm_ball": _trace_norm_ball,
-    "permutations": _permutations,
+    "permutations": lambda value, _, field: Permutations(_whole(value, field)),
     "flow": _flow,
     "lp_ball": _lp_ball,
     "group_l1_ball": _group_l1_ball,
