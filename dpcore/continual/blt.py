@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -24,12 +24,9 @@ from weir.dpcore.continual.rational import (
 )
 from weir.dpcore.continual.tables import PERPETUAL, WINDOWS
 from weir.dpcore.continual.unit import (
+    SumRequest,
     loss_of_units,
-    noise_for,
-    noise_scale_for,
     noisy_coordinates,
-    refuse_options,
-    refuse_overs,
     within_horizon,
 )
 from weir.dpcore.errors import ConfigError
@@ -116,6 +113,17 @@ class BufferedSum(ContinualSum):
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     ages: ClassVar[bool] = True
     settings: ClassVar[dict[str, str]] = {"buffers": "vectors of state per key, at most (1 to 8)"}
+
+    @classmethod
+    def of(cls, request: SumRequest, units: float, form: Rational, horizon: int | None) -> Self:
+        """The sum that costs the budget for so many units.
+
+        Raises:
+          ConfigError: its noise could outgrow the lattice's integers.
+        """
+        made = cls(**request.fields(units), form=form, horizon=horizon)
+        check_room(cls.name, made.noise_scale, made.scales, float(form.noise_squares(horizon)))
+        return made
 
     def rows(self, ticks: int | None, periods: int = 1) -> int | None:
         """Rows that are looked at within ``ticks``: of so many periods in a row, if of any."""
@@ -255,47 +263,18 @@ class Blt(BufferedSum):
     source: ClassVar[str] = "Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024)"
 
     @classmethod
-    def serves(cls, overs: Sequence[int | None]) -> bool:
-        """Running totals serve any ``over``: sums over N ticks are differences of two of them."""
-        return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
-
-    @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        buffers: int | None = None,
-        **options: Any,
-    ) -> Blt:
+    def fitted(cls, request: SumRequest) -> Blt:
         """The least noise whose loss(window) is at most the budget.
 
-        Args:
-          dimension, scales, sensitivity, overs: as in ``ContinualSum``.
-          window: protection window in ticks; None: for ever.
-          horizon: ticks of the clock; None: no end.
-          budget: mu of Gaussian DP.
-          pattern: of a user's contributions; the window then begins with their period's last tick.
-          buffers: take no more vectors of state than this.
-          options: none.
+        With a ``pattern`` the window begins with the last tick of the user's period. The option
+        ``buffers`` is the most vectors of state.
 
         Raises:
           ConfigError: it cannot serve this.
         """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        noise_for(cls.name, cls.kinds, budget)
-        form, count, end = chosen(window, horizon, buffers, pattern)
-        scale = noise_scale_for(units_of(form, count, pattern), sensitivity, budget)
-        made = cls(dimension, scales, sensitivity, scale, overs, form, end, pattern=pattern)
-        check_room(cls.name, scale, scales, float(form.noise_squares(end)))
-        return made
+        buffers, pattern = request.options.get("buffers"), request.pattern
+        form, count, end = chosen(request.window, request.horizon, buffers, pattern)
+        return cls.of(request, units_of(form, count, pattern), form, end)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""

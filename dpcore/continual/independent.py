@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.blt import check_room
 from weir.dpcore.continual.unit import (
+    SumRequest,
     draw_units,
     lattice_variances,
     loss_of_units,
-    noise_for,
-    noise_scale_for,
-    refuse_options,
-    refuse_overs,
     unit_variance,
     within_horizon,
 )
@@ -68,11 +63,6 @@ class CoverSum(ContinualSum):
     title: ClassVar[str]
     source: ClassVar[str]
     settings: ClassVar[dict[str, str]] = {}
-
-    @classmethod
-    def serves(cls, overs: Sequence[int | None]) -> bool:
-        """Running totals serve any ``over``: sums over N ticks are differences of two of them."""
-        return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
 
     @property
     def real_noise(self) -> tuple[str, float]:
@@ -121,8 +111,19 @@ class CoverSum(ContinualSum):
         """Loss of a record that lies in ``units`` nodes of multiplier 1."""
         return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)
 
-    def fitting(self) -> Self:
-        """This mechanism, or ConfigError when its noise could outgrow the lattice's integers."""
+    @classmethod
+    def of(cls, request: SumRequest, units: float, **fields: Any) -> Self:
+        """The mechanism that costs the budget for so many units; fields: of the class itself.
+
+        Raises:
+          ConfigError: its noise could outgrow the lattice's integers.
+        """
+        made = cls(**request.fields(units), kind=request.kind, horizon=request.horizon, **fields)
+        made.check_size()
+        return made
+
+    def check_size(self) -> None:
+        """Raises ConfigError when its noise could outgrow the lattice's integers."""
         end = self.horizon or UNBOUNDED
         # The largest covers are those of times 2^k - 1; the last tick bounds growth beyond them.
         ticks = np.asarray([end - 1, max((1 << (end.bit_length() - 1)) - 2, 0)])
@@ -137,7 +138,6 @@ class CoverSum(ContinualSum):
                     f"asks {self.name} for discrete noise of a variance above 2^80 squared steps "
                     "of the lattice; raise epsilon or delta, or protect for a shorter time.",
                 )
-        return self
 
     def roundings(self, ticks: Ints) -> Floats:
         """Each unit is rounded by itself; none is smaller than ``smallest_multiplier``."""
@@ -212,27 +212,9 @@ class Independent(CoverSum):
     source: ClassVar[str] = "Dwork, McSherry, Nissim, Smith (2006)"
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        **options: Any,
-    ) -> Independent:
+    def fitted(cls, request: SumRequest) -> Independent:
         """The mechanism with the least noise whose loss, for ever, is at most the budget."""
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        kind = noise_for(cls.name, cls.kinds, budget)
-        scale = noise_scale_for(1 if pattern is None else pattern.cells, sensitivity, budget)
-        return cls(
-            dimension, scales, sensitivity, scale, overs, kind, horizon, pattern=pattern
-        ).fitting()
+        return cls.of(request, 1 if request.pattern is None else request.pattern.cells)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """A unit a cell, whenever one looks."""

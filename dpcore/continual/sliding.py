@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from weir.dpcore.continual.blt import (
     BufferedSum,
     BufferState,
     best_form,
-    check_room,
     record_units,
     with_buffers,
 )
@@ -31,11 +30,8 @@ from weir.dpcore.continual.rational import (
 )
 from weir.dpcore.continual.tables import SLIDING, WINDOWS
 from weir.dpcore.continual.unit import (
+    SumRequest,
     loss_of_units,
-    noise_for,
-    noise_scale_for,
-    refuse_options,
-    refuse_overs,
 )
 from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_to_float
 from weir.dpcore.neighbours import Family
@@ -199,44 +195,18 @@ class Sliding(BufferedSum):
         return len(overs) == 1 and overs[0] is not None and overs[0] >= 2
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        buffers: int | None = None,
-        **options: Any,
-    ) -> Sliding:
+    def fitted(cls, request: SumRequest) -> Sliding:
         """The least noise whose loss, for ever, is at most the budget, whatever the window.
 
-        Args:
-          dimension, scales, sensitivity, overs: as in ``ContinualSum``.
-          window: protection window; not used, the promise is permanent.
-          horizon: ticks of the clock; None: no end.
-          budget: mu of Gaussian DP.
-          pattern: of a user's contributions.
-          buffers: take no more buffers than this.
-          options: none.
+        The option ``buffers`` is the most vectors of state.
 
         Raises:
           ConfigError: it cannot serve this.
         """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        noise_for(cls.name, cls.kinds, budget)
-        over = overs[0]
+        over, horizon = request.overs[0], request.horizon
         assert over is not None
-        form = chosen(over, horizon, buffers)
-        scale = noise_scale_for(units_of(form, horizon, over, pattern), sensitivity, budget)
-        made = cls(dimension, scales, sensitivity, scale, overs, form, horizon, pattern=pattern)
-        check_room(cls.name, scale, scales, float(form.noise_squares(horizon)))
-        return made
+        form = chosen(over, horizon, request.options.get("buffers"))
+        return cls.of(request, units_of(form, horizon, over, request.pattern), form, horizon)
 
     @property
     def over(self) -> int:

@@ -28,11 +28,8 @@ from weir.dpcore.continual.independent import (
     trailing_zeros,
 )
 from weir.dpcore.continual.unit import (
+    SumRequest,
     lattice_variances,
-    noise_for,
-    noise_scale_for,
-    refuse_options,
-    refuse_overs,
 )
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
@@ -82,7 +79,52 @@ class TreeState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tree(CoverSum):
+class PrefixTree(CoverSum):
+    """A cover sum over prefixes of dyadic trees: each tick draws the node that ends there."""
+
+    @property
+    def levels(self) -> int:
+        """floor(log2 T) + 1: levels of the tree, or of the last epoch's."""
+        return (self.horizon or UNBOUNDED).bit_length()
+
+    def init_noise(self, n_keys: int) -> TreeState:
+        """No leaves, no noise."""
+        return TreeState(
+            np.zeros((n_keys, self.levels, 2), dtype=np.uint64),
+            np.zeros((n_keys, self.levels, self.dimension), dtype=np.int64),
+        )
+
+    def draw_nodes(
+        self,
+        own: TreeState,
+        chain: Digests,
+        noise: Noise,
+        labels: Digests,
+        levels: Ints,
+        slots: Ints,
+        sizes: Floats | None = None,
+    ) -> tuple[TreeState, Ints]:
+        """One unit a tick, on top of the noise before its node.
+
+        Args:
+          own, chain, noise: as of ``draw``. labels: (n, 2) uint64. levels: (n,) of the nodes.
+          slots: (n,) levels up to which slots move to that time. sizes: (n,) multipliers.
+        """
+        marks, totals = Slots(own.marks), Slots(own.noise)
+        digests = chain[1:].copy()
+        moves = list(zip(levels.tolist(), slots.tolist(), strict=True))
+        for i, (level, slot) in enumerate(moves):
+            digests[i] ^= marks.before(level)
+            marks.put(slot, chain[i + 1])
+        drawn = self.units(noise, labels, digests, sizes)
+        for i, (level, slot) in enumerate(moves):
+            drawn[i] += totals.before(level)
+            totals.put(slot, drawn[i])
+        return TreeState(marks.packed(), totals.packed()), drawn
+
+
+@dataclass(frozen=True)
+class Tree(PrefixTree):
     """Binary tree over the stream: popcount(t) units of noise, and a loss that grows like log n.
 
     Every dyadic node [j 2^l, (j + 1) 2^l) with j even has a unit of noise, drawn when it completes;
@@ -118,44 +160,18 @@ class Tree(CoverSum):
     source: ClassVar[str] = "Chan, Shi, Song (2011); Dwork, Naor, Pitassi, Rothblum (2010)"
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        **options: Any,
-    ) -> Tree:
+    def fitted(cls, request: SumRequest) -> Tree:
         """The tree whose loss within the window (None: for ever) is at most the budget.
 
         Raises:
-          ConfigError: neither the window nor the stream has an end, or the noise, the sums or an
-            option is not served.
+          ConfigError: neither the window nor the stream has an end.
         """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        rows = window if pattern is None else pattern.rows(window)
-        ends = [ticks for ticks in (rows, horizon) if ticks is not None]
-        if not ends:
+        if request.end is None:
             raise ConfigError(
                 "clock.end", None, "tree needs an end: set it or a window, or take hybrid."
             )
-        kind = noise_for(cls.name, cls.kinds, budget)
-        levels = (horizon or UNBOUNDED).bit_length()
-        scale = noise_scale_for(units_of(min(ends), levels, kind, pattern), sensitivity, budget)
-        return cls(
-            dimension, scales, sensitivity, scale, overs, kind, horizon, pattern=pattern
-        ).fitting()
-
-    @property
-    def levels(self) -> int:
-        """floor(log2 T) + 1."""
-        return (self.horizon or UNBOUNDED).bit_length()
+        levels = (request.horizon or UNBOUNDED).bit_length()
+        return cls.of(request, units_of(request.end, levels, request.kind, request.pattern))
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """floor(log2 n) + 1 units, at most one a level."""
@@ -176,13 +192,6 @@ class Tree(CoverSum):
                 start += 1 << level
         return tuple(nodes)
 
-    def init_noise(self, n_keys: int) -> TreeState:
-        """No leaves, no noise."""
-        return TreeState(
-            np.zeros((n_keys, self.levels, 2), dtype=np.uint64),
-            np.zeros((n_keys, self.levels, self.dimension), dtype=np.int64),
-        )
-
     def draw(
         self, own: TreeState, chain: Digests, leaf_digests: Digests, noise: Noise
     ) -> tuple[TreeState, Ints]:
@@ -191,16 +200,8 @@ class Tree(CoverSum):
         self.check(noise, n)
         counts = noise.first_tick + 1 + np.arange(n)
         levels = trailing_zeros(counts)
-        marks, totals = Slots(own.marks), Slots(own.noise)
-        digests = chain[1:].copy()
-        for i, level in enumerate(levels.tolist()):
-            digests[i] ^= marks.before(level)
-            marks.put(level, chain[i + 1])
-        drawn = self.units(noise, label(levels, (counts >> levels) - 1), digests)
-        for i, level in enumerate(levels.tolist()):
-            drawn[i] += totals.before(level)
-            totals.put(level, drawn[i])
-        return TreeState(marks.packed(), totals.packed()), drawn
+        labels = label(levels, (counts >> levels) - 1)
+        return self.draw_nodes(own, chain, noise, labels, levels, levels)
 
 
 def units_of(rows: int | None, levels: int, kind: str, pattern: Pattern | None) -> float:
@@ -219,20 +220,8 @@ def units_of(rows: int | None, levels: int, kind: str, pattern: Pattern | None) 
     return over_keys(lambda count: sum(tree_squares(met, count, pattern.spacing)), pattern)
 
 
-class HybridState(NamedTuple):
-    """What a hybrid keeps; slot l is about (r >> l) << l, at r ticks into an epoch.
-
-    Attributes:
-      marks: (K, levels, 2) uint64, digest chain at that time.
-      noise: (K, levels, d) int64, noise of the running total at that time.
-    """
-
-    marks: Digests
-    noise: Ints
-
-
 @dataclass(frozen=True)
-class Hybrid(CoverSum):
+class Hybrid(PrefixTree):
     """Trees of doubling length, one after the other: no horizon, and a guarantee for ever.
 
     Epoch k is the ticks [2^k - 1, 2^(k+1) - 1): a complete tree of k + 1 levels, whose units are
@@ -264,33 +253,9 @@ class Hybrid(CoverSum):
     source: ClassVar[str] = "Chan, Shi, Song (2011), hybrid mechanism"
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        **options: Any,
-    ) -> Hybrid:
-        """The hybrid whose loss, for ever, is at most the budget.
-
-        Raises:
-          ConfigError: the noise, the sums or an option is not served.
-        """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        kind = noise_for(cls.name, cls.kinds, budget)
-        scale = noise_scale_for(1, sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon).fitting()
-
-    @property
-    def levels(self) -> int:
-        """Levels of the last epoch's tree."""
-        return (self.horizon or UNBOUNDED).bit_length()
+    def fitted(cls, request: SumRequest) -> Hybrid:
+        """The hybrid whose loss, for ever, is at most the budget."""
+        return cls.of(request, 1)
 
     def multiplier(self, epoch: int) -> float:
         """Size of an epoch's units, in noise scales; rounded up."""
@@ -351,16 +316,9 @@ class Hybrid(CoverSum):
                 start += 1 << level
         return tuple(nodes)
 
-    def init_noise(self, n_keys: int) -> HybridState:
-        """No leaves, no noise."""
-        return HybridState(
-            np.zeros((n_keys, self.levels, 2), dtype=np.uint64),
-            np.zeros((n_keys, self.levels, self.dimension), dtype=np.int64),
-        )
-
     def draw(
-        self, own: HybridState, chain: Digests, leaf_digests: Digests, noise: Noise
-    ) -> tuple[HybridState, Ints]:
+        self, own: TreeState, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[TreeState, Ints]:
         """One unit a tick, of the node that ends there, on top of the noise before that node."""
         n = leaf_digests.shape[0]
         self.check(noise, n)
@@ -368,18 +326,10 @@ class Hybrid(CoverSum):
         inside = before + 1
         levels = trailing_zeros(inside)
         sizes = np.asarray([self.multiplier(int(epoch)) for epoch in epochs])
-        marks, totals = Slots(own.marks), Slots(own.noise)
-        digests = chain[1:].copy()
-        for i, level in enumerate(levels.tolist()):
-            digests[i] ^= marks.before(level)
-            # At the end of an epoch the next one starts with all slots at this time.
-            marks.put(self.levels if level == epochs[i] else level, chain[i + 1])
         labels = label((epochs << 8) | levels, (inside >> levels) - 1)
-        drawn = self.units(noise, labels, digests, sizes)
-        for i, level in enumerate(levels.tolist()):
-            drawn[i] += totals.before(level)
-            totals.put(self.levels if level == epochs[i] else level, drawn[i])
-        return HybridState(marks.packed(), totals.packed()), drawn
+        # At the end of an epoch the next one starts with all slots at this time.
+        slots = np.where(levels == epochs, self.levels, levels)
+        return self.draw_nodes(own, chain, noise, labels, levels, slots, sizes)
 
 
 def _place(times: Ints) -> tuple[Ints, Ints]:
