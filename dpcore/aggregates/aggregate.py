@@ -197,9 +197,9 @@ class Aggregate(Section):
     )
 
     @property
-    @abstractmethod
     def column(self) -> str | None:
-        """The column it reads; None for a count."""
+        """The column it reads, which the field of the kind's own name has; None for a count."""
+        return str(getattr(self, self.kind))
 
     @property
     def overs(self) -> tuple[int | None, ...]:

@@ -149,7 +149,6 @@ class AggregatesAlgorithm:
     )
 
     def in_spans(self, every: int) -> Self:
-        """See Algorithm."""
         found = {}
         for name, one in self.aggregates.items():
             field = f"aggregates.{name}.over"
@@ -158,25 +157,21 @@ class AggregatesAlgorithm:
         return replace(self, aggregates=found)
 
     def columns_read(self) -> None:
-        """See Algorithm."""
+        return None
 
     def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
         return None
 
     def compile(self, terms: Terms) -> tuple[Aggregates, tuple[Alternative, ...]]:
-        """See Algorithm."""
         return compile_aggregates(self.aggregates, terms)
 
     def shown(self, output: str) -> Shown:
-        """See Algorithm."""
         one = self.aggregates[output]
         what = one.what if one.where is None else f"{one.what}, where {one.where}"
         role: Role = "bins" if one.in_bins else "value"
         return Shown(what, what, role, reading=one.reading, between=one.between)
 
     def left_out(self, output: str, program: Program) -> Bias:
-        """See Algorithm."""
         return self.aggregates[output].left_out
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
@@ -190,11 +185,9 @@ class AggregatesAlgorithm:
         return Error(info.stddev_worst / (each * (info.over or int(ticks[-1]) + 1)), "*")
 
     def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """See Algorithm."""
         return iter(())
 
     def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
         yield (
             "The worst error of any tick, from noise alone: what contribution bounds and clips "
             "leave out is not in it."
@@ -218,12 +211,10 @@ class AggregatesAlgorithm:
                 )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         for name, aggregate in self.aggregates.items():
             yield from aggregate.refused(name)
 
     def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
         return iter(())
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:

@@ -142,20 +142,14 @@ class Predicated(NamedTuple):
 
     def _spread(self, found: Contribution, rows: Ints) -> Contribution:
         """Of the events that count -> of all."""
+        coordinate, amount = found
         if found.coordinate is not None:
             coordinate = np.full(self.n_events, -1, dtype=np.int64)
             coordinate[rows] = found.coordinate
-            return found._replace(coordinate=coordinate, amount=self._amount(found, rows))
-        amount = np.zeros(self.n_events)
-        amount[rows] = found.amount
-        return Contribution(None, amount)
-
-    def _amount(self, found: Contribution, rows: Ints) -> Any:
-        if isinstance(found.amount, int):
-            return found.amount
-        amount = np.zeros(self.n_events)
-        amount[rows] = found.amount
-        return amount
+        if coordinate is None or not isinstance(amount, int):
+            amount = np.zeros(self.n_events)
+            amount[rows] = found.amount
+        return Contribution(coordinate, amount)
 
 
 CLIP = (
@@ -196,7 +190,6 @@ class BoundedAggregate(Aggregate):
 
     @property
     def left_out(self) -> Bias:
-        """See Aggregate."""
         return Bias((self.moved,))
 
     @property
@@ -210,7 +203,6 @@ class BoundedAggregate(Aggregate):
         )
 
     def refused(self, name: str) -> Iterator[str]:
-        """See Aggregate."""
         low, high = self.bounds
         yield (
             f"{name}: values of {self.column} are moved into [{low:g}, {high:g}]; "
@@ -226,19 +218,16 @@ class ClippedAggregate(BoundedAggregate):
 
     @property
     def clips(self) -> tuple[str, tuple[float, ...]]:
-        """See Bounded."""
         return "clip", self.clip
 
     @property
     def what(self) -> str:
-        """See Aggregate."""
         if self.of == "users":
             return self.words.format(column=f"users' own means of {self.column}")
         return super().what
 
     @property
     def of_users(self) -> tuple[str, Any, str] | None:
-        """See Aggregate."""
         return None if self.of == "events" else ("of", "users", "remove it")
 
     @model_validator(mode="before")

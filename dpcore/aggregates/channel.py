@@ -171,11 +171,10 @@ class Channel:
         where: str | None = None,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
-        bare = cls(kind, column, clip[0], clip[1], centre, edges)
-        counted = kind in ("count", "bins")
-        resolution = 1.0 if counted and whole else resolution_for(bare.bound)
-        low, high = clip
-        return cls(kind, column, low, high, centre, edges, resolution, takes, events, where)
+        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where)
+        if whole and kind in ("count", "bins"):
+            return bare
+        return replace(bare, resolution=resolution_for(bare.bound))
 
     @property
     def half(self) -> float:
@@ -286,17 +285,16 @@ class Layout:
         """The same channels, to be asked for those of the events that satisfy a predicate."""
         return replace(self, where=where)
 
-    def add(self, channel: Channel) -> int:
-        """Index of a channel."""
-        channel = replace(channel, where=self.where)
+    def add(self, kind: ChannelKind, **fields: Any) -> int:
+        """Index of a channel; fields: as of ``Channel.make``."""
+        channel = Channel.make(kind, events=self.events, where=self.where, **fields)
         if channel not in self.channels:
             self.channels.append(channel)
         return self.channels.index(channel)
 
     def count(self, takes: Takes = "events") -> int:
         """Index of the number of events, or of users."""
-        made = Channel.make("count", whole=self.whole, takes=takes, events=self.events)
-        return self.add(made)
+        return self.add("count", whole=self.whole, takes=takes)
 
     def value(
         self, column: str, low: float, high: float, takes: Takes = "events"
@@ -307,20 +305,14 @@ class Layout:
             takes == "events" and (self.where, column, low, high) in self.centred
         )
         centre = (low + high) / 2 if centred else 0.0
-        clip = (low, high)
-        made = Channel.make("value", column, clip, centre, takes=takes, events=self.events)
-        return self.add(made), centre
+        at = self.add("value", column=column, clip=(low, high), centre=centre, takes=takes)
+        return at, centre
 
     def square(self, column: str, low: float, high: float, takes: Takes = "events") -> int:
         """Index of the sum of squares of a centred column, or of each user's average of it."""
-        clip, centre = (low, high), (low + high) / 2
-        return self.add(
-            Channel.make("square", column, clip, centre, takes=takes, events=self.events)
-        )
+        centre = (low + high) / 2
+        return self.add("square", column=column, clip=(low, high), centre=centre, takes=takes)
 
     def bins(self, column: str, edges: tuple[float, ...], takes: Takes = "events") -> int:
         """Index of the counts of events, or of users, by a column's value."""
-        whole = self.whole
-        return self.add(
-            Channel.make("bins", column, edges=edges, whole=whole, takes=takes, events=self.events)
-        )
+        return self.add("bins", column=column, edges=edges, whole=self.whole, takes=takes)

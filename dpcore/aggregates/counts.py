@@ -84,7 +84,6 @@ class Count(Aggregate):
 
     @property
     def what(self) -> str:
-        """See Aggregate."""
         return SHOWN[self.takes]
 
     @property
@@ -94,25 +93,20 @@ class Count(Aggregate):
 
     @property
     def of_users(self) -> tuple[str, Any, str] | None:
-        """See Aggregate."""
         return None if self.count == "events" else ("count", "users", "write count: events")
 
     @property
     def between(self) -> tuple[float | None, float | None]:
-        """See Aggregate."""
         return (0.0, None)
 
     @property
     def left_out(self) -> Bias:
-        """See Aggregate."""
         return Bias((), self.takes, lowers=True)
 
     def reach(self, events: float) -> float:
-        """See Aggregate."""
         return events
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
-        """See Aggregate."""
         return CountOutput(name, None, self.overs, self.weight, layout.count(self.takes))
 
 
@@ -129,11 +123,9 @@ class CountOutput(AggregateOutput):
     kind: ClassVar[str] = "count"
 
     def importance(self) -> dict[int, float]:
-        """See Output."""
         return {self.count: self.weight}
 
     def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
-        """See Output."""
         value, stddev = noisy(self.count)
         return value, np.broadcast_to(stddev, value.shape)
 
@@ -240,19 +232,12 @@ class Histogram(Aggregate):
 
     @property
     def what(self) -> str:
-        """See Aggregate."""
         who = "users per tick" if self.of == "users" else "events"
         return f"{who} by {self.column}"
 
     @property
     def of_users(self) -> tuple[str, Any, str] | None:
-        """See Aggregate."""
         return None if self.of == "events" else ("of", "users", "remove it")
-
-    @property
-    def column(self) -> str:
-        """What chooses the bin."""
-        return self.histogram
 
     @property
     def bounds(self) -> tuple[float, ...]:
@@ -261,12 +246,10 @@ class Histogram(Aggregate):
 
     @property
     def between(self) -> tuple[float | None, float | None]:
-        """See Aggregate."""
         return (0.0, None)
 
     @property
     def left_out(self) -> Bias:
-        """See Aggregate."""
         low, *_, high = self.bounds
         outside = f"outside [{low:g}, {high:g}]"
         if math.isinf(low) or math.isinf(high):
@@ -291,17 +274,14 @@ class Histogram(Aggregate):
         return self
 
     def reach(self, events: float) -> float:
-        """See Aggregate."""
         return events
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
-        """See Aggregate."""
         bins = layout.bins(self.histogram, self.bounds, takes(self.of))
         common = (name, self.histogram, self.overs, self.weight, bins)
         return HistogramOutput(*common, bin_labels(self.bounds))
 
     def refused(self, name: str) -> Iterator[str]:
-        """See Aggregate."""
         first, *_, last = self.bounds
         yield f"{name}: values of {self.column} outside [{first:g}, {last:g}] add nothing"
 
@@ -316,14 +296,13 @@ def bin_labels(edges: tuple[float, ...]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class HistogramOutput(AggregateOutput):
+class HistogramOutput(CountOutput):
     """Noisy counts of bins.
 
     Attributes:
-      bins: index of its channel. names: of the bins.
+      names: of the bins.
     """
 
-    bins: int
     names: tuple[str, ...]
 
     kind: ClassVar[str] = "histogram"
@@ -332,12 +311,3 @@ class HistogramOutput(AggregateOutput):
     def labels(self) -> tuple[str, ...]:
         """Of the bins."""
         return self.names
-
-    def importance(self) -> dict[int, float]:
-        """See Output."""
-        return {self.bins: self.weight}
-
-    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
-        """See Output."""
-        value, stddev = noisy(self.bins)
-        return value, np.broadcast_to(stddev, value.shape)

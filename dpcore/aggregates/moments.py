@@ -55,7 +55,6 @@ class Sum(BoundedAggregate):
 
     @property
     def clips(self) -> tuple[str, tuple[float, ...]]:
-        """See Bounded."""
         if self.clip_user is not None:
             return "clip_user", self.clip_user
         assert self.clip is not None
@@ -63,7 +62,6 @@ class Sum(BoundedAggregate):
 
     @property
     def of_users(self) -> tuple[str, Any, str] | None:
-        """See Aggregate."""
         if self.clip_user is None:
             return None
         shown = f"write clip: {list(self.clip_user)}, of each event"
@@ -71,7 +69,6 @@ class Sum(BoundedAggregate):
 
     @property
     def left_out(self) -> Bias:
-        """See Aggregate."""
         low, high = self.bounds
         if self.clip_user is None:
             return Bias((self.moved,), lowers=low >= 0)
@@ -79,7 +76,6 @@ class Sum(BoundedAggregate):
         return Bias((total,), "totals", low >= 0)
 
     def refused(self, name: str) -> Iterator[str]:
-        """See Aggregate."""
         if self.clip_user is None:
             yield from super().refused(name)
             return
@@ -90,22 +86,14 @@ class Sum(BoundedAggregate):
         )
 
     @property
-    def column(self) -> str:
-        """What is summed."""
-        return self.sum
-
-    @property
     def between(self) -> tuple[float | None, float | None]:
-        """See Aggregate."""
         low, high = self.bounds
         return (0.0 if low >= 0 else None, 0.0 if high <= 0 else None)
 
     def reach(self, events: float) -> float:
-        """See Aggregate."""
         return events * max(map(abs, self.bounds))
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
-        """See Aggregate."""
         low, high = self.bounds
         totals = self.clip_user is not None
         value, centre = layout.value(self.sum, low, high, "totals" if totals else "events")
@@ -136,14 +124,12 @@ class SumOutput(AggregateOutput):
         return self.bound
 
     def importance(self) -> dict[int, float]:
-        """See Output."""
         parts = {self.value: self.weight / self.bound**2}
         if self.count is not None:
             parts[self.count] = self.weight * self.centre**2 / self.bound**2
         return parts
 
     def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
-        """See Output."""
         total, total_std = noisy(self.value)
         if self.count is None:
             return total, np.broadcast_to(total_std, total.shape)
@@ -162,11 +148,6 @@ class Mean(ClippedAggregate):
     mean: Column = Field(description="Averages this column.", examples=["dollar_value"])
 
     @property
-    def column(self) -> str:
-        """What is averaged."""
-        return self.mean
-
-    @property
     def centred(self) -> tuple[str, float, float] | None:
         """Its column and clip; averages of users are centred by themselves."""
         if self.of == "users":
@@ -175,15 +156,12 @@ class Mean(ClippedAggregate):
 
     @property
     def between(self) -> tuple[float | None, float | None]:
-        """See Aggregate."""
         return self.bounds
 
     def reach(self, events: float) -> float:
-        """See Aggregate."""
         return self.bounds[1] - self.bounds[0]
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
-        """See Aggregate."""
         low, high = self.bounds
         who = takes(self.of)
         value, centre = layout.value(self.mean, low, high, who)
@@ -223,7 +201,6 @@ class MeanOutput(AggregateOutput):
 
     @property
     def between(self) -> tuple[float, float] | None:
-        """See Output."""
         return self.low, self.high
 
     @property
@@ -237,7 +214,6 @@ class MeanOutput(AggregateOutput):
         return self.half
 
     def importance(self) -> dict[int, float]:
-        """See Output."""
         return {self.value: self.weight / self.half**2, self.count: self.weight}
 
     def centred(self, noisy: Noisy) -> Centred:
@@ -249,7 +225,6 @@ class MeanOutput(AggregateOutput):
         return Centred(mean, floor, total_std, n_std)
 
     def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
-        """See Output."""
         mean, floor, total_std, n_std = self.centred(noisy)
         std = np.sqrt(total_std**2 + (mean * n_std) ** 2) / floor
         return mean + self.centre, np.minimum(std, self.high - self.low)
@@ -265,11 +240,6 @@ class Variance(ClippedAggregate):
     variance: Column = Field(description="Variance of this column.", examples=["dollar_value"])
 
     @property
-    def column(self) -> str:
-        """What varies."""
-        return self.variance
-
-    @property
     def centred(self) -> tuple[str, float, float] | None:
         """Its column and clip; averages of users are centred by themselves."""
         if self.of == "users":
@@ -278,15 +248,12 @@ class Variance(ClippedAggregate):
 
     @property
     def between(self) -> tuple[float | None, float | None]:
-        """See Aggregate."""
         return (0.0, self.reach(1))
 
     def reach(self, events: float) -> float:
-        """See Aggregate."""
         return ((self.bounds[1] - self.bounds[0]) / 2) ** 2
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
-        """See Aggregate."""
         low, high = self.bounds
         who = takes(self.of)
         value, centre = layout.value(self.variance, low, high, who)
@@ -309,7 +276,6 @@ class VarianceOutput(MeanOutput):
 
     @property
     def between(self) -> tuple[float, float] | None:
-        """See Output."""
         return 0.0, self.half**2
 
     @property
@@ -324,7 +290,6 @@ class VarianceOutput(MeanOutput):
         return {self.square: w / h**4, self.value: 4 * w / h**2, self.count: 2.25 * w}
 
     def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
-        """See Output."""
         mean, floor, total_std, n_std = self.centred(noisy)
         square, square_std = noisy(self.square)
         q = square / floor

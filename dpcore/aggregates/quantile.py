@@ -215,13 +215,7 @@ class Quantile(Aggregate):
         return data
 
     @property
-    def column(self) -> str:
-        """Whose quantiles they are."""
-        return self.quantile
-
-    @property
     def left_out(self) -> Bias:
-        """See Aggregate."""
         low, high = self.bounds
         return Bias((f"values outside [{low:g}, {high:g}] count in the bin at that end",))
 
@@ -232,7 +226,6 @@ class Quantile(Aggregate):
 
     @property
     def between(self) -> tuple[float | None, float | None]:
-        """See Aggregate."""
         return self.edges[0], self.edges[-1]
 
     def reach(self, events: float) -> float:
@@ -240,7 +233,6 @@ class Quantile(Aggregate):
         return events
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
-        """See Aggregate."""
         fan = best_fan(len(self.edges) - 1)
         channels = []
         for edges in levels_of(self.edges, fan):
@@ -250,7 +242,6 @@ class Quantile(Aggregate):
         return QuantileOutput(*common, tuple(channels), self.edges, fan, self.at)
 
     def refused(self, name: str) -> Iterator[str]:
-        """See Aggregate."""
         low, high = self.bounds
         yield (
             f"{name}: values of {self.column} outside [{low:g}, {high:g}] count in the bin at that "
@@ -277,7 +268,6 @@ class QuantileOutput(AggregateOutput):
 
     @property
     def between(self) -> tuple[float, float] | None:
-        """See Output."""
         return self.edges[0], self.edges[-1]
 
     @property
@@ -286,7 +276,6 @@ class QuantileOutput(AggregateOutput):
         return tuple(f"{one:g}" for one in self.at) if len(self.at) > 1 else ("",)
 
     def canonical(self) -> tuple[Any, ...]:
-        """See Output."""
         return ([one.hex() for one in self.at], [edge.hex() for edge in self.edges], self.fan)
 
     def importance(self) -> dict[int, float]:

@@ -146,13 +146,6 @@ class Rational:
         return np.asarray(weights[0] + (powers * weights[1:]).sum(axis=1), dtype=np.float64)
 
 
-def forms(table: str) -> tuple[Rational, ...]:
-    """Reads hex floats: a line of poles, a line of zeros, and so on; # starts a comment."""
-    lines = [line for line in table.splitlines() if line.strip() and not line.startswith("#")]
-    gaps = [tuple(float.fromhex(word) for word in line.split()) for line in lines]
-    return tuple(Rational(*pair) for pair in zip(gaps[::2], gaps[1::2], strict=True))
-
-
 def round_up(value: Decimal) -> float:
     """The smallest float that is not below a decimal >= 0."""
     near = float(value)

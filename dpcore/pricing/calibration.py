@@ -151,7 +151,6 @@ class FixedLeaf:
         return self.weights
 
     def sensitivity(self, scales: tuple[float, ...], add_up: bool) -> float:
-        """See Leaf."""
         return self.added_up if add_up else self.in_squares
 
 
