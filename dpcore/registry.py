@@ -29,7 +29,7 @@ from weir.dpcore.neighbours import family_of
 _FILES = {
     "blt": "weir.dpcore.continual.blt:Blt",
     "toeplitz": "weir.dpcore.continual.toeplitz:Toeplitz",
-    "sliding": "weir.dpcore.continual.sliding:Sliding",
+    "sliding": "weir.dpcore.continual.sliding:SlidingSum",
     "independent": "weir.dpcore.continual.independent:Independent",
     "tree": "weir.dpcore.continual.tree:Tree",
     "window_tree": "weir.dpcore.continual.window_tree:WindowTree",
@@ -128,7 +128,7 @@ AGGREGATES = Algorithms(
         "mean": "weir.dpcore.aggregates.moments:Mean",
         "variance": "weir.dpcore.aggregates.moments:Variance",
         "histogram": "weir.dpcore.aggregates.counts:Histogram",
-        "quantile": "weir.dpcore.aggregates.quantile:Quantile",
+        "quantile": "weir.dpcore.aggregates.quantile:QuantileAggregate",
     },
     "weir.algorithms.aggregates",
 )

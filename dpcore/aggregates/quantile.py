@@ -170,7 +170,7 @@ At = Annotated[
 ]
 
 
-class Quantile(Aggregate):
+class QuantileAggregate(Aggregate):
     """The value that a share of the events lies below.
 
     **Formal guarantees**

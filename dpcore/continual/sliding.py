@@ -155,7 +155,7 @@ class SlidingState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sliding(BufferedSum):
+class SlidingSum(BufferedSum):
     """Sums over the last N ticks with correlated noise of their own; the promise is permanent.
 
     Release w = (M - S^N M) v + B xi, M the running sum, S the shift by one tick, B as in ``Blt``.
@@ -195,7 +195,7 @@ class Sliding(BufferedSum):
         return len(overs) == 1 and overs[0] is not None and overs[0] >= 2
 
     @classmethod
-    def fitted(cls, request: SumRequest) -> Sliding:
+    def fitted(cls, request: SumRequest) -> SlidingSum:
         """The least noise whose loss, for ever, is at most the budget, whatever the window.
 
         The option ``buffers`` is the most vectors of state.
@@ -272,7 +272,7 @@ class Sliding(BufferedSum):
 @lru_cache(maxsize=1024)
 def chosen(over: int, horizon: int | None, buffers: int | None = None) -> Rational:
     """The form of least worst-tick error for sums over ``over`` ticks."""
-    forms = with_buffers(Sliding.name, (Rational((), ()), *SLIDING, *WINDOWS), buffers)
+    forms = with_buffers(SlidingSum.name, (Rational((), ()), *SLIDING, *WINDOWS), buffers)
     return best_form(forms, lambda form: form.record_squares(horizon, over), horizon)
 
 

@@ -27,7 +27,7 @@ _ROUNDS, _STEPS = 100, 60
 _DONE = 2.0**-50
 
 
-class _Parts(NamedTuple):
+class _Powers(NamedTuple):
     """What a multiplier c makes of |x|: z + c z^(p - 1) = |x|.
 
     Attributes:
@@ -128,7 +128,7 @@ class LpBall(NormBall):
         out[live] = self._parts(x, guess).point
         return out
 
-    def _parts(self, x: Floats, c: Floats) -> _Parts:
+    def _parts(self, x: Floats, c: Floats) -> _Powers:
         """Both powers of z by Newton's method on u^s + b u = a, s >= 1, which falls to the root.
 
         For p >= 2 u is z and s = p - 1, else u is z^(p - 1) and s = 1 / (p - 1). It starts where
@@ -150,7 +150,7 @@ class LpBall(NormBall):
                 break
             u = np.where(moves, new, u)  # each entry stops by itself, whoever is beside it
             power = u ** (s - 1)
-        return _Parts(u, power * u) if wide else _Parts(power * u, u)
+        return _Powers(u, power * u) if wide else _Powers(power * u, u)
 
     def linear_oracle(self, costs: Floats) -> Floats:
         """-radius sign(c) |c|^(q - 1), of lp norm radius; a row of zeros gives radius e_1."""

@@ -15,7 +15,7 @@ from weir.dpcore.continual import blt, sliding
 from weir.dpcore.continual.blt import FOREVER, Blt
 from weir.dpcore.continual.independent import Independent
 from weir.dpcore.continual.rational import Rational, repeated_squares
-from weir.dpcore.continual.sliding import Sliding, envelope, products
+from weir.dpcore.continual.sliding import SlidingSum, envelope, products
 
 
 def test_the_closed_form_is_the_sum_over_rows() -> None:
@@ -110,7 +110,7 @@ FOUR = pattern(24, 4, 1)
             (2.1, 10, 132),
         ),
         (
-            Sliding.calibrated(**DAY, overs=(24,), window=24, budget=BUDGET, pattern=FOUR),
+            SlidingSum.calibrated(**DAY, overs=(24,), window=24, budget=BUDGET, pattern=FOUR),
             (1.9, 4.7, 12),
         ),
         (
