@@ -211,6 +211,8 @@ def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
     window = terms.window or terms.horizon
     ten = offer.program.loss(None if window is None else 10 * window).epsilon(terms.delta)
     note = "no protection after the window" if math.isinf(ten) else ""
+    if not note and name in CONTINUAL_SUMS:
+        note = CONTINUAL_SUMS[name].caveat
     state = offer.program.state_bytes()
     return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note)
 
@@ -237,7 +239,7 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
             )
             raise ConfigError("mechanism.continual_sum", named, remedy)
     else:
-        # A mechanism that protects nothing after the window is taken only when asked for by name.
+        # A mechanism that gives something up, as protection after the window, must be named.
         able = [(a, p) for a, p in able if not a.note]
     if not able:
         refused = [one.refusal for one in tried if one.refusal is not None]
