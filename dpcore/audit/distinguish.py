@@ -9,7 +9,7 @@ part of what is learned from.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,17 +143,6 @@ TREES_FROM, TREES_TO = 400, 48
 
 RIDGE, MOST_APART = 0.02, 100.0
 """Of ``apart``: what is added to variances, of the largest; and the most that it says."""
-
-
-class Distinguisher(Protocol):
-    """Scores transcripts: the larger, the likelier the change is in them."""
-
-    @property
-    def name(self) -> str:
-        """In a word or two."""
-
-    def scores(self, transcripts: Floats) -> Floats:
-        """(n, features) -> (n,)."""
 
 
 def needs_sklearn() -> Any:

@@ -10,10 +10,11 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.arrays import Ints
+from weir.dpcore.config.key import DiscoverConfig
 from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.users.unit import Discover, UserUnit
+from weir.dpcore.users.unit import UserUnit
 
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
@@ -61,7 +62,7 @@ class Terms:
     person: UserUnit | None = None
     users: float | None = None
     delta_sel: float = 0.0
-    discover: Discover | None = None
+    discover: DiscoverConfig | None = None
     groupings: int = 1
 
     def written(self, error: ConfigError) -> ConfigError:
