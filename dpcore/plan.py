@@ -39,9 +39,9 @@ class Plan:
 
     Attributes:
       name: of the release. config: the validated sections. clock, keys: from the config.
-      program: what runs. guarantee: what is promised. alternatives: what else was priced.
+      program: what runs. guarantee: what is guaranteed. alternatives: what else was priced.
       warnings: what a reader should know before running it.
-      circumstances: what the job adds to the promise.
+      circumstances: what the job adds to the guarantee.
       discovery: when a key is found in private; None: keys are declared, or public.
 
         >>> from weir import Plan
@@ -73,7 +73,7 @@ class Plan:
         """Chooses a mechanism and prices it.
 
         Args:
-          config: the sections. circumstances: what the job adds to the promise; see ``under``.
+          config: the sections. circumstances: what the job adds to the guarantee; see ``under``.
 
         Raises:
           ConfigError: the config cannot be served.
@@ -111,10 +111,10 @@ class Plan:
         return cls.from_config(PlanConfig.from_yaml(text))
 
     def under(self, circumstances: RuntimeAssumptions) -> Plan:
-        """The same plan with the promise that holds under these circumstances.
+        """The same plan with the guarantee that holds under these circumstances.
 
-        Noise, digest and layout stay: circumstances say what the promise means, and change nothing
-        that is released of the events that count.
+        Noise, digest and layout stay: circumstances say what the guarantee means, and change
+        nothing that is released of the events that count.
         """
         promised = guarantee_of(self.config, self.config.terms(), self.program, circumstances)
         return replace(self, guarantee=promised, circumstances=circumstances)
@@ -154,7 +154,7 @@ class Plan:
 
     @property
     def band(self) -> float:
-        """Half the width of a 95 % band of its noise, in standard deviations."""
+        """Half the width of a 95 % margin of error of its noise, in standard deviations."""
         return band_of(next((a.noise for a in self.alternatives if a.chosen), "gaussian"))
 
     @cached_property
@@ -361,7 +361,7 @@ class Plan:
         return plan_html(self.to_json())
 
     def _user_json(self) -> dict[str, Any] | None:
-        """What is promised to users, and what their caps cost; None: the unit is an event."""
+        """What is guaranteed to users, and what their caps cost; None: the unit is an event."""
         if self.person is None:
             return None
         promise = self.guarantee

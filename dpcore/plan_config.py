@@ -284,7 +284,7 @@ class PlanConfig(Section):
         )
 
     def terms(self) -> Terms:
-        """What every algorithm is told besides its own section.
+        """What every algorithm gets besides its own section.
 
         Raises:
           ConfigError: a window that is not a whole number of the clock's periods.

@@ -37,7 +37,7 @@ from weir.dpcore.users.unit import ContributionBounds, Months, Periods, UserUnit
 from weir.dpcore.words import listing, plural
 
 COPIES = (2, 10)
-"""Copies of one id whose common loss is told where ids are forgotten."""
+"""Copies of one id whose common loss is reported where ids are forgotten."""
 
 
 def guarantee_of(
@@ -46,7 +46,7 @@ def guarantee_of(
     program: Program,
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS,
 ) -> Guarantee:
-    """The promise that the program keeps; never weaker than what the config asks.
+    """The guarantee that the program keeps; never weaker than what the config asks.
 
     Where the unit is a user, windows begin with the last tick of their period, and what finding
     keys spends of delta comes on top of the noise's.

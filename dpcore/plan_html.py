@@ -38,7 +38,7 @@ def paragraphs(texts: Iterable[str]) -> str:
 
 
 def plan_html(facts: Mapping[str, Any]) -> str:
-    """The promise, how it fades, what is released and how exact, and what to be warned of.
+    """The guarantee, how it fades, what is released and how exact, and what to be warned of.
 
     Args:
       facts: ``Plan.to_json()``.

@@ -226,7 +226,7 @@ def of_distances(products: Floats) -> float:
 def apart(numbers: Ints, pattern: Pattern) -> Ints:
     """Fewest ticks from a contribution to the j-th after it, over several periods.
 
-    Caps begin anew in each period, so that the last contribution of one and the first of the next
+    Caps begin again in each period, so that the last contribution of one and the first of the next
     may be in neighbouring ticks: fewer than m later there is one such step, the others are
     ``spacing``. From m on, j + 1 contributions meet P = ceil((j + 1) / m) periods or more: P - 2
     whole ones lie between the first and the last, and what these have no room for lies at the end

@@ -191,8 +191,8 @@ class Price:
       unit, relation: of the plan.
       first, last: its event times, microseconds; [first, last), None: without end.
       points: prices; a loss rises with periods and horizon, so that each bounds all smaller ones.
-      slack: probability beside the losses that nothing is promised at all, for one period: of a
-        selection of keys, or the delta of a promise that is known as (epsilon, delta) only.
+      slack: probability beside the losses that nothing is guaranteed at all, for one period: of a
+        selection of keys, or the delta of a guarantee that is known as (epsilon, delta) only.
       grid: the periods of a plan of users; None: the unit is an event.
     """
 
@@ -266,15 +266,16 @@ class Price:
 def known_bound(
     epsilon: float, delta: float, kind: Literal["pure", "gdp", "zcdp"]
 ) -> tuple[PrivacyLoss, float]:
-    """What another system promised, as (loss, slack), rounded toward more spent.
+    """What another system guaranteed, as (loss, slack), rounded toward more spent.
 
     pure: (epsilon, delta) of anything. It is as private as something that tells all with
     probability delta and is epsilon-DP otherwise (Kairouz, Oh, Viswanath 2015, Theorem 3.1), so
     delta adds beside the losses. gdp, zcdp: of one who knows that the noise was Gaussian and was
-    calibrated by its exact curve, or that the promise came from zCDP: the loss behind the numbers.
+    calibrated by its exact curve, or that the guarantee came from zCDP: the loss behind the
+    numbers.
 
     Raises:
-      ConfigError: a promise of Gaussian noise without delta.
+      ConfigError: a guarantee of Gaussian noise without delta.
     """
     from weir.dpcore.accounting import calibrate
 

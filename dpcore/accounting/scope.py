@@ -8,7 +8,7 @@ pure DP (epsilon adds), each with slacks that add beside it. Plans may be chosen
 earlier ones released: for each of the three, refusing what would pass a bound that was fixed
 beforehand is a valid filter. *Which* of them is part of the bound, so it never changes with what is
 asked later; and privacy loss distributions, which are no valid filter in general, gate nothing.
-A promise of another kind is taken at a loss that bounds it:
+A guarantee of another kind is taken at a loss that bounds it:
   - pure in GDP: mu = 2 Phi^-1(e^eps / (1 + e^eps)), the smallest: the trade-off of eps-DP is made
     of two straight lines that meet where both errors are 1 / (1 + e^eps); a Gaussian curve through
     that point is convex, hence nowhere above them.

@@ -71,7 +71,7 @@ def statement(
     copies: tuple[Copies, ...] = (),
     groupings: int = 1,
 ) -> str:
-    """The promise: neighbours, span, odds, what happens afterwards, and what is not covered.
+    """The guarantee: neighbours, span, odds, what happens afterwards, and what is not covered.
 
     Args:
       relation, window, epsilon, delta, expiration, copies: as in ``Guarantee``.
@@ -174,7 +174,7 @@ def user_statement(
     """Neighbours, caps, span, odds, what periods cost together, and what is not covered.
 
     Args:
-      told: the promise in numbers. pattern: caps. events: cap on the events of a cell.
+      told: the guarantee in numbers. pattern: caps. events: cap on the events of a cell.
       per: the period in words. horizon: ticks of the clock; None: no end.
       adaptive: whether it holds where later events follow releases.
       keys_public: keys are found in the data and published as they are. min_users: that a key
@@ -237,7 +237,7 @@ def user_statement(
 
 
 def finding(min_users: int, delta: float) -> str:
-    """What is told of keys that are found in private."""
+    """What is reported of keys that are found in private."""
     who = "a user" if min_users == 1 else f"{min_users:,} users or more"
     return (
         f"A key is released once it has {who} in a period and a noisy count of them is large "

@@ -22,7 +22,7 @@ from weir.dpcore.errors import WeirError
 ERROR = 0.05
 """How often a bound that is printed may be above the truth."""
 MOST = 1e6
-"""Of mu, what is told apart: beyond it nothing is hidden."""
+"""Of mu, what is distinguished: beyond it nothing is hidden."""
 STRICT = 1e-6
 """The same of the bound by which a claim is called broken: many audits are made, and each is
 believed."""

@@ -63,7 +63,7 @@ class Chosen:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """One of all sections, told apart by their tag."""
+        """One of all sections, distinguished by their tag."""
         every = {name: _named(one) for name, one in self.every().items()}
         if self.tag is None:
             return handler(core_schema.union_schema(list(every.values())))

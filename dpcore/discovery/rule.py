@@ -78,7 +78,7 @@ def rounded_up(values: Floats) -> Floats:
 
 
 FAR = (1 << 20) - 1
-"""Tick whose threshold is told where periods have no end."""
+"""Tick whose threshold is reported where periods have no end."""
 ROOM = 1 << 61
 """Thresholds end here, where sums do."""
 SPLITS = (0.1, 0.3, 0.6, 0.8, 0.9)
@@ -111,8 +111,8 @@ class DiscoveryRule:
       begins there, every tick is tested whether data came or not, nothing is forgotten before the
       period ends, and ``touched`` counts the keys of a user in the *period*.
       What is found in a period stays, and its totals begin with that period; or it goes when one
-      ends, by a rule on its own releases (``quiet``), and is found anew as any other key: its noise
-      then begins with a period whose ticks its earlier noise never reached.
+      ends, by a rule on its own releases (``quiet``), and is found again as any other key: its
+      noise then begins with a period whose ticks its earlier noise never reached.
       Source: derived in this project; compare Korolova, Kenthapadi, Mishra, Ntoulas (2009), whose
       histograms are released once.
 

@@ -114,9 +114,9 @@ class Flow(ConvexSet):
     """Flows of one unit from ``source`` to ``sink``: the hull of the paths between them.
 
     x holds one number for each edge, in the order of ``edges``. The network has no cycles, so
-    its paths are finitely many and the cheapest is found exactly, whatever the signs of the costs,
-    in one pass over the edges with all rows side by side; parallel edges are fine. Known by its
-    linear oracle only. The diameter is a bound: two paths of most edges with none in common.
+    its paths are finitely many and the least expensive is found exactly, whatever the signs of the
+    costs, in one pass over the edges with all rows side by side; parallel edges are fine. Known by
+    its linear oracle only. The diameter is a bound: two paths of most edges with none in common.
 
     Attributes:
       nodes: they are numbered 0 to nodes - 1. edges: (from, to) each.
@@ -181,7 +181,7 @@ class Flow(ConvexSet):
         return NO_LOCAL_ORACLE.format("the flow polytope")
 
     def linear_oracle(self, costs: Floats) -> Floats:
-        """A cheapest path each."""
+        """A least expensive path each."""
         k = len(costs)
         rest = np.full((self.nodes, k), np.inf)  # cost from a node to the sink
         rest[self.sink] = 0.0

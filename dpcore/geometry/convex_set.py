@@ -77,7 +77,7 @@ class ConvexSet(ABC):
 
     @property
     def guarantee_lost(self) -> str:
-        """What projection-free learning over this set cannot promise, as a sentence; or ""."""
+        """What projection-free learning over this set cannot guarantee, as a sentence; or ""."""
         return ""
 
     @property

@@ -9,10 +9,10 @@ bytes.
 bytes), never the first to arrive. The cap smallest of a union are among the cap smallest of each
 part, so partial leaves may be capped early and the result is bit for bit the same:
 capped(merge(capped parts)) = capped(merge(parts)), and the numbers dropped add up to the same.
-Without the key of the hash nobody can choose an id that stays. Where a cap bites, rows compete:
-one event more may push another out. So after a cap, an event that is added or removed changes its
-cell by at most one row added, removed or *replaced*, and what consumes a capped leaf must take its
-sensitivity for that.
+Without the key of the hash nobody can choose an id that stays. Where a bound is binding, rows
+compete: one event more may push another out. So after a cap, an event that is added or removed
+changes its cell by at most one row added, removed or *replaced*, and what consumes a capped leaf
+must take its sensitivity for that.
 
 **Users.** Where the unit is a user, the hash of a row is that of its user, and the cap is on users
 (``capped_users``): of each key the rows of the users with the smallest hashes stay, all of a user's

@@ -162,7 +162,7 @@ class KeyedNoise:
     Args:
       root: keys of the release.
       part: index of the mechanism inside its program, in [0, 2^16).
-      keys: K distinct user keys (a tuple is cheapest: what depends on it is remembered).
+      keys: K distinct user keys (a tuple is least expensive: what depends on it is remembered).
       first_tick: index of the stride's first tick, 0 or more.
     """
 

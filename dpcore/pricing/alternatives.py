@@ -24,7 +24,7 @@ its far tail is a few atoms of mass 2^-63 and then nothing. Discrete noise is ex
 
 
 def noises_for(terms: Terms) -> tuple[str, ...]:
-    """Which noises can keep the promise.
+    """Which noises can keep the guarantee.
 
     Raises:
       ConfigError: the noise that was named cannot.
@@ -153,7 +153,7 @@ def sums_for(
 def best_way(
     terms: Terms, ways: Callable[[str], Mapping[str, Strategy[P]]], joined: tuple[str, ...] = ()
 ) -> tuple[P, tuple[Alternative, ...]]:
-    """The best of several ways to serve, over all noises that can keep the promise.
+    """The best of several ways to serve, over all noises that can keep the guarantee.
 
     Args:
       ways: noise -> name of a mechanism -> what builds a program over it.

@@ -6,7 +6,7 @@
 (c) Of the rest the ``keys`` smallest hashes of (user, period, key) stay, within ``total``.
 (d) Of a cell the ``events`` smallest hashes of (user, tick, id) stay (``dpcore.users.cells``).
 (e) If anything stays, the tick is used.
-All of it begins anew in each period.
+All of it begins again in each period.
 
 **What it guarantees.**
 1. *What stays of a user-period is a function of that user's events in that period.* Nothing is
@@ -117,7 +117,7 @@ def cap_events(
       spent: before the first of them. events: all of the ticks that are closed, each before
         ``stop`` and in no period before ``spent.period``.
       stop: the next tick.
-      pairs: whether keys are remembered; else nothing is told to be new.
+      pairs: whether keys are remembered; else nothing counts as new.
     """
     gathered = gather(events, person.caps.events)
     cells = gathered.cells
