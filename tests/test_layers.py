@@ -71,7 +71,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
-        "doors",
+        "connectors",
         "results",
         "sources",
         "sinks",

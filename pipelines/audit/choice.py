@@ -23,8 +23,8 @@ from weir.dpcore.audit.law import LINEAR, Law, has_law
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.dpcore.simulate import bounded, sum_leaves
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.streams import Maker, events_of
+from weir.pipelines.audit.audit import Audited
+from weir.pipelines.audit.streams import EventMaker, events_of
 from weir.pipelines.graph.checks import plan_of
 
 FEW = 3
@@ -45,7 +45,7 @@ class Choice:
       maker: of events. behind: events of every trial, of one key; None: ``usual``.
     """
 
-    maker: Maker
+    maker: EventMaker
     behind: tuple[Placed, ...] | None = None
 
     @classmethod
@@ -56,7 +56,7 @@ class Choice:
           ConfigError: the predicate lets nothing through that an audit can make up.
         """
         offered = candidates(audited.job)
-        maker = Maker.of(audited, offered)
+        maker = EventMaker.of(audited, offered)
         counts = maker.counts()
         kept = [at for at in range(offered.sound) if counts[at]] or [0]
         cells = cls(maker)._cells

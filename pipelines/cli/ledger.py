@@ -16,7 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 if TYPE_CHECKING:
-    from weir.pipelines.ledger.store import Store
+    from weir.pipelines.ledger.store import LedgerStore
 
 PLACE = click.argument("place")
 SCOPE = click.option(
@@ -63,7 +63,7 @@ def open_(config: Path, sets: tuple[str, ...], shares: tuple[str, ...], as_json:
     """
     from weir.pipelines.config.job import load
     from weir.pipelines.graph.checks import plan_of
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     job = load(config, sets)
     if job.ledger is None:
@@ -140,7 +140,7 @@ def add(
         --from 2023-01-01T00:00:00Z --to 2024-01-01T00:00:00Z
       weir ledger add shop.yaml --budget 6 1e-6
     """
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     if budget is None:
         if epsilon is None:
@@ -159,7 +159,7 @@ def add(
         if budget is not None:
             result = hand.rebudget(found.store, name, *budget)
         else:
-            spent = hand.Foreign(epsilon or 0.0, delta, kind, first, last, note or "")
+            spent = hand.ExternalCharge(epsilon or 0.0, delta, kind, first, last, note or "")
             result = hand.add(found.store, name, spent)
     _say(result, as_json)
 
@@ -190,7 +190,7 @@ def close(
     It stays spent. --release gives it back if no run began under it: one that was stopped before
     its job was submitted. What began may have been seen, whatever its folders hold now.
     """
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     if not reason.strip():
         raise ConfigError("--reason", reason, "is missing: say why in words.")
@@ -212,7 +212,7 @@ def export(place: str, sets: tuple[str, ...], scope: str | None, form: str, as_j
 
     In CSV, lists are JSON texts.
     """
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     with _opened(place, sets, scope) as found:
         rows = [row for name in found.scopes() for row in hand.exported(found.store, name)]
@@ -264,10 +264,10 @@ def _say(result: Any, as_json: bool) -> None:
 def _opened(place: str, sets: tuple[str, ...], scope: str | None, write: bool = False) -> Any:
     """The ledger at a place. write: whether it is written to; it must be there either way."""
     from weir.pipelines.config.job import load
-    from weir.pipelines.ledger.hand import is_sqlite
+    from weir.pipelines.ledger.adjustments import is_sqlite
     from weir.pipelines.show.ledger import Opened
 
-    opens: Callable[[bool], Store | None]
+    opens: Callable[[bool], LedgerStore | None]
     if place.startswith(("postgres://", "postgresql://")):
         from weir.pipelines.ledger.postgresql import open_database, without_password
 

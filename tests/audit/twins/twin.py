@@ -13,7 +13,7 @@ import numpy as np
 from weir.dpcore.audit.changes import Placed, UnitChange
 from weir.dpcore.plan import Plan
 from weir.pipelines.audit import attack as attacking
-from weir.pipelines.audit import once
+from weir.pipelines.audit import trial as once
 from weir.pipelines.audit.attack import Report, attack
 from weir.pipelines.audit.choice import Choice
 from weir.pipelines.config.job import loads

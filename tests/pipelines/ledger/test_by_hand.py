@@ -16,10 +16,9 @@ import pytest
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import asking, job_of, section
 from weir.dpcore.accounting import calibrate
-from weir.pipelines.config.job import load
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import json_schema, load
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import reserve
+from weir.pipelines.ledger.reservations import reserve
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.pricing.user_periods import loss_of_periods
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger import hand
-from weir.pipelines.ledger.asking import opened, price_of
-from weir.pipelines.ledger.desk import look, reserve
+from weir.pipelines.ledger import adjustments as hand
+from weir.pipelines.ledger.charge_request import opened, price_of
 from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.reservations import look, reserve
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
     "protect_for: 8}",
