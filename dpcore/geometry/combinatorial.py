@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import (
-    NO_LOCAL_ORACLE,
     RELATIVE,
     ConvexSet,
     Scales,
@@ -37,6 +36,7 @@ class Permutations(ConvexSet):
     """
 
     name: ClassVar[str] = "permutations"
+    no_oracle: ClassVar[str] = "the permutation polytope"
     items: int
 
     def __post_init__(self) -> None:
@@ -45,14 +45,6 @@ class Permutations(ConvexSet):
     @property
     def dimension(self) -> int:
         return self.items**2
-
-    @property
-    def projects(self) -> bool:
-        return False
-
-    @property
-    def guarantee_lost(self) -> str:
-        return NO_LOCAL_ORACLE.format("the permutation polytope")
 
     def linear_oracle(self, costs: Floats) -> Floats:
         from scipy.optimize import linear_sum_assignment  # a tenth of a second, for this set alone
@@ -123,6 +115,7 @@ class Flow(ConvexSet):
     """
 
     name: ClassVar[str] = "flow"
+    no_oracle: ClassVar[str] = "the flow polytope"
     nodes: int
     edges: tuple[tuple[int, int], ...]
     source: int
@@ -171,14 +164,6 @@ class Flow(ConvexSet):
     @property
     def dimension(self) -> int:
         return len(self.edges)
-
-    @property
-    def projects(self) -> bool:
-        return False
-
-    @property
-    def guarantee_lost(self) -> str:
-        return NO_LOCAL_ORACLE.format("the flow polytope")
 
     def linear_oracle(self, costs: Floats) -> Floats:
         """A least expensive path each."""
