@@ -210,7 +210,7 @@ class Plan:
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
-        privacy = self.config.privacy
+        privacy, clock, calendar = self.config.privacy, self.clock, self.clock.calendar
         return {
             "version": self.version,
             "name": self.name,
@@ -220,14 +220,12 @@ class Plan:
             "relation": privacy.relation,
             "window": self.guarantee.window,
             "clock": {
-                "start": self.clock.start,
-                "period": self.clock.period
-                if self.clock.calendar is None
-                else self.clock.calendar.canonical(),
-                "end": self.clock.end,
-                "delay": self.clock.delay,
+                "start": clock.start,
+                "period": clock.period if calendar is None else calendar.canonical(),
+                "end": clock.end,
+                "delay": clock.delay,
                 # The default is part of the version.
-                **({} if self.config.clock.ahead is None else {"ahead": self.clock.ahead}),
+                **({} if self.config.clock.ahead is None else {"ahead": clock.ahead}),
             },
             "key": self.keys.column,
             **self.keys.shared,
@@ -261,15 +259,8 @@ class Plan:
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""
         last = self.clock.ticks or min(max(FAR, 4 * (self.guarantee.window or 1)), LAST)
-        grid = np.unique(
-            np.concatenate(
-                [
-                    2 ** np.arange(int(math.log2(last)) + 1) - 1,
-                    np.linspace(0, last - 1, 401).astype(int),
-                ]
-            )
-        )
-        return grid.astype(np.int64)
+        powers = 2 ** np.arange(int(math.log2(last)) + 1) - 1
+        return np.union1d(powers, np.linspace(0, last - 1, 401).astype(int)).astype(np.int64)
 
     @cached_property
     def outputs(self) -> tuple[OutputInfo, ...]:
@@ -300,15 +291,11 @@ class Plan:
                 **({} if self.discovery is None else {"delta_sel": promise.delta_sel}),
             },
             "expiration": [
-                {"ticks": row.ticks, "epsilon": finite(row.epsilon), "delta": row.delta}
-                for row in promise.expiration
+                {**vars(row), "epsilon": finite(row.epsilon)} for row in promise.expiration
             ],
             "id_horizon": self.circumstances.id_horizon,
             "id_shards": self.circumstances.id_shards,
-            "copies": [
-                {"count": row.count, "epsilon": finite(row.epsilon), "delta": row.delta}
-                for row in promise.copies
-            ],
+            "copies": [{**vars(row), "epsilon": finite(row.epsilon)} for row in promise.copies],
             "user": self._user_json(),
             "releases": [
                 {
@@ -372,10 +359,7 @@ class Plan:
             "delta_sel": promise.delta_sel,
             "periods": [row.to_json() for row in promise.together],
             "every_period": promise.every_period and promise.every_period.to_json(),
-            "cap_prices": [
-                {"cap": one.cap, "value": one.value, "other": one.other, "noise": one.noise}
-                for one in self.cap_prices
-            ],
+            "cap_prices": [dict(vars(price)) for price in self.cap_prices],
         }
 
 

@@ -103,15 +103,9 @@ class Scope:
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able and exact."""
-        return {
-            "unit": self.unit,
-            "relation": self.relation,
-            "epsilon": self.epsilon.hex(),
-            "delta": self.delta.hex(),
-            "accounting": self.accounting,
-            "horizon": self.horizon,
-            "grid": None if self.grid is None else self.grid.to_json(),
-        }
+        grid = None if self.grid is None else self.grid.to_json()
+        exact = {"epsilon": self.epsilon.hex(), "delta": self.delta.hex()}
+        return {**vars(self), **exact, "grid": grid}
 
     @classmethod
     def from_json(cls, found: Any) -> Scope:

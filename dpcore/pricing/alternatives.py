@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.calibration import Alternative, SummedLeaf, budget_of, calibrated
 from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 FINEST = 2.0**-40
@@ -72,17 +73,7 @@ SPLIT = "separate"
 """Name of the alternative that gives each ``over`` a mechanism of its own."""
 
 
-class Priced(Protocol):
-    """A program, as far as a price looks at it."""
-
-    def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Loss of one record against everything released within ``ticks`` of its arrival."""
-
-    def state_bytes(self) -> int:
-        """Bytes of state per key."""
-
-
-P = TypeVar("P", bound=Priced)
+P = TypeVar("P", bound=Program)
 
 
 @dataclass(frozen=True)
@@ -226,16 +217,12 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
     if named is not None:
         able = [(a, p) for a, p in able if a.mechanism == named]
         if not able:
-            reasons = [a.note for a, _, _ in tried if a.mechanism == named]
-            remedy = (
-                reasons[0]
-                if reasons
-                else (
-                    "cannot serve these aggregates, their `over` and this noise; remove it and "
-                    "the plan chooses one that can."
-                )
+            cannot = (
+                "cannot serve these aggregates, their `over` and this noise; remove it and "
+                "the plan chooses one that can."
             )
-            raise ConfigError("mechanism.continual_sum", named, remedy)
+            reasons = [a.note for a, _, _ in tried if a.mechanism == named]
+            raise ConfigError("mechanism.continual_sum", named, [*reasons, cannot][0])
     else:
         # A mechanism that protects nothing after the window is taken only when asked for by name.
         able = [(a, p) for a, p in able if not a.note]
