@@ -19,7 +19,7 @@ from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.key import DiscoverConfig, Key
 from weir.dpcore.config.privacy import Privacy
-from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, TimeColumn, Version
+from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, Version
 from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
 from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
@@ -30,17 +30,6 @@ from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.users.unit import DELTA, ContributionBounds, Months, Periods, UserUnit
-
-__all__ = [
-    "JOB_SECTIONS",
-    "ClockConfig",
-    "Key",
-    "MechanismConfig",
-    "PlanConfig",
-    "Privacy",
-    "Schema",
-    "TimeColumn",
-]
 
 JOB_SECTIONS = ("source", "deduplicate", "secret", "sink", "dead_letters", "limits", "engine")
 """Sections of a job that do not shape a plan: where data come from and go to."""

@@ -250,9 +250,6 @@ def _a(name: str) -> str:
     return f"{AN.get(name, 'a')} {name}"
 
 
-__all__ = ["bounds", "left_out"]
-
-
 def warnings_for(
     config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program, share: float
 ) -> tuple[str, ...]:

@@ -98,6 +98,3 @@ def _of_users(facts: Mapping[str, Any]) -> str:
     ]
     shown = [(who, "no bound" if has is None else has, delta) for who, has, delta in rows]
     return table(("who", "epsilon", "delta"), shown, "What a user has")
-
-
-__all__ = ["paragraphs", "plan_html", "span_words", "table", "words"]
