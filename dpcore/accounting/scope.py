@@ -19,6 +19,14 @@ Of another unit or relation:
     whole period, as caps may keep other events then: twice, and the slack too;
   - add_remove in replace_one: a removal and an addition: twice.
 
+Of a guarantee that somebody enters by hand, of a mechanism that nobody can look into:
+  - losses over separate times are not added, slacks are: each of k mechanisms may announce at its
+    start, with probability delta, that it will publish everything. Whoever chooses the period of a
+    person after looking takes one that was announced, with probability 1 - (1 - delta)^k. An
+    adversary that stops unless it chose mechanism i attacks i alone, so that delta(eps) is at most
+    the sum over all. Weir's own plans draw their noise after the data that it hides, row by row,
+    and need no sum (docs/proofs.md, the row lemma).
+
 Sources: Smith, Thakurta (2022), "Fully Adaptive Composition for Gaussian Differential Privacy";
 Whitehouse, Ramdas, Rogers, Wu (2023), "Fully-Adaptive Composition in Differential Privacy"; Rogers,
 Roth, Ullman, Vadhan (2016); Dong, Roth, Su (2022), Section 2; Bun, Steinke (2016), Proposition 1.4.
@@ -123,12 +131,14 @@ class Charge:
       first, last: periods of the scope that it meets, both included (microseconds where the unit is
         an event); None: without end.
       loss: in numbers that add: mu^2, rho or epsilon; rounded up. slack: delta beside it.
+      opaque: whether nobody can look into the mechanism: its slack counts in every period.
     """
 
     first: int
     last: int | None
     loss: float
     slack: float
+    opaque: bool = False
 
 
 def charge(price: Price, scope: Scope) -> Charge:
@@ -287,6 +297,9 @@ def sweep(charges: Sequence[Charge]) -> tuple[Span, ...]:
 
     for one in charges:
         loss, slack = Fraction(one.loss), Fraction(one.slack)
+        if one.opaque and slack:
+            add(_FIRST, Fraction(0), slack, 1)
+            slack = Fraction(0)
         add(one.first, loss, slack, 1)
         if one.last is not None:
             add(one.last + 1, -loss, -slack, -1)

@@ -254,7 +254,7 @@ class ScopeEntries:
         if self.scope is None:
             return {}
         return {
-            entry.id: charge(entry.price, self.scope)
+            entry.id: replace(charge(entry.price, self.scope), opaque=not entry.digest)
             for entry in self.entries.values()
             if entry.counts
         }

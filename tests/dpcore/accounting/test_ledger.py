@@ -139,6 +139,30 @@ def test_slack_alone_can_be_too_much() -> None:
     assert not fits(pure, [], charge(one(0.1, "pure", slack=1.1e-6), pure))
 
 
+@pytest.mark.parametrize(("delta", "periods"), [(1e-3, 12), (1e-3, 365), (0.05, 6)])
+def test_slacks_of_opaque_mechanisms_over_separate_times_add_up(delta: float, periods: int) -> None:
+    """Each mechanism announces at its start, with probability delta, that it will publish all. An
+    adversary puts a person into an announced period: that happens with 1 - (1 - delta)^k, more than
+    any one delta. The rule that keeps slack within its own times is the mutant."""
+    published = 1 - (1 - delta) ** periods
+    separate = [Charge(first, first, 0.0, delta) for first in range(periods)]
+    opaque = [Charge(first, first, 0.0, delta, opaque=True) for first in range(periods)]
+    scope = Scope("event", "add_remove", 1.0, 0.9, "gdp")
+    counted, mutant = (worst(scope, sweep(charges)) for charges in (opaque, separate))
+    assert counted is not None and mutant is not None
+    assert mutant.slack < published <= counted.slack == pytest.approx(periods * delta)
+
+
+def test_losses_of_opaque_mechanisms_stay_in_their_times() -> None:
+    charges = [Charge(3, 4, 0.25, 1e-7, opaque=True), Charge(6, 6, 0.5, 2e-7, opaque=True)]
+    spans = sweep(charges)
+    losses = [(span.first, span.last, span.loss) for span in spans if span.loss]
+    assert losses == [(3, 4, 0.25), (6, 6, 0.5)]
+    assert all(span.slack == pytest.approx(3e-7) for span in spans)
+    assert not fits(SCOPE, charges, Charge(10**6, 10**6, 0.0, 8e-7))
+    assert fits(SCOPE, charges, Charge(10**6, 10**6, 0.0, 7e-7))
+
+
 def test_what_fits_is_the_largest_that_does() -> None:
     price = one(0.9)
     there = [charge(one(0.5), SCOPE)]
