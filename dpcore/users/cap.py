@@ -91,7 +91,8 @@ class KeptEvents(NamedTuple):
 
     Attributes:
       rows: (r,) int64, which; those of a cell together, by their hashes.
-      cell: (r,) int64, number of each one's cell among those that stay. new: (r,) bool, see Capped.
+      cell: (r,) int64, number of each one's cell among those that stay.
+      new: (r,) bool, see ``CappedCells``.
       dropped: cap -> events that it left no room; ``copies``: of an id in its cell.
       capped: what became of the cells.
     """
