@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 from tests.contracts.cases import BUDGET, OVERS, SCALES, SENSITIVITY, WHOLE, Case
 from tests.contracts.patterns import columns, pattern, replayed, spaced
-from tests.dpcore.users.test_person_config import VISITS, changed
+from tests.dpcore.users.test_user_config import VISITS, changed
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual import tree
