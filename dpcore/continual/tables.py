@@ -8,6 +8,7 @@ more gives less than a permille. Each form is a list of poles 1 - theta_j and a 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib import resources
 from typing import NamedTuple
 
@@ -48,11 +49,11 @@ class EndedRow(NamedTuple):
     form: Rational
 
 
-ENDED = tuple(
-    EndedRow(
-        *map(int, case.split()),
-        tuple(gains),
-        Rational(*(tuple(map(float.fromhex, gap)) for gap in form)),
-    )
-    for case, (gains, form) in _TABLES["ended"].items()
-)
+def _ended() -> Iterator[EndedRow]:
+    for case, (gains, form) in _TABLES["ended"].items():
+        ticks, count, spacing = map(int, case.split())
+        poles, zeros = (tuple(map(float.fromhex, gaps)) for gaps in form)
+        yield EndedRow(ticks, count, spacing, tuple(gains), Rational(poles, zeros))
+
+
+ENDED = tuple(_ended())
