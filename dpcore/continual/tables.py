@@ -38,12 +38,12 @@ class EndedRow(NamedTuple):
     """For running totals on a clock that ends.
 
     Attributes:
-      ticks: of the clock. count, spacing: contributions of a key, and the fewest ticks from one to
+      ticks: of the clock. contributions, spacing: of a key, and the fewest ticks from one to
         the next. gains: five coefficients of the logarithm of the gains. form: of b.
     """
 
     ticks: int
-    count: int
+    contributions: int
     spacing: int
     gains: tuple[float, ...]
     form: Rational
@@ -51,9 +51,9 @@ class EndedRow(NamedTuple):
 
 def _ended() -> Iterator[EndedRow]:
     for case, (gains, form) in _TABLES["ended"].items():
-        ticks, count, spacing = map(int, case.split())
+        ticks, contributions, spacing = map(int, case.split())
         poles, zeros = (tuple(map(float.fromhex, gaps)) for gaps in form)
-        yield EndedRow(ticks, count, spacing, tuple(gains), Rational(poles, zeros))
+        yield EndedRow(ticks, contributions, spacing, tuple(gains), Rational(poles, zeros))
 
 
 ENDED = tuple(_ended())
