@@ -117,7 +117,7 @@ def compare(
     truth, capped = demo_truth.Truth(events), demo_truth.Truth(events, capped=True)
     out.print(
         "   True values are shown in this demo only, because these purchases are public.\n"
-        "   all: since the start; last 7: the last 7 days; values with their 95 % band."
+        "   all: since the start; last 28: the last 28 days; values with their 95 % band."
     )
     out.print(demo_truth.table(purchases, customers, truth, capped))
     for run, true, bounds in ((purchases, truth, "the clip"), (customers, capped, "clip and caps")):

@@ -43,17 +43,17 @@ def draw(purchases: ResultFolder, customers: ResultFolder, truth: Truth, path: P
         f"Differentially private releases, epsilon = {short(epsilon)} and delta = {short(delta)} "
         "within a year, for any one purchase or for all purchases of a customer in a quarter.\n"
         "Bands hold 95 % of the noise; with customers protected, "
-        f"{other['purchases', 7][0].left_out}."
+        f"{other['purchases', 28][0].left_out}."
         " The truth is public here.",
         fontsize=10, color=SOFT, va="center", linespacing=1.5,
     )  # fmt: skip
     for place, name, title in (
-        ((0, 0), "purchases", "purchases of the last 7 days"),
-        ((0, 1), "dollars", "dollars of the last 7 days, at most 200 a purchase"),
+        ((0, 0), "purchases", "purchases of the last 28 days"),
+        ((0, 1), "dollars", "dollars of the last 28 days, at most 100 a purchase"),
     ):
         axes = figure.add_subplot(grid[place])
-        output, _ = one[name, 7]
-        _lines(axes, output, one[name, 7][1], other[name, 7][1], truth)
+        output, _ = one[name, 28]
+        _lines(axes, output, one[name, 28][1], other[name, 28][1], truth)
         _title(axes, title)
     handles = axes.get_legend_handles_labels()
     figure.legend(

@@ -18,8 +18,8 @@ from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 Floats = NDArray[np.float64]
 
-CLIP = 200.0
-EDGES = (1.0, 2.0, 3.0, 5.0, 10.0, np.inf)
+CLIP = 100.0
+EDGES = (1.0, 2.0, 3.0, 5.0, np.inf)
 MONTHS, TICKS, EVENTS = 3, 4, 1
 """Of customers.yaml: months of a period, days of a customer in it, purchases of such a day."""
 

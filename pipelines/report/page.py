@@ -95,8 +95,10 @@ def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed, to be inlined."""
     import vl_convert
 
+    from weir.pipelines.report.charts import VEGA_LITE
+
     bundle: Any = vl_convert.javascript_bundle  # its stub wants an argument that it does not need
-    return str(bundle())
+    return str(bundle(vl_version=VEGA_LITE))
 
 
 @functools.cache
