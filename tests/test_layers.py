@@ -74,6 +74,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
+        "vega",
         "connectors",
         "results",
         "sources",

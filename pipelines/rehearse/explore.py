@@ -275,3 +275,60 @@ def _share(
     grows = growth(config, place, ratio)
     noise = score.band * half / now[place]
     return math.hypot(noise, score.clip * grows) / (score.true * grows)
+
+
+PANELS = 24
+"""Outputs that are drawn."""
+COLUMNS = 3
+WIDTH, HEIGHT = 260, 200
+"""Of a panel, in points."""
+COLOURS = ("#1f5fa8", "#c2571a", "#3a7d44")
+
+
+def chart(grid: ErrorGrid, name: str, within: float) -> dict[str, Any]:
+    """The grid as a specification of Vega-Lite: a panel for each output, a line for each tick.
+
+    Args:
+      name: of the plan. within: share of the value up to which an error is useful.
+    """
+    import altair as alt
+
+    rows = [row | {"output": _title(row)} for row in grid.to_json() if row["share"] > 0]
+    titles = list(dict.fromkeys(row["output"] for row in rows))[:PANELS]
+    rows = [row for row in rows if row["output"] in titles]
+    shares = [row["share"] for row in rows]
+    low, high = min(*shares, within) / 1.5, max(*shares, 1.0) * 1.5
+    colours = alt.Scale(range=list(COLOURS))
+    lines = alt.Chart().mark_line(point=True)
+    lines = lines.encode(
+        x=alt.X(
+            "epsilon:Q",
+            scale=alt.Scale(type="log", base=2, nice=False),
+            axis=alt.Axis(values=list(grid.epsilons), format="~g"),
+        ),
+        y=alt.Y(
+            "share:Q",
+            title="error of 19 in 20 values, of the true value",
+            scale=alt.Scale(type="log", domain=[low, high], nice=False),
+            axis=alt.Axis(format="~%"),
+        ),
+        color=alt.Color("period:N", title="a tick of", sort=list(grid.periods), scale=colours),
+    )
+    once = alt.Chart().transform_aggregate(rows="count()", groupby=["output"])
+    useful = once.mark_rect(color=COLOURS[2], opacity=0.1)
+    useful = useful.encode(y=alt.datum(low, type="quantitative"), y2=alt.datum(within))
+    useless = once.mark_rule(color="#b02020", strokeDash=[4, 3])
+    useless = useless.encode(y=alt.datum(1.0, type="quantitative"))
+    panel = alt.layer(useful, useless, lines, data=alt.Data(values=rows))
+    facet = alt.Facet("output:N", title=None, sort=titles)
+    shown = panel.properties(width=WIDTH, height=HEIGHT)
+    shown = shown.facet(facet, columns=min(COLUMNS, len(titles)))
+    spec: dict[str, Any] = shown.properties(title=f"{name}: useful below the green edge").to_dict()
+    return spec
+
+
+def _title(row: Mapping[str, Any]) -> str:
+    """An output and its span."""
+    over = row["over"]
+    span = "since the start" if over is None else "each tick" if over == 1 else f"{over:,} ticks"
+    return f"{row['name']}, {span}"

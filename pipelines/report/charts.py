@@ -20,9 +20,6 @@ COLOURS = (
 """Of keys in a picture; the page has them in page.css, in light and in dark."""
 INK, SOFT, GRID, GREY = "#1b2330", "#566175", "#e6e9ef", "#a3acba"
 NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~g')"
-VEGA_LITE = "6.1"
-"""Version that compiles the charts. From 6.4 on the tooltips of the nearest point read undefined:
-they look for fields in the cell of the Voronoi diagram, which holds the point one level deeper."""
 APART: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8}
 ROWS = alt.NamedData("rows")
 Chart = alt.LayerChart | alt.FacetChart

@@ -92,13 +92,8 @@ def templates() -> jinja2.Environment:
 
 @functools.cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, to be inlined."""
-    import vl_convert
-
-    from weir.pipelines.report.charts import VEGA_LITE
-
-    bundle: Any = vl_convert.javascript_bundle  # its stub wants an argument that it does not need
-    return str(bundle(vl_version=VEGA_LITE))
+    """Vega, Vega-Lite and Vega-Embed, to be inlined: ``make vega`` writes the file."""
+    return (_HERE / "vega.js").read_text(encoding="utf-8")
 
 
 @functools.cache

@@ -9,9 +9,9 @@ from typing import Any
 
 import altair as alt
 import numpy as np
-import vl_convert
 
 from weir.dpcore.words import not_in_margin
+from weir.pipelines import vega
 from weir.pipelines.report import charts, words
 from weir.pipelines.report.data import ReportData, Series
 from weir.pipelines.report.figures import Figure, sections
@@ -41,8 +41,7 @@ def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float
     chart = chart.resolve_scale(x="independent", y="independent", color="independent")
     spec = chart.properties(title=_title(data)).to_dict()
     spec["config"] = charts.theme()
-    path.write_bytes(vl_convert.vegalite_to_png(spec, vl_version=charts.VEGA_LITE, scale=scale))
-    return path
+    return vega.save(spec, path, scale, "report.png")
 
 
 def _title(data: ReportData) -> alt.TitleParams:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weir.dpcore.errors import ConfigError
+from weir.pipelines import vega
 from weir.pipelines.report import words
 from weir.pipelines.report.data import ReportData, gather
 from weir.pipelines.report.numbers import show_margin
@@ -21,6 +22,7 @@ from weir.pipelines.report.score import score
 from weir.pipelines.results.run import ResultFolder
 
 ROWS_SHOWN = 12
+NO_PICTURE = "report.png is not drawn: install its library with pip install 'weir-dp[png]'."
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class ReportPaths:
     """What was written, and the table of last values for a terminal.
 
     Attributes:
-      png: the picture.
+      png: the picture; None: the library that draws it is not installed.
       html: the page; None if only the picture was asked for.
       caption: what the table shows; apart from it, as a narrow table would fold it.
       table: last values with the half width of their 95 % band.
@@ -37,7 +39,7 @@ class ReportPaths:
       left_out: what bounds keep out of the values of the table, in a sentence each.
     """
 
-    png: Path
+    png: Path | None
     html: Path | None
     caption: str
     table: Table
@@ -62,7 +64,8 @@ def report(
       out: folder for ``report.png`` and ``report.html``, made if missing; None: the results' own.
       keys: keys to draw; None: the first five by their last private value; the page has them all.
       names: outputs to draw; None: all.
-      png_only: no page.
+      png_only: no page. A picture needs the extra ``weir-dp[png]``; without it the page is written
+        alone, and the note says so.
       holdout: a file of events that are public: models' predictions of them are drawn too.
       statement: write ``statement.html`` beside the page: what is protected, to be signed.
 
@@ -70,9 +73,11 @@ def report(
       Paths and the table for a terminal.
 
     Raises:
-      ConfigError: no results there, a key or name that the run does not have, or held-back data
-        that do not fit its models.
+      ConfigError: no results there, a key or name that the run does not have, held-back data that
+        do not fit its models, or ``png_only`` where pictures cannot be drawn.
     """
+    if png_only and not vega.is_installed():
+        raise ConfigError("--png-only", None, NO_PICTURE)
     run = ResultFolder.open(directory)
     data = gather(run, keys, names)
     held = None if holdout is None else score(data, holdout)
@@ -80,13 +85,17 @@ def report(
     if folder.exists() and not folder.is_dir():
         raise ConfigError("out", str(folder), "must be a folder; there is a file of that name.")
     folder.mkdir(parents=True, exist_ok=True)
-    # Drawing libraries take a second to import: only when there is something to draw.
-    from weir.pipelines.report.page import page as drawn
-    from weir.pipelines.report.picture import draw
+    png = page = None
+    note = words.unfinished(run)
+    if png_only or vega.is_installed():
+        from weir.pipelines.report.picture import draw  # takes a second to import
 
-    png = draw(data, folder / "report.png", held)
-    page = None
+        png = draw(data, folder / "report.png", held)
+    else:
+        note = " ".join(filter(None, [note, NO_PICTURE]))
     if not png_only:
+        from weir.pipelines.report.page import page as drawn
+
         page = folder / "report.html"
         page.write_text(drawn(data, held), encoding="utf-8")
     signed = None
@@ -95,7 +104,7 @@ def report(
 
         signed = folder / "statement.html"
         signed.write_text(told(run, metadata.version("weir-dp")), encoding="utf-8")
-    caption, note = words.last_caption(data), words.unfinished(run)
+    caption = words.last_caption(data)
     return ReportPaths(png, page, caption, summary(data), note, signed, words.left_out(data))
 
 
