@@ -13,7 +13,7 @@ from weir.dpcore.config.spans import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.balance import Balance
-from weir.pipelines.show import diff
+from weir.pipelines.show import users
 from weir.pipelines.terminal import (
     bytes_text,
     count,
@@ -50,7 +50,7 @@ def sections(
     yield from promise(plan)
     if facts["user"] is not None:
         yield heading("What a user has")
-        yield indent(diff.promises(facts))
+        yield indent(users.promises(facts))
     yield heading("What a release may reveal later")
     yield indent(expiration(plan, facts))
     if budget is not None:
@@ -73,8 +73,8 @@ def sections(
         yield indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
     if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What caps on users cost")
-        yield indent(diff.caps(facts))
-        yield indent(Text(diff.LOST, style="dim"))
+        yield indent(users.caps(facts))
+        yield indent(Text(users.LOST, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
     yield indent(alternatives(plan, facts))
     yield heading("Size")
