@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from examples.flights.data import CARRIERS, START, Flights
 from examples.flights.truth import CENTRE, EXACT, MADE_UP, PRIVATE
 from weir.pipelines import vega
-from weir.pipelines.report.charts import theme
+from weir.pipelines.report.picture import theme
 
 Floats = NDArray[np.float64]
 

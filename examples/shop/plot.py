@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from examples.shop.data import FIRST_DAY
 from examples.shop.truth import Truth, series
 from weir.pipelines import vega
-from weir.pipelines.report.charts import theme
 from weir.pipelines.report.data import Series
+from weir.pipelines.report.picture import theme
 from weir.pipelines.report.words import short
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 

@@ -24,8 +24,8 @@ from weir.dpcore.words import not_in_margin
 from weir.pipelines.report import words
 from weir.pipelines.report.data import ReportData, SeriesGrid
 from weir.pipelines.report.figures import Figure, FigureSection, sections
-from weir.pipelines.report.numbers import hidden, label_of, show_margin
 from weir.pipelines.report.score import Holdout, bounds, titles
+from weir.pipelines.results.series import hidden, label_of, show_margin
 
 Floats = NDArray[np.float64]
 
@@ -98,9 +98,9 @@ def _library() -> str:
 
 @functools.cache
 def _specs() -> dict[str, Any]:
-    from weir.pipelines.report import charts
+    from weir.pipelines.report import picture
 
-    made = {f.__name__: f for f in (charts.lines, charts.bars, charts.heat, charts.scatter)}
+    made = {f.__name__: f for f in (picture.lines, picture.bars, picture.heat, picture.scatter)}
     return {name: _bare(make().to_dict()) for name, make in made.items()}
 
 
