@@ -12,8 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from weir.dpcore.leaves.calendar import UTC, shown_unit
-from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.clock import UTC, Clock, shown_unit
 from weir.dpcore.words import bytes_text as bytes_text
 from weir.dpcore.words import number as number
 from weir.dpcore.words import sentence as sentence

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from examples.flights.data import CARRIERS, FEATURES, TARGET, Flights
 from weir.dpcore import simulate
-from weir.dpcore.leaves.row_hash import event_hashes
+from weir.dpcore.leaves.hashes import event_hashes
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
 from weir.pipelines.results.files import matrix

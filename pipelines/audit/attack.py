@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import norm
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.audit.changes import Change
+from weir.dpcore.audit.changes import UnitChange
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.audit.audit import (
     TRIALS,
@@ -183,7 +183,7 @@ def titles(choice: Choice, rows: list[Any], others: bool) -> Iterator[str]:
 
 def _run(
     choice: Choice,
-    change: Change,
+    change: UnitChange,
     rows: list[Any],
     others: bool,
     trials: int | None,
@@ -253,7 +253,7 @@ def _run(
 
 def _judge(
     choice: Choice,
-    change: Change,
+    change: UnitChange,
     found: Any,
     marks: Any,
     span: int | None,
@@ -262,7 +262,7 @@ def _judge(
     columns: Any,
     seconds: float,
     tries: int = 1,
-    like: Change | None = None,
+    like: UnitChange | None = None,
 ) -> Audit:
     """Scores trials and says what they prove.
 

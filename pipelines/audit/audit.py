@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.audit.bounds import (
+from weir.dpcore.audit.distinguish import (
     ERROR,
     STRICT,
     Counts,
@@ -20,12 +20,12 @@ from weir.dpcore.audit.bounds import (
     curve,
     epsilon_bound,
     epsilon_of_mu,
+    learn,
     mu_bound,
     separation,
 )
-from weir.dpcore.audit.learned import learn
 from weir.dpcore.config import durations
-from weir.dpcore.config.event import Key
+from weir.dpcore.config.key import Key
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.audit.changes import Change, Placed
-from weir.dpcore.audit.learned import apart
+from weir.dpcore.audit.changes import Placed, UnitChange
+from weir.dpcore.audit.distinguish import apart
 from weir.dpcore.program import takes_rows
 from weir.pipelines.audit.audit import Audit, PrivacyClaim, by_law, by_learning, scored
 from weir.pipelines.audit.choice import Choice, matrix
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Scene(NamedTuple):
     """A change, and the events of every trial beside it, of one key."""
 
-    change: Change
+    change: UnitChange
     behind: tuple[Placed, ...]
 
 
@@ -52,7 +52,7 @@ def searched(
     trials: int,
     runner: str = "direct",
     told: Callable[[str], None] = lambda text: None,
-) -> tuple[Choice, Change]:
+) -> tuple[Choice, UnitChange]:
     """The choice with the best background, and the best change.
 
     Args:
@@ -190,7 +190,7 @@ class Driven:
     same: bool
 
 
-def decided(choice: Choice, change: Change, rounds: int) -> tuple[int, ...]:
+def decided(choice: Choice, change: UnitChange, rounds: int) -> tuple[int, ...]:
     """Ticks that are decided, each behind one that has been released: around the change's, and to
     the end."""
     ticks = choice.audited.ticks
@@ -204,7 +204,7 @@ def contents(choice: Choice) -> tuple[int, int]:
 
 
 def drive(
-    choice: Choice, change: Change, half: NDArray[np.bool_], rounds: int, runner: str = "direct"
+    choice: Choice, change: UnitChange, half: NDArray[np.bool_], rounds: int, runner: str = "direct"
 ) -> Driven:
     """Runs trials, half of them with the change, round by round.
 
@@ -239,14 +239,14 @@ def _high(choice: Choice, found: Floats, tick: int) -> NDArray[np.bool_]:
     numbers or the stream's own past make of it."""
     newest = np.nan_to_num(found[:, tick - 1, 0])
     if choice.law is not None:
-        leaves = choice.leaves(Change("", (), ()), False, background=True)[0]
+        leaves = choice.leaves(UnitChange("", (), ()), False, background=True)[0]
         return np.asarray(newest > choice.law.solved(choice.law.noisy(leaves))[tick - 1, 0])
     past = np.nan_to_num(found[:, : tick - 1, 0])
     return np.asarray(newest > (past.mean(axis=1) if tick > 1 else 0.0))
 
 
 def _events(
-    choice: Choice, change: Change, high: NDArray[np.bool_], tick: int, first: int
+    choice: Choice, change: UnitChange, high: NDArray[np.bool_], tick: int, first: int
 ) -> StreamRows:
     """One event of each trial, in its first key, by its choice."""
     count, (up, down) = len(high), contents(choice)
@@ -268,12 +268,12 @@ def added(choice: Choice, driven: Driven) -> Floats:
 
 
 def _leaves(choice: Choice, events: tuple[Placed, ...]) -> Ints:
-    return choice.leaves(Change("", events, ()), True)[0]
+    return choice.leaves(UnitChange("", events, ()), True)[0]
 
 
 def adaptive(
     choice: Choice,
-    change: Change,
+    change: UnitChange,
     span: int | None,
     claim: PrivacyClaim,
     name: str,

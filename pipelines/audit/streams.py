@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.audit.changes import Candidates, Change, Placed
-from weir.dpcore.config.event import TimeColumn
+from weir.dpcore.audit.changes import CandidateEvents, Placed, UnitChange
+from weir.dpcore.config.schema import TimeColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events
@@ -55,7 +55,7 @@ class StreamRows:
 
 
 def events_of(
-    change: Change, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
+    change: UnitChange, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
 ) -> StreamRows:
     """The events of trials, ordered by trial.
 
@@ -109,11 +109,11 @@ class EventMaker:
     """
 
     audited: Audited
-    offered: Candidates
+    offered: CandidateEvents
     base: pa.RecordBatch
 
     @classmethod
-    def of(cls, audited: Audited, offered: Candidates) -> EventMaker:
+    def of(cls, audited: Audited, offered: CandidateEvents) -> EventMaker:
         """Looks for an event that passes the predicate, among made-up ones.
 
         Raises:

@@ -106,6 +106,13 @@ def show(place: str, sets: tuple[str, ...], scope: str | None, as_json: bool) ->
     help="What the promise came from: pure serves any (epsilon, delta); gdp if it was Gaussian "
     "noise by its exact curve, zcdp if it was zCDP: then it adds up to less.",
 )
+@click.option(
+    "--drawn-after",
+    is_flag=True,
+    help="With --from or --to and --kind gdp or zcdp: its noise was drawn after the data that it "
+    "hides, or its periods were fixed before anything was released. Without it the charge is "
+    "booked as pure (epsilon, delta).",
+)
 @click.option("--from", "first", metavar="TIME", help="First event time that it covers.")
 @click.option("--to", "last", metavar="TIME", help="End of the event times that it covers.")
 @click.option("--note", help="Whose and what it was.")
@@ -124,6 +131,7 @@ def add(
     epsilon: float | None,
     delta: float,
     kind: Any,
+    drawn_after: bool,
     first: str | None,
     last: str | None,
     note: str | None,
@@ -133,7 +141,8 @@ def add(
     """Enter what another system spent on the people of a scope.
 
     It is spent already, so nothing is refused; what is left shrinks. The promise must be to one
-    unit of the scope (weir ledger show tells which).
+    unit of the scope (weir ledger show tells which). The deltas of all charges that are entered by
+    hand add up over the whole scope, whatever times they cover.
 
     \b
       weir ledger add shop.yaml --epsilon 1 --delta 1e-6 --kind gdp --note "dashboard of 2023" \\
@@ -159,8 +168,16 @@ def add(
         if budget is not None:
             result = hand.rebudget(found.store, name, *budget)
         else:
-            spent = hand.ExternalCharge(epsilon or 0.0, delta, kind, first, last, note or "")
+            spent = hand.ExternalCharge(
+                epsilon or 0.0, delta, kind, first, last, note or "", drawn_after
+            )
             result = hand.add(found.store, name, spent)
+            if spent.booked != kind:
+                click.echo(
+                    f"weir: note: booked as pure (epsilon, delta): --kind {kind} over a part of "
+                    "the stream needs --drawn-after.",
+                    err=True,
+                )
     _say(result, as_json)
 
 

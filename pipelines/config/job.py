@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from weir.dpcore.config import yaml
-from weir.dpcore.config.section import MISREAD, refusal
+from weir.dpcore.config.section import refusal
+from weir.dpcore.config.yaml import YAML11_NUMBER
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.config.sections import (
@@ -128,7 +129,7 @@ class JobConfig(PlanConfig):
         made = PlanConfig.model_construct(
             _fields_set=set(self.model_fields_set) & set(fields), **fields
         )
-        made._misread = self._misread
+        made._yaml11_numbers = self._yaml11_numbers
         return made
 
 
@@ -322,7 +323,7 @@ def _walk(value: Any) -> Any:
             out[name] = _walk(item)
     if out.get("type") == "number":
         # As it is read: bounds hold for numbers, and of a text they are told when it is read.
-        out |= {"type": ["number", "string"], "pattern": MISREAD}
+        out |= {"type": ["number", "string"], "pattern": YAML11_NUMBER}
     return out
 
 

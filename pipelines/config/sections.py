@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from weir.dpcore.accounting.circumstances import MOST_SHARDS, SHARDS
+from weir.dpcore.accounting.guarantee import MOST_SHARDS, SHARDS
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import Duration, Timestamp
+from weir.dpcore.config.clock import Duration, Timestamp
 from weir.dpcore.config.section import Section, as_tuple, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 from pydantic import PrivateAttr
 from pydantic_core import core_schema
 
-from weir.dpcore.config.bare import skeleton
-from weir.dpcore.config.section import Section, field_names, nested, no_section, refusal, unknown
+from weir.dpcore.config.section import Section, no_section, refusal, unknown
+from weir.dpcore.config.validation import field_names, nested, skeleton
 from weir.dpcore.errors import WeirError
 from weir.dpcore.registry import Registry
 from weir.transforms.runtime import files

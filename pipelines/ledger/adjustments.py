@@ -39,6 +39,9 @@ class ExternalCharge:
         known of it; gdp: Gaussian noise by its exact curve; zcdp: from zCDP.
       first, last: event times that it covers, as a config writes moments; None: since ever, and
         without end.
+      drawn_after: whether its noise is drawn after the data that it hides, or its periods were
+        fixed before anything was released. Without that a kind other than pure holds for a whole
+        stream only, as an adversary may choose the period of a person after looking.
       note: in words, whose and what.
     """
 
@@ -48,12 +51,19 @@ class ExternalCharge:
     first: str | None
     last: str | None
     note: str
+    drawn_after: bool = False
+
+    @property
+    def booked(self) -> Literal["pure", "gdp", "zcdp"]:
+        """The kind under which it is added."""
+        whole = self.first is None and self.last is None
+        return self.kind if self.drawn_after or whole else "pure"
 
     def price(self, scope: Scope) -> Price:
         """Its price in a scope: in the scope's own unit, relation and periods."""
         if self.kind != "pure" and self.delta == 0:
             raise ConfigError("--delta", self.delta, f"must be above 0 for --kind {self.kind}.")
-        loss, slack = known_bound(self.epsilon, self.delta, self.kind)
+        loss, slack = known_bound(self.epsilon, self.delta, self.booked)
         first, last = (
             _moment(text, name) for text, name in ((self.first, "--from"), (self.last, "--to"))
         )

@@ -12,8 +12,7 @@ from typing import Any
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.price import Price
-from weir.dpcore.accounting.scope import Charge, Scope, charge
-from weir.dpcore.accounting.spent import fits, fitting, room, sweep, worst
+from weir.dpcore.accounting.scope import Charge, Scope, charge, fits, fitting, room, sweep, worst
 from weir.dpcore.words import number
 from weir.pipelines.ledger.entries import RUNNING, LedgerEntry, RunIdentity, ScopeEntries
 from weir.pipelines.ledger.ledger import Ledger

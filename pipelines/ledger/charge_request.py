@@ -7,17 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from weir.dpcore.accounting.grid import Grid
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.accounting.price import Point, Price, Unit
+from weir.dpcore.accounting.price import PeriodGrid, Point, Price, Unit
 from weir.dpcore.accounting.scope import Scope, periods
 from weir.dpcore.config import durations
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.calendar import DAY, UTC, Calendar
-from weir.dpcore.people.periods import Months
+from weir.dpcore.leaves.clock import DAY, UTC, Calendar
 from weir.dpcore.plan import Plan
-from weir.dpcore.pricing.together import loss_of_periods
+from weir.dpcore.pricing.user_periods import loss_of_periods
+from weir.dpcore.users.unit import Months
 from weir.pipelines.ledger.ledger import Ledger
 
 TIMES: Final = (1, 2, 10, 100)
@@ -136,17 +135,17 @@ def _unit(plan: Plan) -> Unit:
     return "event" if plan.person is None else "user"
 
 
-def _own_grid(plan: Plan) -> Grid:
+def _own_grid(plan: Plan) -> PeriodGrid:
     assert plan.person is not None
     per, calendar = plan.person.periods.per, plan.clock.calendar
     if per is not None and calendar is not None and calendar.zone != UTC:
         return _zoned(plan, calendar)
     if isinstance(per, Months):
-        return Grid(months=per.count, origin=plan.clock.start)
-    return Grid(per=per, origin=plan.clock.start)
+        return PeriodGrid(months=per.count, origin=plan.clock.start)
+    return PeriodGrid(per=per, origin=plan.clock.start)
 
 
-def _zoned(plan: Plan, calendar: Calendar) -> Grid:
+def _zoned(plan: Plan, calendar: Calendar) -> PeriodGrid:
     """Periods of a calendar clock in its zone: months of it, or days.
 
     Raises:
@@ -156,13 +155,13 @@ def _zoned(plan: Plan, calendar: Calendar) -> Grid:
     assert plan.person is not None and plan.clock.ticks is not None
     periods, start = plan.person.periods, plan.clock.start
     if isinstance(periods.per, Months):
-        grid = Grid(months=periods.per.count, origin=start, zone=calendar.zone)
+        grid = PeriodGrid(months=periods.per.count, origin=start, zone=calendar.zone)
     elif calendar.months:
         length = periods.longest or 1
-        grid = Grid(months=length * calendar.months, origin=start, zone=calendar.zone)
+        grid = PeriodGrid(months=length * calendar.months, origin=start, zone=calendar.zone)
     else:
         length = plan.clock.ticks_in(periods.per or 0)[0] * calendar.days
-        grid = Grid(origin=start, days=length, zone=calendar.zone)
+        grid = PeriodGrid(origin=start, days=length, zone=calendar.zone)
     ticks = np.arange(plan.clock.ticks)
     firsts = ticks[1:][np.diff(periods.of(ticks)) > 0]
     begun = [plan.clock.tick_start(tick) for tick in firsts.tolist()]
@@ -179,7 +178,7 @@ def _zoned(plan: Plan, calendar: Calendar) -> Grid:
     return grid
 
 
-def _grid(ledger: Ledger, plan: Plan) -> Grid:
+def _grid(ledger: Ledger, plan: Plan) -> PeriodGrid:
     """The periods of the scope that a plan opens."""
     if ledger.per is None:
         if plan.person is None:
@@ -192,11 +191,11 @@ def _grid(ledger: Ledger, plan: Plan) -> Grid:
     months, calendar = months_of(ledger.per), plan.clock.calendar
     zone = UTC if calendar is None else calendar.zone
     if months is not None:
-        return Grid(months=months, origin=plan.clock.start, zone=zone)
+        return PeriodGrid(months=months, origin=plan.clock.start, zone=zone)
     per = _microseconds(ledger.per)
     if per is not None and per % DAY == 0 and zone != UTC:
-        return Grid(origin=plan.clock.start, days=per // DAY, zone=zone)
-    return Grid(per=per, origin=plan.clock.start)
+        return PeriodGrid(origin=plan.clock.start, days=per // DAY, zone=zone)
+    return PeriodGrid(per=per, origin=plan.clock.start)
 
 
 def _horizon(ledger: Ledger, plan: Plan) -> int | None:
@@ -222,7 +221,7 @@ def shown_horizon(scope: Scope) -> str:
     return "all" if scope.horizon is None else durations.show_duration(scope.horizon)
 
 
-def shown_grid(grid: Grid | None) -> str:
+def shown_grid(grid: PeriodGrid | None) -> str:
     """A scope's periods as a config writes them."""
     if grid is None or grid.is_all:
         return "all"

@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from weir.dpcore.accounting.price import Price
-from weir.dpcore.accounting.scope import Charge, Scope, charge
-from weir.dpcore.accounting.spent import Span, sweep
+from weir.dpcore.accounting.scope import Charge, Scope, Span, charge, sweep
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.noise.key_ring import first_difference
@@ -255,7 +254,7 @@ class ScopeEntries:
         if self.scope is None:
             return {}
         return {
-            entry.id: charge(entry.price, self.scope)
+            entry.id: replace(charge(entry.price, self.scope), opaque=not entry.digest)
             for entry in self.entries.values()
             if entry.counts
         }

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from weir.dpcore.config.contributions import Per
-from weir.dpcore.config.promise import Delta, Duration, Epsilon
+from weir.dpcore.config.clock import Duration
+from weir.dpcore.config.privacy import Delta, Epsilon, Per
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.connectors.connector import Connector, ConnectorKinds, PluginField

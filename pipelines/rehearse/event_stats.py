@@ -15,14 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.people.cap import Spent, cap_events
-from weir.dpcore.people.caps import MOST, Caps
-from weir.dpcore.people.cells import Hashed
-from weir.dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
-from weir.dpcore.people.person import Person
 from weir.dpcore.plan import Plan
+from weir.dpcore.users.cap import UsedBounds, cap_events
+from weir.dpcore.users.cells import (
+    CapKeys,
+    Hashed,
+    contents_of,
+    pair_hashes,
+    row_hashes,
+    user_hashes,
+)
+from weir.dpcore.users.unit import MOST, ContributionBounds, UserUnit
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.graph.parts import Parts
 from weir.transforms.select.filter import Assign
@@ -114,7 +119,7 @@ class EventStats:
         }
         return {**free, **{name: min(MOST, value) for name, value in most.items()}}
 
-    def lost_under(self, caps: Caps) -> int:
+    def lost_under(self, caps: ContributionBounds) -> int:
         """Events that other caps on users would leave out, each id of a cell once."""
         person = self.plan.person
         assert person is not None
@@ -129,7 +134,7 @@ class EventStats:
         rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
         hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
         stop = int(ticks.max()) + 1 if len(ticks) else 0
-        kept = cap_events(Spent.nothing(0), hashed, stop, Person(caps, person.periods))
+        kept = cap_events(UsedBounds.nothing(0), hashed, stop, UserUnit(caps, person.periods))
         return sum(n for why, n in kept.dropped.items() if why != "copies")
 
     def _texts(self, name: str, rows: Ints) -> list[str | None] | None:

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.aggregates.bounding import BoundedAggregate
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.connectors.paths import local, resolved
@@ -159,7 +159,7 @@ def unbounded(job: JobConfig, seen: EventStats, folder: Path) -> JobConfig | Non
     changed: dict[str, Any] = {"sink": ParquetSink(parquet=str(folder))}
     aggregates = {}
     for name, one in job.aggregates.items():
-        if not isinstance(one, Bounded):
+        if not isinstance(one, BoundedAggregate):
             aggregates[name] = one
             continue
         field, (low, high) = one.clips

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.aggregates.clipped import Bounded
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.aggregates.bounding import BoundedAggregate
+from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
@@ -224,7 +224,7 @@ class _Output:
         """The clip of least error, among quantiles of the public values."""
         name, over = self.place
         one = self.config.aggregates[name]
-        if not isinstance(one, Bounded) or one.clips[0] != "clip" or one.column is None:
+        if not isinstance(one, BoundedAggregate) or one.clips[0] != "clip" or one.column is None:
             return
         values = self.seen.values(one.column)
         if values is None or not np.isfinite(values).any():

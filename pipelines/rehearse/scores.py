@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.aggregates.bounding import BoundedAggregate
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
 from weir.pipelines.rehearse.event_stats import EventStats
@@ -81,7 +81,7 @@ def _clipped(plan: Plan, seen: EventStats) -> Iterator[ClippingLoss]:
             continue
         values = values[np.isfinite(values)]
         low, high = min(bounds), max(bounds)
-        if isinstance(one, Bounded):
+        if isinstance(one, BoundedAggregate):
             field = one.clips[0]
             if field == "clip_user":
                 values = some.user_totals(column)

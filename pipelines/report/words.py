@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.config.durations import show_duration
-from weir.dpcore.leaves.calendar import UTC, shown_unit
+from weir.dpcore.leaves.clock import UTC, shown_unit
 from weir.dpcore.words import left_out_lines, sentence
 from weir.pipelines.report.data import (
     PARTS_LISTED,

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.calendar import Calendar
+from weir.dpcore.leaves.clock import Calendar
 from weir.dpcore.models.config import AnyModel
 from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.plan import Plan

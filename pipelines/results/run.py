@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import shown_key
-from weir.dpcore.pricing.band import band_of
+from weir.dpcore.pricing.calibration import band_of
 from weir.pipelines.results.files import (
     HELD_FOLDER,
     TYPES,

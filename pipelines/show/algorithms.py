@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from weir.dpcore.aggregates.config import known_fields
+from weir.dpcore.aggregates.algorithm import known_fields
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS, describe

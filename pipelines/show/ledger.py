@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from weir.dpcore.accounting.scope import Scope
-from weir.dpcore.accounting.spent import Span
+from weir.dpcore.accounting.scope import Scope, Span
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.ledger.adjustments import moment, opened_scope
 from weir.pipelines.ledger.balance import balance_of

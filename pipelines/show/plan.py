@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.balance import Balance

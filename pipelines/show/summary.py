@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.errors import WeirError
-from weir.dpcore.pricing.band import BAND
+from weir.dpcore.pricing.calibration import BAND
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.results.files import HELD_FOLDER, result_files
 from weir.pipelines.results.run import ResultFolder

@@ -20,11 +20,11 @@ from scipy.special import ndtri
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.section import nearest
-from weir.dpcore.config.spans import ticks_of
+from weir.dpcore.config.ticks import ticks_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import grouping_of
-from weir.dpcore.pricing.band import LAPLACE_BAND
+from weir.dpcore.pricing.calibration import LAPLACE_BAND
 from weir.dpcore.words import not_in_margin
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.show.summary import one, starts

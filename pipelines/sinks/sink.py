@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from weir.dpcore.config.numbers import Lengths, same
-from weir.dpcore.config.section import refusal
+from weir.dpcore.config.section import Lengths, refusal, same
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import Connector

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import Duration, Timestamp
+from weir.dpcore.config.clock import Duration, Timestamp
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan

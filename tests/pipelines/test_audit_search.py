@@ -7,7 +7,7 @@ import pytest
 
 from tests.audit.twins import config
 from tests.fixed_secrets import same_secrets  # noqa: F401
-from weir.dpcore.audit.learned import apart
+from weir.dpcore.audit.distinguish import apart
 from weir.pipelines.audit.attack import attack
 from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
-from weir.dpcore.accounting import grid
+from weir.dpcore.accounting import price
 from weir.pipelines.results.plan_file import Ruler
 from weir.pipelines.results.run import ResultFolder
 
@@ -126,8 +126,8 @@ def test_a_ledger_knows_the_days_of_a_zone(
 ) -> None:
     """Where this machine has other rules than the plan, no period can be told."""
     users_of(job, "1 month")
-    begins = grid._begins
-    monkeypatch.setattr(grid, "_begins", lambda *label: begins(*label) + 3_600_000_000)
+    begins = price._begins
+    monkeypatch.setattr(price, "_begins", lambda *label: begins(*label) + 3_600_000_000)
     refused = weir("run", job)
     assert refused.exit_code == 2 and "clock.zone" in refused.stderr, refused.output
     assert "tzdata" in refused.stderr

@@ -15,7 +15,7 @@ import vl_convert
 import weir as public
 from tests.contracts import versions
 from tests.pipelines.conftest import Weir
-from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import plural
 from weir.pipelines.report.page import page, parts
