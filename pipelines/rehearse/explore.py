@@ -18,6 +18,9 @@ from weir.pipelines.rehearse.scores import Score
 
 Place = tuple[str, int | None]
 """An output: name and span in ticks; None: since the start."""
+Changes = Mapping[tuple[str, ...], Any]
+"""Path of a field of a config -> another value."""
+EPSILON = ("privacy", "epsilon")
 
 
 KEPT = 1024
@@ -63,37 +66,30 @@ def prices_of(plan: Plan) -> dict[Place, float]:
     }
 
 
-def with_epsilon(config: PlanConfig, epsilon: float) -> PlanConfig:
-    """Another epsilon."""
-    return config.model_copy(
-        update={"privacy": config.privacy.model_copy(update={"epsilon": epsilon})}
-    )
+def changed(config: PlanConfig, changes: Changes) -> PlanConfig:
+    """A config with other values of some fields.
+
+    Args:
+      changes: path of a field, like ``("privacy", "epsilon")`` -> value.
+    """
+    for path, value in changes.items():
+        config = _changed(config, path, value)
+    return config
 
 
-def with_window(config: PlanConfig, ticks: int) -> PlanConfig:
-    """A promise for so many ticks."""
-    return config.model_copy(
-        update={"privacy": config.privacy.model_copy(update={"protect_for": ticks})}
-    )
+def _changed(section: Any, path: tuple[str, ...], value: Any) -> Any:
+    """A section, or sections by name, with another value at a path."""
+    name, *rest = path
+    named = isinstance(section, Mapping)
+    if rest:
+        value = _changed(section[name] if named else getattr(section, name), tuple(rest), value)
+    return {**section, name: value} if named else section.model_copy(update={name: value})
 
 
-def with_outputs(config: PlanConfig, names: Iterable[str]) -> PlanConfig:
-    """Only the aggregates of these names."""
-    kept = set(names)
-    some = {name: one for name, one in config.aggregates.items() if name in kept}
-    return config.model_copy(update={"aggregates": some})
-
-
-def with_over(config: PlanConfig, name: str, over: int) -> PlanConfig:
-    """One aggregate over so many ticks alone."""
-    one = config.aggregates[name].model_copy(update={"over": (over,)})
-    return config.model_copy(update={"aggregates": {**config.aggregates, name: one}})
-
-
-def with_clip(config: PlanConfig, name: str, field: str, bounds: tuple[float, float]) -> PlanConfig:
-    """One aggregate within other bounds."""
-    one = config.aggregates[name].model_copy(update={field: bounds})
-    return config.model_copy(update={"aggregates": {**config.aggregates, name: one}})
+def only(config: PlanConfig, names: Iterable[str]) -> Changes:
+    """The change that leaves the aggregates of these names alone."""
+    some = set(names)
+    return {("aggregates",): {n: one for n, one in config.aggregates.items() if n in some}}
 
 
 def with_period(config: PlanConfig, ratio: Fraction) -> PlanConfig | None:
@@ -189,12 +185,16 @@ def _window(protect_for: Any, ratio: Fraction) -> Any:
     return math.ceil(protect_for / ratio)
 
 
-def served(config: PlanConfig | None) -> Mapping[Place, float]:
-    """As ``prices``; nothing where the config cannot be served."""
+def explore(config: PlanConfig | None, changes: Changes | None = None) -> Mapping[Place, float]:
+    """What ``prices`` says of a config with some changes; nothing where it cannot be served.
+
+    Args:
+      config: None: there is no such. changes: as of ``changed``.
+    """
     if config is None:
         return {}
     try:
-        return prices(config)
+        return prices(changed(config, changes or {}))
     except ConfigError:
         return {}
 
@@ -251,7 +251,7 @@ def grid_of(plan: Plan, scores: tuple[Score, ...]) -> ErrorGrid | None:
         longer = with_period(config, ratio)
         if longer is None:
             continue
-        priced = [served(with_epsilon(longer, epsilon)) for epsilon in epsilons]
+        priced = [explore(longer, {EPSILON: epsilon}) for epsilon in epsilons]
         if not any(priced):
             continue
         periods.append(longer.clock.period)
