@@ -21,6 +21,7 @@ from weir.pipelines.terminal import (
     indent,
     long_ticks,
     number,
+    pairs,
     sentence,
     span,
     table,
@@ -97,8 +98,7 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
         if guarantee.window is None
         else f"for {count(guarantee.window, 'tick')} ({long_ticks(plan.clock, guarantee.window)})"
     )
-    rows = table("", "")
-    rows.show_header = False
+    rows = pairs()
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
     rows.add_row("protects", f"one {protected(plan)} ({guarantee.relation})")
     rows.add_row("protected", window)
@@ -148,11 +148,7 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
     """Name and words of each fact."""
-    rows = table("", "")
-    rows.show_header = False
-    for name, words in facts:
-        rows.add_row(name, Text(words))
-    return rows
+    return pairs((name, Text(words)) for name, words in facts)
 
 
 def noise_behind(plan: Plan) -> dict[str, float]:
@@ -237,8 +233,7 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     """Keys, blocks, ticks, state."""
     keys, ticks = facts["keys"], facts["ticks"]
     state = facts["state_bytes_per_key"]
-    rows = table("", "")
-    rows.show_header = False
+    rows = pairs()
     found = facts.get("discovery")
     if found is not None:
         rows.add_row("keys", private_keys(found))
