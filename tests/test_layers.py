@@ -71,6 +71,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
+        "vega",
         "connectors",
         "results",
         "sources",
