@@ -64,6 +64,7 @@ ROOMS = {
         "leaves",
         "select",
         "decode",
+        "formats",
         "sources",
         "sources.pubsub",
         "release",

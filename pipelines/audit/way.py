@@ -15,7 +15,6 @@ import numpy as np
 
 from weir.pipelines.audit.job import Audited
 from weir.pipelines.audit.messages import (
-    LINES,
     container_forms,
     messages,
     payload_of,
@@ -26,6 +25,7 @@ from weir.pipelines.audit.streams import Maker, Rows
 from weir.pipelines.feed import targets
 from weir.pipelines.sources.files import Files
 from weir.transforms.decode.text_form import TextForm
+from weir.transforms.formats.registry import FORMATS
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Way:
         """Messages on Flink, else files."""
         if runner == "flink":
             payload, _ = payload_of(audited.job)
-            return cls(payload, TextForm(), payload in LINES, True)
+            return cls(payload, TextForm(), FORMATS[payload].is_text, True)
         source = audited.at(Path("."), 1).source
         assert isinstance(source, Files)
         text = source.text_form()
         utf_8 = text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
-        return cls(source.form, text, source.form in targets.LINES and utf_8, False)
+        return cls(source.form, text, FORMATS[source.form].is_text and utf_8, False)
 
     def forms(self, maker: Maker) -> list[Form | Typed]:
         """Every way in which a record may be malformed."""

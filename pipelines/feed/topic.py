@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.feed.rows import avro_schema, lines_of, spoilt
 from weir.pipelines.sources.source import Source
-from weir.transforms.runtime.coders import batch_to_bytes
+from weir.transforms.formats.registry import FORMATS, message_formats
 from weir.transforms.runtime.pubsub_client import emulator, publisher
 from weir.transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 
-PAYLOADS = ("json", "ndjson", "avro", "arrow")
 PER_MESSAGE = 100
 """Events of one message, where the payload holds several."""
 
@@ -27,22 +24,24 @@ class TopicTarget:
 
     Args:
       topic: projects/P/topics/T.
-      payload: json, ndjson, avro or arrow.
-      per_message: events of one message, at most; 1 for json.
+      payload: name of a format of messages.
+      per_message: events of one message, at most.
       client: a PublisherClient, for tests.
     """
 
     def __init__(
         self, topic: str, payload: str, per_message: int | None = None, client: Any = None
     ) -> None:
-        if payload not in PAYLOADS:
+        if payload not in message_formats():
+            known = ", ".join(message_formats())
+            raise ConfigError("--format", payload, f"must be one of {known} for a topic.")
+        self._topic, self._format = topic, FORMATS[payload]
+        most = self._format.most_per_message
+        self._per = per_message or most or PER_MESSAGE
+        if most is not None and self._per > most:
             raise ConfigError(
-                "--format", payload, f"must be one of {', '.join(PAYLOADS)} for a topic."
+                "--per-message", per_message, f"must be {most} for {payload}; use ndjson."
             )
-        if payload == "json" and per_message not in (None, 1):
-            raise ConfigError("--per-message", per_message, "must be 1 for json; use ndjson.")
-        self._topic, self._payload = topic, payload
-        self._per = 1 if payload == "json" else per_message or PER_MESSAGE
         self._client = client or publisher(emulator())
 
     def write(self, batch: pa.RecordBatch, broken: Sequence[bool]) -> None:
@@ -51,7 +50,7 @@ class TopicTarget:
         size = 0
         for start in range(0, batch.num_rows, self._per):
             part = batch.slice(start, self._per)
-            data = encode(part, self._payload, broken[start : start + self._per])
+            data = self._format.encode(part, broken[start : start + self._per])
             if held and (len(held) >= CALL_MESSAGES or size + len(data) > CALL_BYTES):
                 publish(self._client, self._topic, held)
                 held, size = [], 0
@@ -62,20 +61,6 @@ class TopicTarget:
 
     def close(self) -> None:
         """Nothing is left to be done."""
-
-
-def encode(batch: pa.RecordBatch, payload: str, broken: Sequence[bool]) -> bytes:
-    """Rows as the payload of one message."""
-    if payload in ("json", "ndjson"):
-        return b"\n".join(lines_of(batch, "ndjson", broken))
-    batch = spoilt(batch, broken)
-    if payload == "arrow":
-        return batch_to_bytes(batch)
-    import fastavro
-
-    out = io.BytesIO()
-    fastavro.writer(out, avro_schema(batch.schema), batch.to_pylist())
-    return out.getvalue()
 
 
 def create(topic: str, source: Source | None) -> list[str]:

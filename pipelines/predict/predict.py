@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.predictor import Predictor
@@ -25,9 +23,10 @@ from weir.pipelines.predict.tally import Tally
 from weir.pipelines.results.events import features_of, keys_of, tables, without_numbers
 from weir.pipelines.results.plan_file import model_of
 from weir.pipelines.results.run import Run
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.formats.registry import format_of, suffixes
 
 TICK = "predicted.tick"
-WRITERS = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
 
     Args:
       directory: results of a run with a model. data: CSV with a header, NDJSON, Parquet, Arrow or
-        Avro, with the features and the columns of the key. out: a Parquet or CSV file that is not
-        there yet.
+        Avro, with the features and the columns of the key. out: a file that is not there yet, of
+        any format.
       tick: whose models; None: the last that was released.
 
     Raises:
@@ -68,8 +67,9 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     """
     run = Run.open(directory)
     model = predictor(run)
-    if out.suffix.lower() not in WRITERS:
-        raise ConfigError("--out", str(out), f"must end in one of {', '.join(WRITERS)}.")
+    form = format_of(out)
+    if form is None:
+        raise ConfigError("--out", str(out), f"must end in one of {suffixes()}.")
     if out.exists():
         raise ConfigError("--out", str(out), "exists already; choose another name.")
     at = run.last_tick if tick is None else tick
@@ -82,15 +82,14 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
         raise ConfigError("--tick", at, "has no model yet; take a later tick.")
     tally = Tally()
     wanted = list(dict.fromkeys((*model.sources, *run.key_columns)))
-    with _whole(out) as part, contextlib.ExitStack() as open_files:
-        writer: Any = None
+    with _whole(out) as part, part.open("wb") as file:
+        writer = form.writer(file, TextForm())
         numeric = (*model.sources, *model.targets)
         for table in tables(data, wanted, "DATA", model.listed, numeric):
-            made = predictions(table, run, model, models, at, tally)
-            if writer is None:
-                make = WRITERS[out.suffix.lower()]
-                writer = open_files.enter_context(make(str(part), made.schema))
-            writer.write_table(made)
+            made = predictions(table, run, model, models, at, tally).combine_chunks()
+            for batch in made.to_batches() or [pa.RecordBatch.from_pylist([], made.schema)]:
+                writer.write(batch)
+        writer.close()
     return Done(out, at, tally)
 
 

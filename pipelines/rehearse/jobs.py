@@ -18,9 +18,9 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.rehearse.seen import Seen
 from weir.pipelines.sinks.parquet import ParquetSink
-from weir.pipelines.sources.registry import SOURCES, source_of
+from weir.pipelines.sources.registry import endings, kind_of, source_of
 from weir.pipelines.sources.source import Source
-from weir.transforms.sources.matching import COMPRESSED
+from weir.transforms.formats.stored import COMPRESSED
 
 NO_PROMISE = 1e9
 """Epsilon of a twin."""
@@ -70,12 +70,11 @@ def reading(job: JobConfig, path: str, first: str) -> Source:
     own = job.source
     if own is not None and own.path is not None and (ending in own.endings or not ending):
         return own.model_copy(update={own.kind: path})
-    kinds = {kind: getattr(SOURCES[kind], "endings", ()) for kind in SOURCES}
-    for kind, endings in kinds.items():
-        if ending and ending in endings:
-            return source_of(kind, path)
-    known = sorted(f".{one}" for endings in kinds.values() for one in endings)
-    raise ConfigError("--on", path, f"must end in one of {', '.join(known)}.")
+    kind = kind_of(ending)
+    if kind is None:
+        known = ", ".join(sorted(endings()))
+        raise ConfigError("--on", path, f"must end in one of {known}.")
+    return source_of(kind, path)
 
 
 def _ending(name: str) -> str:

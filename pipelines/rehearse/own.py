@@ -15,7 +15,9 @@ from typing import Any, cast
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.doors.paths import local, resolved
 from weir.pipelines.sources.source import Source
-from weir.transforms.sources.matching import File, is_local, match, open_raw
+from weir.transforms.formats.stored import File, is_local
+from weir.transforms.runtime.files import open_raw
+from weir.transforms.sources.matching import match
 
 _REMEDY = "a rehearsal shows true values, so it takes public events only; name others, or leave it."
 

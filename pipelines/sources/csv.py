@@ -17,6 +17,7 @@ from weir.pipelines.sources.source import schema_of
 from weir.transforms.decode.encoding import check_encoding
 from weir.transforms.decode.lines import LINE_BYTES
 from weir.transforms.decode.text_form import TextForm
+from weir.transforms.formats.csv import Csv, check_delimiter
 
 QUOTES = (
     "Quoted fields may hold newlines, so where a record ends follows from its quotes: the promise "
@@ -30,7 +31,7 @@ class CsvSource(Files):
 
     kind: ClassVar[str] = "csv"
     paths: ClassVar[tuple[str, ...]] = ("csv",)
-    endings: ClassVar[tuple[str, ...]] = ("csv", "tsv", "txt")
+    endings: ClassVar[tuple[str, ...]] = Csv.suffixes
 
     csv: FilesText = Field(
         description="CSV, with a header line or columns.", examples=["purchases.csv"]
@@ -63,8 +64,10 @@ class CsvSource(Files):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
-            raise refusal("delimiter", self.delimiter, "must be one character, like ; or a tab.")
+        try:
+            check_delimiter(self.delimiter)
+        except ConfigError as error:
+            raise refusal("delimiter", self.delimiter, error.remedy) from None
         _check_columns(self.header, self.columns)
         try:
             check_encoding(self.encoding)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from weir.dpcore.plan import Plan
 from weir.pipelines.doors.door import check_place
-from weir.pipelines.doors.paths import ending
+from weir.pipelines.doors.paths import FilesText, ending
 from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.source import Source, schema_of
+from weir.transforms.formats.format import Format
+from weir.transforms.formats.stored import File
 
 _log = logging.getLogger(__name__)
 
@@ -22,8 +25,6 @@ class Files(Source):
     """Files of one format. They are looked at when they are opened."""
 
     bounded: ClassVar[bool] = True
-    named_columns: ClassVar[bool] = True
-    """Whether headers name the columns; where records do, names are only known by reading."""
     _sealed: Any = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -56,7 +57,7 @@ class Files(Source):
 
     def check_plan(self, plan: Plan) -> None:
         """Refuses pipes, sockets and devices, too: what each file is, is no secret."""
-        from weir.transforms.sources.regular import require_regular
+        from weir.transforms.sources.matching import require_regular
 
         super().check_plan(plan)
         for path in self.local():
@@ -76,10 +77,8 @@ class Files(Source):
         return {**super().reading(limits), "line_bytes": limits.line_bytes}
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        """See transforms.sources.read_files.ReadFiles."""
         from weir.transforms.decode.first_look import FirstLook
         from weir.transforms.sources.files import FileSource
-        from weir.transforms.sources.matching import File
         from weir.transforms.sources.read_files import ReadFiles
 
         source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
@@ -92,5 +91,29 @@ class Files(Source):
                 self.path,
             )
             return ReadFiles(source, schema, found=(File(self.path, 0),))
-        look = FirstLook(plan, schema, named=self.named_columns) if limits.first_look else None
+        look = None
+        if limits.first_look:
+            look = FirstLook(plan, schema, named=source.format.named_columns)
         return ReadFiles(source, schema, look, self._sealed)
+
+
+@cache
+def _section(cls: type[Format]) -> type[Files]:
+    """The section of a format without options, ``NdjsonSource`` for example."""
+    name = cls.name
+    fields = {
+        "__module__": __name__,
+        "__doc__": cls.description,
+        "__annotations__": {name: FilesText},
+        name: Field(description=cls.description, examples=[cls.example]),
+        "kind": name,
+        "paths": (name,),
+        "endings": cls.suffixes,
+    }
+    section: type[Files] = type(Files)(f"{name.title().replace('_', '')}Source", (Files,), fields)  # type: ignore[misc]
+    return section
+
+
+def files_of(form: Format) -> type[Files]:
+    """Returns the kind of source over files of a format."""
+    return _section(type(form))

@@ -160,7 +160,7 @@ class PubSubSource(Source):
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         """See transforms.sources.pubsub.read.ReadPubSub."""
-        from weir.transforms.decode.messages import MessageDecoder
+        from weir.transforms.sources.pubsub.messages import MessageDecoder
         from weir.transforms.sources.pubsub.read import ReadPubSub
 
         section = self.pubsub

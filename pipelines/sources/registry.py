@@ -1,21 +1,43 @@
-"""The kinds of sources by name: a further one is a file beside this one and a line here. Another
-package adds one by an entry point in the group ``weir.sources``."""
+"""The kinds of sources by name: one for each format of files, and those that are a file beside this
+one and a line here. Another package adds one by an entry point in the group ``weir.sources``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
+from weir.pipelines.doors.door import Door
 from weir.pipelines.doors.registry import Doors, OneKind
 from weir.pipelines.sources.source import Source
+from weir.transforms.formats.registry import FORMATS, file_formats
 
-SOURCES = Doors(
+
+class Sources(Doors):
+    """Every format of files is a kind, with options of its own only where a line says so."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        formats = [name for name in FORMATS.own if FORMATS[name].suffixes]
+        self.own = tuple(dict.fromkeys([*formats, *self.own]))
+
+    def __getitem__(self, name: str) -> type[Door]:
+        if name in self._registry.own or name not in file_formats():
+            return super().__getitem__(name)
+        from weir.pipelines.sources.files import files_of
+
+        return files_of(FORMATS[name])
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.fromkeys([*file_formats(), *super().__iter__()])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+SOURCES = Sources(
     "source",
     {
         "csv": "weir.pipelines.sources.csv:CsvSource",
-        "ndjson": "weir.pipelines.sources.ndjson:NdjsonSource",
-        "parquet": "weir.pipelines.sources.parquet:ParquetSource",
-        "arrow": "weir.pipelines.sources.arrow:ArrowSource",
-        "avro": "weir.pipelines.sources.avro:AvroSource",
         "pubsub": "weir.pipelines.sources.pubsub:PubSubSource",
     },
     "weir.sources",
@@ -27,10 +49,26 @@ AnySource = Annotated[Source, OneKind(SOURCES)]
 
 
 def source_of(kind: str, value: object) -> Source:
-    """A source of a kind, all else as usual."""
-    found = OneKind(SOURCES).read({kind: value})
-    assert isinstance(found, Source)
-    return found
+    """Returns a source of a kind, all else as usual."""
+    made = OneKind(SOURCES).read({kind: value})
+    assert isinstance(made, Source)
+    return made
 
 
-__all__ = ["SOURCES", "AnySource", "source_of"]
+def kind_of(ending: str) -> str | None:
+    """Returns the kind of source whose files are named so."""
+    return next((kind for kind in SOURCES if ending in _endings(kind)), None)
+
+
+def endings() -> list[str]:
+    """Returns how files of any kind of source may end."""
+    return [f".{ending}" for kind in SOURCES for ending in _endings(kind)]
+
+
+def _endings(kind: str) -> tuple[str, ...]:
+    cls = SOURCES[kind]
+    assert issubclass(cls, Source)
+    return cls.endings
+
+
+__all__ = ["SOURCES", "AnySource", "endings", "kind_of", "source_of"]

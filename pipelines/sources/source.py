@@ -48,7 +48,7 @@ class Source(Door):
 
     @property
     def form(self) -> str:
-        """How its records are written: csv, ndjson, parquet, arrow or avro."""
+        """Name of the format that its records are written in."""
         return "ndjson"
 
     @property

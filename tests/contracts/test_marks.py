@@ -20,16 +20,16 @@ from tests.transforms.events import collect
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.encoding import UTF_8
-from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.lines import LINE_BYTES, chunks
-from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.decode.text_form import TextForm
-from weir.transforms.sources import files
+from weir.transforms.formats import lines
+from weir.transforms.formats.registry import FORMATS
+from weir.transforms.formats.text import TextFile
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import match
-from weir.transforms.sources.text_file import TextFile
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 MARK = "\ufeff"
 NAMES = ("t", "k", "i", "x")
@@ -118,7 +118,7 @@ def test_a_mark_changes_no_record(
 def test_a_mark_changes_no_record_of_a_file_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ending: str
 ) -> None:
-    monkeypatch.setattr(files, "_BLOCK", 5)
+    monkeypatch.setattr(lines, "BLOCK", 5)
     records = [line for line in (CSV if kind == "csv" else JSON) if line]
     columns = NAMES if kind == "csv" else None
     path = tmp_path / f"f.{kind}{ending}"
@@ -133,7 +133,7 @@ def test_a_mark_changes_no_record_of_a_file_in_parts(
 
     alone = [read([record])[1] for record in records]
     for size, first in itertools.product((1, 20, 50, 1 << 20), range(len(records))):
-        monkeypatch.setattr(files, "SPLIT_BYTES", size)
+        monkeypatch.setattr(lines, "SPLIT_BYTES", size)
         for marked in ((), (0,), (1,), range(len(records))):
             some = [MARK * (at in marked) + one for at, one in enumerate(records[first:])]
             found = read(some)
@@ -150,7 +150,7 @@ def test_a_header_is_found_behind_a_mark(tmp_path: Path, marks: str, quoted: boo
     parts = [one for part in source.splits(file) for one in source.decode(part, SCHEMA)]
     events, dead = collect(iter(parts))
     assert [event["@key"] for event in events] == ["north", "s\u00fcd"] and not dead
-    assert collect(decode_bytes(path.read_bytes(), "csv", SCHEMA, "f")) == (events, [])
+    assert collect(FORMATS["csv"].decode_bytes(path.read_bytes(), SCHEMA, "f")) == (events, [])
 
 
 @pytest.mark.slow

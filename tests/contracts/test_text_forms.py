@@ -17,8 +17,8 @@ from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.encoding import width_of
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.decode.text_form import TextForm
+from weir.transforms.formats.text import TextFile
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.sources.text_file import TextFile
 
 pytestmark = pytest.mark.slow
 

@@ -24,9 +24,9 @@ from weir.pipelines.feed.targets import open_target
 from weir.pipelines.feed.topic import TopicTarget
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.sources.pubsub import Replay
-from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.stream_time import StreamTime
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 ARRIVAL = SMALL.replace("schema: {time: at, id: id}", "schema: {time: at, id: id, arrival: got}")
 

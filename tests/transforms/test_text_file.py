@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from weir.transforms.decode.text_form import TextForm
-from weir.transforms.sources.matching import open_raw
-from weir.transforms.sources.text_file import TextFile, first_lines
+from weir.transforms.formats.text import TextFile, first_lines
+from weir.transforms.runtime.files import open_raw
 
 LINES = [f"{i},{random.Random(i).random()}".encode() for i in range(20_000)]
 PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}

@@ -13,7 +13,7 @@ from weir.dpcore.config.list_column import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.avro_schema import Branch, Field
 from weir.transforms.decode.canonical import Spoilt
-from weir.transforms.decode.columnar_sound import sound
+from weir.transforms.decode.columnar import sound
 from weir.transforms.decode.json_lines import NotText
 from weir.transforms.decode.lists import from_python
 from weir.transforms.decode.parts import Part, read_parts

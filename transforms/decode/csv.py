@@ -11,7 +11,6 @@ Arrow; all by Arrow where the kernel is missing, or most lines are not plain.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,56 +21,14 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
-from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded, Over, assemble
 from weir.transforms.decode.cast import MISSING
 from weir.transforms.decode.cells import plain_cells
-from weir.transforms.decode.lines import Chunk, without_marks
+from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.dead_letters import dead_letters
 
 _ASCII = bytes.maketrans(bytes(range(128, 256)), b"?" * 128)
-
-
-def parse_header(line: bytes, delimiter: str, source: str, number: int = 1) -> tuple[str, ...]:
-    """The first line of a file -> names of columns.
-
-    Args:
-      number: of the line, from 1.
-
-    Raises:
-      ConfigError: it is not UTF-8 text, or holds a quote that is not closed.
-    """
-    try:
-        text = without_marks(line).decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise ConfigError(
-            "source.encoding",
-            "utf-8",
-            f"is not how line {number} of {source} is written, where the header line should be; "
-            "if it is text, say in which encoding, like latin-1 or cp1252.",
-        ) from None
-    try:
-        names = tuple(next(csv.reader([text], delimiter=delimiter, strict=True)))
-    except (csv.Error, StopIteration):
-        names = ()
-    if not names or any("\n" in name for name in names):
-        raise ConfigError(
-            "source.csv",
-            source,
-            f"does not begin with a header: line {number} opens a quote and does not close it. If "
-            "the file has no header, write header: false and columns: [...] in source.",
-        )
-    return names
-
-
-def check_delimiter(delimiter: str) -> None:
-    """Raises ConfigError unless the delimiter is one printable ASCII character or a tab."""
-    good = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'
-    if not good or not (delimiter == "\t" or delimiter.isprintable()):
-        raise ConfigError(
-            "source.delimiter", delimiter, 'must be one character, like ",", ";", "|" or a tab.'
-        )
 
 
 def decode_csv(

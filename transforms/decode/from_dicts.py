@@ -17,8 +17,8 @@ from apache_beam.pvalue import TaggedOutput
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded, assemble
 from weir.transforms.decode.first_look import SEEN, Evidence, FirstLook, Read
-from weir.transforms.decode.formats import emit
 from weir.transforms.decode.mappings import columns_of
+from weir.transforms.decode.outputs import emit
 from weir.transforms.decode.python_events import check_elements, pick
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table

@@ -11,20 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.avro import wire_of
-from weir.transforms.decode.columnar import check_columns
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.sources import matching
-from weir.transforms.sources.csv_head import check_head
-from weir.transforms.sources.files import TEXT, FileSource
-from weir.transforms.sources.text_file import first_line
-from weir.transforms.sources.wrong_format import kind_of, kind_of_text
+from weir.transforms.formats.registry import other_kind
+from weir.transforms.formats.stored import File, first_bytes, is_compressed
+from weir.transforms.formats.text import first_line, kind_of_text
+from weir.transforms.sources.files import FileSource
 
 _AT_ONCE = 8
 """Files that are looked at together: of a bucket each takes a while to answer."""
 
 
-def check_files(source: FileSource, matched: Sequence[matching.File], schema: EventSchema) -> None:
+def check_files(source: FileSource, matched: Sequence[File], schema: EventSchema) -> None:
     """Checks every file that says itself which columns it has.
 
     Lines of a text without a header are events: of such files the first that can be read is looked
@@ -49,7 +46,7 @@ def check_files(source: FileSource, matched: Sequence[matching.File], schema: Ev
     if not full:
         return
     check = partial(_check, source, schema)
-    if source.form == "ndjson" or source.columns is not None:
+    if not source.format.says_columns(source.text):
         readable = any(map(check, full[:_AT_ONCE]))
     else:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -62,38 +59,19 @@ def check_files(source: FileSource, matched: Sequence[matching.File], schema: Ev
 
 def _has_frame(source: FileSource, path: str) -> bool:
     """Whether a file has bytes that are no record's: whether there are any is then public."""
-    return (
-        source.form not in TEXT
-        or matching.is_compressed(path)
-        or (source.form == "csv" and source.columns is None)
-    )
+    return is_compressed(path) or source.format.says_columns(source.text)
 
 
 def _check(source: FileSource, schema: EventSchema, path: str) -> bool:
     """Whether a file can be read; one that is damaged is a dead letter, and counted."""
-    if not (source.form in TEXT and matching.is_compressed(path)):
-        start = matching.first_bytes(path, 16)
-        _refuse(source, path, kind_of(start, source.form, source.text.encoding))
-    if source.form in TEXT:
-        first = first_line(path, source.text)
-        _refuse(source, path, kind_of_text(first, source.form, source.columns is None))
-    if source.form == "ndjson":
-        return True
-    if source.form == "csv":
-        try:
-            check_head(path, source.field, source.text, schema)
-        except matching.Unreadable:
-            return False
-        return True
-    if source.form == "avro":
-        header = matching.avro_header(path)
-        if header is not None:
-            wire_of(header, schema, path)
-        return header is not None
-    found = matching.arrow_schema(source.form, path)
-    if found is not None:
-        check_columns(found, schema, path)
-    return found is not None
+    form, text = source.format, source.text
+    if not (form.is_text and is_compressed(path)):
+        _refuse(source, path, other_kind(first_bytes(path, 16), form.name, text.encoding))
+    if form.is_text:
+        _refuse(
+            source, path, kind_of_text(first_line(path, text), form.name, form.says_columns(text))
+        )
+    return form.check(path, source.field, text, schema)
 
 
 def _refuse(source: FileSource, path: str, other: str | None) -> None:

@@ -10,10 +10,9 @@ from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.first_look import Evidence, FirstLook
 from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.sources import matching
+from weir.transforms.formats.stored import ALL, File, Split
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.first_text import signs_of
-from weir.transforms.sources.stored_bytes import ALL, Split
 
 CHUNK_BYTES = 1 << 18
 FAR = 1_000_000
@@ -26,7 +25,7 @@ PLACES = 8
 _log = logging.getLogger(__name__)
 
 
-def look_at_files(source: FileSource, matched: Sequence[matching.File], look: FirstLook) -> None:
+def look_at_files(source: FileSource, matched: Sequence[File], look: FirstLook) -> None:
     """Reads the first records, and more of them only as long as none fits the config.
 
     Raises:
@@ -39,7 +38,7 @@ def look_at_files(source: FileSource, matched: Sequence[matching.File], look: Fi
     seen = _seen(source, full, look)
     doubts = look.doubts(seen)
     signs = None
-    if source.form in ("csv", "ndjson"):
+    if source.format.is_text:
         signs = signs_of(full[0].path, source.form == "csv", source.text)
     if signs is not None:
         error = signs.error(seen)
@@ -62,7 +61,7 @@ def look_at_files(source: FileSource, matched: Sequence[matching.File], look: Fi
         _log.warning(note)
 
 
-def _seen(source: FileSource, full: Sequence[matching.File], look: FirstLook) -> Evidence:
+def _seen(source: FileSource, full: Sequence[File], look: FirstLook) -> Evidence:
     """What records show, until there is no doubt."""
     seen = Evidence()
     for split, most in _places(source, full):
@@ -80,7 +79,7 @@ def _seen(source: FileSource, full: Sequence[matching.File], look: FirstLook) ->
     return seen
 
 
-def _place(source: FileSource, full: Sequence[matching.File]) -> Place:
+def _place(source: FileSource, full: Sequence[File]) -> Place:
     name = full[0].path if len(full) == 1 else source.path
     return Place(
         source.field,
@@ -90,11 +89,11 @@ def _place(source: FileSource, full: Sequence[matching.File]) -> Place:
     )
 
 
-def _whole(file: matching.File) -> Split:
+def _whole(file: File) -> Split:
     return Split(file.path, 0, ALL, 1, file.size)
 
 
-def _places(source: FileSource, full: Sequence[matching.File]) -> Iterator[tuple[Split, int]]:
+def _places(source: FileSource, full: Sequence[File]) -> Iterator[tuple[Split, int]]:
     """Where to look, and at how many records: the first file, then others from the last on."""
     yield _whole(full[0]), FAR
     others = full[:0:-1]
@@ -102,4 +101,4 @@ def _places(source: FileSource, full: Sequence[matching.File]) -> Iterator[tuple
         step = max(1, len(others) // PLACES)
         yield from ((_whole(file), NEAR) for file in others[::step][:PLACES])
         return
-    yield from ((part, NEAR) for part in source.parts(full[0], PLACES))
+    yield from ((part, NEAR) for part in source.format.places(full[0], PLACES, source.text))

@@ -17,9 +17,8 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import UTF_8
 from weir.transforms.decode.first_look import Evidence
 from weir.transforms.decode.text_form import TextForm
-from weir.transforms.sources.csv_head import returns_in
-from weir.transforms.sources.text_file import first_lines
-from weir.transforms.sources.wrong_format import OVER_LINES, begins_over_lines
+from weir.transforms.formats.csv import returns_in
+from weir.transforms.formats.text import OVER_LINES, begins_over_lines, first_lines
 
 LINES = 1_000
 SEVERAL = 8

@@ -20,8 +20,8 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.first_look import Evidence, FirstLook
 from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
-from weir.transforms.decode.formats import emit
 from weir.transforms.decode.from_dicts import decode_rows
+from weir.transforms.decode.outputs import emit
 from weir.transforms.decode.python_events import ALLOWED, pick
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table

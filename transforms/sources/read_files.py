@@ -10,17 +10,16 @@ import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.first_look import FirstLook
-from weir.transforms.decode.formats import emit
+from weir.transforms.decode.outputs import emit
 from weir.transforms.decode.schema import EventSchema
+from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.aside import in_one_process
 from weir.transforms.runtime.dead_letters import DEAD
-from weir.transforms.sources import matching
 from weir.transforms.sources.check_files import check_files
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.first_files import look_at_files
-from weir.transforms.sources.stored_bytes import Split
 
 
 class SplitFiles(beam.DoFn):
@@ -32,7 +31,7 @@ class SplitFiles(beam.DoFn):
     def process(self, element: tuple[str, int, str]) -> Iterator[tuple[Any, ...]]:
         """One file."""
         counters.add("source_files")
-        for split in self._source.splits(matching.File(*element)):
+        for split in self._source.splits(File(*element)):
             yield tuple(split)
 
 
@@ -75,8 +74,8 @@ class ReadFiles(beam.PTransform[Any, Any]):
         source: FileSource,
         schema: EventSchema,
         look: FirstLook | None = None,
-        sealed: tuple[matching.File, ...] | None = None,
-        found: tuple[matching.File, ...] | None = None,
+        sealed: tuple[File, ...] | None = None,
+        found: tuple[File, ...] | None = None,
     ) -> None:
         super().__init__()
         self._source = source

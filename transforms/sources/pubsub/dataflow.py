@@ -15,11 +15,11 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
-from weir.transforms.decode.formats import emit
-from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.outputs import emit
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.windowing import stamped
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 from weir.transforms.sources.pubsub.source import Read
 from weir.transforms.sources.pubsub.stamps import Subscription
 

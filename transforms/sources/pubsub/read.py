@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import StandardOptions
 
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.sources.pubsub.dataflow import ReadNative
+from weir.transforms.sources.pubsub.messages import MessageDecoder
 from weir.transforms.sources.pubsub.source import ReadSubscription
 from weir.transforms.sources.pubsub.stamps import Subscription
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from weir.transforms.decode.epoch import FIRST, LAST
-from weir.transforms.decode.messages import STAMPS_AHEAD, STAMPS_BEHIND, Message
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.sources.pubsub.messages import STAMPS_AHEAD, STAMPS_BEHIND, Message
 
 
 @dataclass(frozen=True)

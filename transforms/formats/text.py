@@ -1,8 +1,9 @@
-"""The text of a file: unpacked, as UTF-8, whatever it is stored as."""
+"""The text of a file: unpacked, as UTF-8, whatever it is stored as; and signs that it is none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple
 
@@ -12,13 +13,20 @@ from weir.transforms.decode.encoding import UTF_8, Recoded
 from weir.transforms.decode.lines import Chunk, chunks
 from weir.transforms.decode.quoted_text import quoted_chunks
 from weir.transforms.decode.text_form import TextForm
-from weir.transforms.sources import matching
+from weir.transforms.formats.stored import is_broken_archive, is_compressed, unpacked
+from weir.transforms.runtime.files import open_raw
 
 _LONG = 2**12
 """Bytes of a first line that tell what a text is."""
 _BEGIN = 2**13
 _STEP = 2**16
 """Bytes unpacked at a time: damage may take these along, whatever is asked for."""
+
+_XML = "XML or HTML; save it as NDJSON or CSV"
+_ALONE = "lines that end in carriage returns alone; make them newlines: tr '\\r' '\\n' < OLD > NEW"
+_TWICE = "lines that end in two carriage returns; remove them: tr -d '\\r' < OLD > NEW"
+_ARRAY = "one JSON array; save it as NDJSON, one object a line"
+OVER_LINES = "JSON objects over several lines; write one object a line, like `jq -c . FILE`"
 
 
 class TextFile:
@@ -46,8 +54,8 @@ class TextFile:
         self.broken = False
         self._raw = raw
         self._at = self._before = raw.tell()
-        self._file: Any = matching.unpacked(raw, path)
-        self._packed = matching.is_compressed(path)
+        self._file: Any = unpacked(raw, path)
+        self._packed = is_compressed(path)
         self._ahead = b""
         self._left = size
         self._moved = moved
@@ -93,7 +101,7 @@ class TextFile:
             try:
                 piece = self._file.read1(_STEP)
             except Exception as error:
-                if not matching.is_broken_archive(error):
+                if not is_broken_archive(error):
                     raise
                 self.broken, piece = True, b""
             if not piece:
@@ -142,7 +150,7 @@ def first_lines(path: str, form: TextForm, count: int = 1, quoted: bool = False)
     """Looks at the beginning of a text."""
     found: list[bytes] = []
     numbers: list[int] = []
-    with matching.open_raw(path) as raw:
+    with open_raw(path) as raw:
         text = TextFile(raw, path, form)
         for chunk in text.chunks(1, quoted, chunk_bytes=_BEGIN):
             if (
@@ -167,7 +175,7 @@ def first_line(path: str, form: TextForm) -> bytes:
         return found.lines[0][:_LONG]
     if not found.too_long:
         return b""
-    with matching.open_raw(path) as raw:
+    with open_raw(path) as raw:
         return TextFile(raw, path, form).read(_LONG).lstrip().partition(b"\n")[0]
 
 
@@ -188,4 +196,52 @@ def behind(pieces: Iterator[Chunk], number: int) -> Iterator[Chunk]:
         )
 
 
-__all__ = ["First", "TextFile", "behind", "first_line", "first_lines"]
+def kind_of_text(start: bytes, form: str, header: bool = False) -> str | None:
+    """As ``kind_of``, of a text once it is unpacked and decoded.
+
+    header: whether CSV begins with one, which is no event: carriage returns in it are looked at.
+    """
+    text = start.lstrip(b" \t\r\n")
+    if b"\x00" in start:
+        return "binary data; text is needed"
+    if text.startswith(b"<") and (text[1:2] in b"?!" or not any(one in text for one in b",;\t|")):
+        return _XML  # a header may begin so too, but then names follow
+    if text.startswith(b"[{") or (form == "ndjson" and text.startswith(b"[")):
+        return _ARRAY
+    if form == "csv" and text.startswith(b'{"'):
+        return "JSON; write source: {ndjson: ...}"
+    return returns_of(start, form) if header and form == "csv" else None
+
+
+def begins_over_lines(lines: Sequence[bytes]) -> bool:
+    """Whether a text begins with a JSON object of several lines.
+
+    Args:
+      lines: the first ones that are not blank.
+    """
+    first = lines[0].strip() if lines else b""
+    if first == b"{" or not first.startswith(b"{"):
+        return first == b"{"
+    try:
+        text = b"\n".join(lines).decode(errors="replace")
+        _, end = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return False
+    return "\n" in text.lstrip()[:end]
+
+
+def returns_of(line: bytes, form: str) -> str | None:
+    """What to do where carriage returns end lines in place of newlines; None where they do not. In
+    JSON they may stand within a line.
+
+    Args:
+      line: the first, or its beginning. form: csv or ndjson.
+    """
+    text = line.lstrip()
+    at = text.find(b"\r")
+    if at < 0 or text[:at].count(b'"') % 2:
+        return None
+    rest = text[at:].lstrip(b"\r")
+    if form == "csv":
+        return _ALONE if rest else _TWICE
+    return _ALONE if text[at - 1 : at] == b"}" and rest.startswith(b"{") else None

@@ -6,7 +6,6 @@ again. Its position counts within the message (lines from 1, rows from 0); -1 is
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weir.transforms.decode.arrow_together import read_together
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.epoch import FIRST, LAST
-from weir.transforms.decode.formats import ONE_LINE, concatenate, decode_payload
-from weir.transforms.decode.lines import LINE_BYTES, chunks, without_marks
-from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.lines import LINE_BYTES, without_marks
+from weir.transforms.decode.outputs import concatenate
 from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.text_form import TextForm
 from weir.transforms.decode.time import UTC_MICROSECONDS
+from weir.transforms.formats.registry import FORMATS
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import SOURCE, WHOLE_FILE, dead_letters
 
@@ -57,7 +56,7 @@ class MessageDecoder:
     the bounds of the message, else the message's.
 
     Args:
-      form: json, ndjson, avro or arrow.
+      form: name of a format of messages.
       schema: the roles of columns.
       source: the subscription.
       line_bytes: longest line allowed in json and ndjson.
@@ -66,8 +65,8 @@ class MessageDecoder:
     def __init__(
         self, form: str, schema: EventSchema, source: str, line_bytes: int = LINE_BYTES
     ) -> None:
-        self._form, self._schema, self._source = form, schema.lenient(), source
-        self._line_bytes = line_bytes
+        self._form, self._schema, self._source = FORMATS[form], schema.lenient(), source
+        self._text = TextForm(line_bytes=line_bytes)
         self._outside: Counter[str] = Counter()
 
     @property
@@ -77,41 +76,13 @@ class MessageDecoder:
 
     def decode(self, messages: Sequence[Message]) -> list[Decoded]:
         """One pull -> batches, in the order of the messages where they share their columns."""
+        self._outside.clear()
         full = [message for message in messages if not _is_blank(message.data)]
         empty = [message for message in messages if _is_blank(message.data)]
-        found = [*(self._lost(message) for message in empty), *self._decoded(full)]
+        found = [*(self._lost(message) for message in empty), *self._apart(full)]
         for name, count in self._outside.items():
             counters.add(name, count)
         return found
-
-    def _decoded(self, messages: Sequence[Message]) -> list[Decoded]:
-        self._outside.clear()
-        if self._form in ("json", "ndjson"):
-            try:
-                return self._lines(messages)
-            except Exception:
-                # Whatever one message led a parser to: alone, it can hurt no other.
-                self._outside.clear()
-        return self._apart(messages)
-
-    def _lines(self, messages: Sequence[Message]) -> list[Decoded]:
-        """All lines of all messages at once."""
-        if not messages:
-            return []
-        pieces, counts = [], []
-        for message in messages:
-            data = message.data
-            if self._form == "json":
-                data = data.translate(ONE_LINE)
-            if not data.endswith(b"\n"):
-                data += b"\n"
-            pieces.append(data)
-            counts.append(data.count(b"\n"))
-        text = chunks(io.BytesIO(b"".join(pieces)).read, line_bytes=self._line_bytes)
-        return [
-            self._told(decoded, messages, counts, 1)
-            for decoded in decode_ndjson(text, self._schema, self._source)
-        ]
 
     def _told(
         self, decoded: Decoded, messages: Sequence[Message], counts: Sequence[int], first: int
@@ -138,15 +109,17 @@ class MessageDecoder:
         return Decoded(events, dead)
 
     def _apart(self, messages: Sequence[Message]) -> list[Decoded]:
-        """Message by message; what has the same columns becomes one batch."""
+        """Together where the format can, else message by message; what has the same columns becomes
+        one batch."""
         found: list[Decoded] = []
-        if self._form == "arrow":
-            payloads = [message.data for message in messages]
-            together, left = read_together(payloads, self._schema, self._source)
-            for read in together:
-                held = [messages[i] for i in read.places]
-                found.append(self._told(read.decoded, held, read.rows, 0))
-            messages = [messages[i] for i in left]
+        payloads = [message.data for message in messages]
+        together, left = self._form.decode_together(
+            payloads, self._schema, self._source, self._text
+        )
+        for read in together:
+            held = [messages[i] for i in read.places]
+            found.append(self._told(read.decoded, held, read.rows, read.first))
+        messages = [messages[i] for i in left]
         alike: dict[Any, list[tuple[int, pa.RecordBatch]]] = {}
         for place, message in enumerate(messages):
             try:
@@ -170,8 +143,8 @@ class MessageDecoder:
 
     def _one(self, message: Message) -> Iterator[Decoded]:
         source = self._name(message)
-        for events, dead, _ in decode_payload(
-            message.data, self._form, self._schema, self._source, self._line_bytes
+        for events, dead, _ in self._form.decode_bytes(
+            message.data, self._schema, self._source, self._text
         ):
             if dead is not None:
                 codes = dead.column("reason").indices.to_numpy().astype(np.int8)
