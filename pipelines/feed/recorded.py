@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.transforms.decode.schema import Stamp
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.decode.time import to_time
-from weir.transforms.formats.registry import format_of, suffixes
+from weir.transforms.formats.registry import FORMATS, format_of, suffixes
 from weir.transforms.sources.matching import require_regular
 
 
@@ -29,9 +28,10 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
     if form is None:
         raise ConfigError("--from", str(path), f"must end in one of {suffixes()}.")
     require_regular(str(path), "--from")
-    text = TextForm() if config.source is None else config.source.text_form()
+    if config.source is not None and form.name == "csv":
+        form = FORMATS.of(form.name, config.source.text_form())
     try:
-        for batch in form.batches(str(path), text):
+        for batch in form.batches(str(path)):
             if config.schema_.time.column not in batch.schema.names:
                 raise ConfigError(
                     "schema.time.column",

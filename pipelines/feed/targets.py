@@ -30,8 +30,9 @@ class FileTarget:
     """A file or standard output. Lines hold timestamps in ISO 8601."""
 
     def __init__(self, handle: BinaryIO, form: Format, text: TextForm | None) -> None:
-        options = text if text is not None and form.name == "csv" else TextForm()
-        self._is_text, self._writer = form.is_text, form.writer(handle, options)
+        if text is not None and form.name == "csv":
+            form = FORMATS.of(form.name, text)
+        self._is_text, self._writer = form.is_text, form.writer(handle)
 
     def write(self, batch: pa.RecordBatch, broken: Flags) -> None:
         self._writer.write(iso_times(batch) if self._is_text else batch, broken)

@@ -109,7 +109,7 @@ def sniff(
         raise ConfigError(
             "FILE", path, f"holds {form}, which only its source reads: write the config by hand."
         )
-    types, samples = FORMATS[form].samples(path, text or TextForm())
+    types, samples = FORMATS.of(form, text or TextForm()).samples(path)
     if not types:
         raise ConfigError("FILE", path, "has no columns; it is empty.")
     if header:

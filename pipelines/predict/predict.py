@@ -23,7 +23,6 @@ from weir.pipelines.predict.tally import Tally
 from weir.pipelines.results.events import features_of, keys_of, tables, without_numbers
 from weir.pipelines.results.plan_file import model_of
 from weir.pipelines.results.run import Run
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.registry import format_of, suffixes
 
 TICK = "predicted.tick"
@@ -83,7 +82,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     tally = Tally()
     wanted = list(dict.fromkeys((*model.sources, *run.key_columns)))
     with _whole(out) as part, part.open("wb") as file:
-        writer = form.writer(file, TextForm())
+        writer = form.writer(file)
         numeric = (*model.sources, *model.targets)
         for table in tables(data, wanted, "DATA", model.listed, numeric):
             made = predictions(table, run, model, models, at, tally).combine_chunks()

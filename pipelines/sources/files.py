@@ -81,7 +81,7 @@ class Files(Source):
         from weir.transforms.sources.files import FileSource
         from weir.transforms.sources.read_files import ReadFiles
 
-        source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
+        source = FileSource(self.form, self.path, self.text_form(limits.line_bytes))
         schema = schema_of(plan)
         if self._described:
             _log.warning(

@@ -15,7 +15,6 @@ from tests.pipelines.conftest import Weir, weir  # noqa: F401 - a fixture
 from weir.dpcore.registry import installed
 from weir.pipelines.sources.registry import SOURCES
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.format import Format
 from weir.transforms.formats.registry import (
     FORMATS,
@@ -173,7 +172,7 @@ def test_a_broken_batch_costs_no_other(bars: Path) -> None:
     found = list(form.decode_bytes(b"\n".join(lines), schema, "f"))
     assert sum(one.events.num_rows for one in found if one.events is not None) == 320
     assert [one.dead.num_rows for one in found if one.dead is not None] == [1]
-    assert form.check(str(path), "source.bars", TextForm(), schema)
+    assert form.check(str(path), "source.bars", schema)
 
 
 def test_without_the_package_it_is_unknown() -> None:
@@ -196,7 +195,7 @@ def test_every_format_states_what_it_must(name: str) -> None:
 def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
     form, path = FORMATS[name], tmp_path / "a"
     batch = pa.RecordBatch.from_pydict({"k": ["a", 'b"c', None], "x": [1.5, None, -2.0]})
-    writer = form.writer(path.open("wb"), TextForm())
+    writer = form.writer(path.open("wb"))
     writer.write(batch)
     writer.write(batch, [False, True, False] if not form.is_text else ())
     writer.close()

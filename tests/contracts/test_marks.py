@@ -122,7 +122,7 @@ def test_a_mark_changes_no_record_of_a_file_in_parts(
     records = [line for line in (CSV if kind == "csv" else JSON) if line]
     columns = NAMES if kind == "csv" else None
     path = tmp_path / f"f.{kind}{ending}"
-    source = FileSource(kind, str(path), columns=columns)
+    source = FileSource(kind, str(path), TextForm(columns=columns))
 
     def read(lines: list[str]) -> dict[int, Outcome]:
         data = "".join(line + "\n" for line in lines).encode()
@@ -145,7 +145,7 @@ def test_a_mark_changes_no_record_of_a_file_in_parts(
 def test_a_header_is_found_behind_a_mark(tmp_path: Path, marks: str, quoted: bool) -> None:
     path = tmp_path / "f.csv"
     path.write_text(f"{marks}t,k,i,x\n{MARK}{CSV[0]}\n{CSV[2]}\n", encoding="utf-8")
-    source = FileSource("csv", str(path), quoted_newlines=quoted)
+    source = FileSource("csv", str(path), TextForm(quoted_newlines=quoted))
     (file,) = match(str(path), "source")
     parts = [one for part in source.splits(file) for one in source.decode(part, SCHEMA)]
     events, dead = collect(iter(parts))

@@ -18,9 +18,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.init.header import sniff
+from weir.transforms.decode.encoding import check_encoding
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats import lines
 from weir.transforms.formats import parquet as parquet_format
+from weir.transforms.formats.csv import check_delimiter
 from weir.transforms.formats.stored import File
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import ahead
@@ -99,7 +102,7 @@ def test_names_that_begin_like_another_format(folder: Path, first: str) -> None:
 
 def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a.csv").write_bytes(b"\xef\xbb\xbf" + HEADLESS.encode())
-    source = FileSource("csv", str(folder / "a.csv"), columns=NAMES)
+    source = FileSource("csv", str(folder / "a.csv"), TextForm(columns=NAMES))
     ReadFiles(source, SCHEMA)
     expected = [(i + 1, float(i)) for i in range(500)]
     assert read(source) == (expected, 0, 1)
@@ -112,12 +115,12 @@ def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_columns_are_held_against_the_first_line(folder: Path) -> None:
     (folder / "a.csv").write_text("2024-01-05,XYZZY,7,8\n")
     with pytest.raises(ConfigError, match="names 3 columns, but the first line.*4 fields") as told:
-        ReadFiles(FileSource("csv", str(folder / "a.csv"), columns=NAMES), SCHEMA)
+        ReadFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=NAMES)), SCHEMA)
     assert "XYZZY" not in str(told.value)
     with pytest.raises(ConfigError, match="key.column = 'store'.*columns are date, shop, dollars"):
         (folder / "a.csv").write_text(HEADLESS)
         columns = ("date", "shop", "dollars")
-        ReadFiles(FileSource("csv", str(folder / "a.csv"), columns=columns), SCHEMA)
+        ReadFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=columns)), SCHEMA)
 
 
 @pytest.mark.parametrize("header", [True, False])
@@ -132,7 +135,9 @@ def test_encodings(
     for name in ("a.csv", "b.csv.gz"):
         columns = None if header else NAMES
         path = str(folder / name)
-        source = FileSource("csv", path, columns=columns, encoding=encoding)
+        source = FileSource(
+            "csv", path, TextForm(columns=columns, encoding=check_encoding(encoding))
+        )
         ReadFiles(source, SCHEMA)
         counters.reset()
         values, dead, count = read(source)
@@ -194,7 +199,7 @@ def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(FileSource("csv", path))[:2][0][500:] == [(504, 8.0)]
     assert read(FileSource("csv", path))[1] == 2
     monkeypatch.setattr(lines, "SPLIT_BYTES", 700)
-    source = FileSource("csv", path, quoted_newlines=True)
+    source = FileSource("csv", path, TextForm(quoted_newlines=True))
     ReadFiles(source, SCHEMA)
     values, dead, count = read(source)
     assert sorted(values)[500:] == [(502, 7.0), (504, 8.0)] and (dead, count) == (0, 1)
@@ -275,7 +280,7 @@ def test_types_are_checked_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="schema.time = 'date'.*holds numbers"):
         ReadFiles(FileSource("parquet", str(tmp_path / "x.parquet")), SCHEMA)
     with pytest.raises(ConfigError, match="source.delimiter"):
-        FileSource("csv", "x", delimiter=";;")
+        check_delimiter(";;")
     with pytest.raises(ConfigError, match="is no format"):
         FileSource("xml", "x")
 

@@ -156,7 +156,7 @@ def test_a_pull_that_is_read_twice_counts_its_stamps_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         Ndjson,
         "decode_bytes",
-        lambda self, data, schema, source, text: read(self, data, schema, source, text),
+        lambda self, data, schema, source: read(self, data, schema, source),
     )
     counters.reset()
     source = Subscription("s", behind=S)

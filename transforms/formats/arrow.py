@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.format import BatchWriter, Content, Flags, Format, blanked
 from weir.transforms.formats.stored import is_local
 from weir.transforms.runtime.files import open_raw
@@ -42,16 +41,14 @@ class Arrow(Format):
         found = read_content(file, closed=True)
         return None if found is None else Content(*found)
 
-    def decode_bytes(
-        self, data: bytes, schema: EventSchema, source: str, text: TextForm | None = None
-    ) -> Iterator[Decoded]:
+    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         from weir.transforms.decode.arrow import decode_arrow
 
         if data:
             yield from decode_arrow(pa.BufferReader(data), schema, source)
 
     def decode_together(
-        self, payloads: Sequence[bytes], schema: EventSchema, source: str, text: TextForm
+        self, payloads: Sequence[bytes], schema: EventSchema, source: str
     ) -> tuple[list[Together], list[int]]:
         from weir.transforms.decode.arrow import read_together
 
@@ -66,6 +63,3 @@ class Arrow(Format):
         from weir.transforms.runtime.coders import batch_to_bytes
 
         return batch_to_bytes(blanked(batch, broken))
-
-
-__all__ = ["Arrow"]

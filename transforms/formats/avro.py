@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from weir.transforms.decode.lines import CHUNK_BYTES
-from weir.transforms.decode.text_form import TextForm
-from weir.transforms.formats.format import Ahead, BatchWriter, Content, Format, Lost
+from weir.transforms.formats.format import BatchWriter, Content, Format, Reading
 from weir.transforms.formats.stored import Split
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ class Avro(Format):
         types = {name: arrow_type(kind) for name, kind in declared.items()}
         return Content(pa.schema(list(types.items())), _batches(reader, types, rows))
 
-    def check(self, path: str, field: str, text: TextForm, schema: EventSchema) -> bool:
+    def check(self, path: str, field: str, schema: EventSchema) -> bool:
         from weir.transforms.decode.avro import read_header, wire_of
 
         with self.open(path) as file:
@@ -65,25 +63,15 @@ class Avro(Format):
             wire_of(header, schema, path)
         return header is not None
 
-    def decode(
-        self,
-        split: Split,
-        schema: EventSchema,
-        text: TextForm,
-        lost: Lost,
-        ahead: Ahead = iter,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> Iterator[Decoded]:
+    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
         from weir.transforms.decode.avro import decode_avro
         from weir.transforms.runtime import counters
 
         with self.open(split.path) as file:
-            yield from decode_avro(file, schema, split.path, lost)
+            yield from decode_avro(file, schema, split.path, how.lost)
         counters.add("bytes", split.size)
 
-    def decode_bytes(
-        self, data: bytes, schema: EventSchema, source: str, text: TextForm | None = None
-    ) -> Iterator[Decoded]:
+    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         from weir.transforms.decode.avro import decode_avro
 
         if data:
@@ -163,6 +151,3 @@ def avro_schema(schema: pa.Schema) -> dict[str, Any]:
         "name": "event",
         "fields": [{"name": field.name, "type": ["null", kind(field.type)]} for field in schema],
     }
-
-
-__all__ = ["Avro", "arrow_type", "avro_schema"]

@@ -37,16 +37,16 @@ class Csv(LineFormat):
     example: ClassVar[str] = "purchases.csv"
     suffixes: ClassVar[tuple[str, ...]] = ("csv", "tsv", "txt")
 
-    def says_columns(self, text: TextForm) -> bool:
+    def says_columns(self) -> bool:
         """Returns whether there is a header; otherwise lines are events."""
-        return text.columns is None
+        return self.text.columns is None
 
-    def head(self, path: str, text: TextForm) -> Head | None:
-        return csv_head(path, text)
+    def head(self, path: str) -> Head | None:
+        return csv_head(path, self.text)
 
-    def check(self, path: str, field: str, text: TextForm, schema: EventSchema) -> bool:
+    def check(self, path: str, field: str, schema: EventSchema) -> bool:
         try:
-            check_head(path, field, text, schema)
+            check_head(path, field, self.text, schema)
         except Unreadable:
             return False
         return True
@@ -57,30 +57,25 @@ class Csv(LineFormat):
         head: Head,
         schema: EventSchema,
         source: str,
-        text: TextForm,
         over: Over = map,
     ) -> Iterator[Decoded]:
         from weir.transforms.decode.csv import decode_csv
 
-        return decode_csv(
-            pieces, head.names, schema, source, text.delimiter, text.quoted_newlines, over
-        )
+        delimiter, quoted = self.text.delimiter, self.text.quoted_newlines
+        return decode_csv(pieces, head.names, schema, source, delimiter, quoted, over)
 
-    def decode_bytes(
-        self, data: bytes, schema: EventSchema, source: str, text: TextForm | None = None
-    ) -> Iterator[Decoded]:
-        text = text or TextForm()
+    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         if data:
-            file = io.BytesIO(data)
-            names = parse_header(file.readline(text.line_bytes), text.delimiter, source)
-            pieces = chunks(file.read, first=2, line_bytes=text.line_bytes)
-            yield from self.decode_lines(pieces, Head(names), schema, source, text)
+            file, cap = io.BytesIO(data), self.text.line_bytes
+            names = parse_header(file.readline(cap), self.text.delimiter, source)
+            pieces = chunks(file.read, first=2, line_bytes=cap)
+            yield from self.decode_lines(pieces, Head(names), schema, source)
 
-    def batches(self, path: str, text: TextForm) -> Iterator[pa.RecordBatch]:
+    def batches(self, path: str) -> Iterator[pa.RecordBatch]:
         """Every column as text."""
         import pyarrow.csv
 
-        names = text.columns
+        text, names = self.text, self.text.columns
         if names is None:
             with open(path, "rb") as file:
                 read: Callable[[int], bytes] = file.read
@@ -130,7 +125,7 @@ class Csv(LineFormat):
                     table = table.set_column(table.schema.names.index(name), name, text)
         yield table
 
-    def samples(self, path: str, text: TextForm) -> Samples:
+    def samples(self, path: str) -> Samples:
         """Without a header and with no names in ``text.columns`` the columns are c1, c2 ...
 
         Raises:
@@ -138,6 +133,7 @@ class Csv(LineFormat):
         """
         from weir.transforms.decode.cast import MISSING
 
+        text = self.text
         first = first_lines(path, text, SAMPLE_ROWS + 1, quoted=True)
         for line, number in zip(first.lines, first.numbers, strict=True):
             try:
@@ -169,25 +165,23 @@ class Csv(LineFormat):
             values[name] = [cell for cell in cells if cell not in MISSING]
         return {name: _kind_of_texts(cells) for name, cells in values.items()}, values
 
-    def header(self, batch: pa.RecordBatch, text: TextForm) -> bytes:
-        if text.columns is not None:
+    def header(self, batch: pa.RecordBatch) -> bytes:
+        if self.text.columns is not None:
             return b""
-        return (
-            text.delimiter.join(_quoted(n, text.delimiter) for n in batch.schema.names).encode()
-            + b"\n"
-        )
+        mark = self.text.delimiter
+        return mark.join(_quoted(name, mark) for name in batch.schema.names).encode() + b"\n"
 
-    def lines(self, batch: pa.RecordBatch, text: TextForm) -> bytes:
+    def lines(self, batch: pa.RecordBatch) -> bytes:
         """Of a file without a header those columns that nothing needs are empty."""
         import pyarrow.csv
 
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        if text.columns is not None:
+        if self.text.columns is not None:
             nothing = pa.nulls(batch.num_rows, pa.string())
-            columns = {name: columns.get(name, nothing) for name in text.columns}
+            columns = {name: columns.get(name, nothing) for name in self.text.columns}
         out = io.BytesIO()
         options = pyarrow.csv.WriteOptions(
-            include_header=False, quoting_style="needed", delimiter=text.delimiter
+            include_header=False, quoting_style="needed", delimiter=self.text.delimiter
         )
         table = pa.table(list(columns.values()), names=list(columns))
         pyarrow.csv.write_csv(table, out, options)
@@ -334,6 +328,3 @@ def _fields(line: bytes, delimiter: str) -> tuple[str, ...]:
         return tuple(next(csv.reader([text], delimiter=delimiter), ()))
     except csv.Error:
         return (text,)
-
-
-__all__ = ["Csv", "check_delimiter", "check_head", "csv_head", "parse_header", "returns_in"]

@@ -33,8 +33,6 @@ SAMPLE_ROWS = 200
 """Records that ``samples`` looks at."""
 
 Flags = Sequence[bool]
-Lost = Callable[[float], None]
-Ahead = Callable[[Iterator[Any]], Iterator[Any]]
 Samples = tuple[dict[str, str], dict[str, list[Any]]]
 """Column -> type, one of integer, number, text, boolean, time, other or a list word; and column ->
 values that are not missing."""
@@ -62,8 +60,25 @@ class BatchWriter(Protocol):
         """Writes what ends the file."""
 
 
+class Reading(NamedTuple):
+    """How a part of a file is decoded.
+
+    Attributes:
+      lost: takes the share of the part that could not be read, in (0, 1].
+      ahead: makes values in a thread while earlier ones are used; of what ``reads_ahead`` says.
+      chunk_bytes: how much of a text to decode at a time; no result depends on it.
+    """
+
+    lost: Callable[[float], None]
+    ahead: Callable[[Iterator[Any]], Iterator[Any]] = iter
+    chunk_bytes: int = CHUNK_BYTES
+
+
 class Format(ABC):
-    """A format of files, of messages, or of both. It has no state.
+    """A format of files, of messages, or of both.
+
+    Args:
+      text: how texts are written, CSV above all.
 
     Attributes:
       name: in the config and in the registry.
@@ -89,11 +104,14 @@ class Format(ABC):
     named_columns: ClassVar[bool] = True
     reads_ahead: ClassVar[bool] = False
 
+    def __init__(self, text: TextForm = TextForm()) -> None:  # noqa: B008 - a constant
+        self.text = text
+
     def sniff(self, start: bytes) -> bool:
         """Returns whether a file that begins so is of this format for sure."""
         return start.startswith(self.magics)
 
-    def says_columns(self, text: TextForm) -> bool:
+    def says_columns(self) -> bool:
         """Returns whether each file itself names its columns, and so has bytes without a record."""
         return True
 
@@ -115,11 +133,11 @@ class Format(ABC):
           pyarrow.ArrowException, OSError, ValueError: a batch cannot be read.
         """
 
-    def check(self, path: str, field: str, text: TextForm, schema: EventSchema) -> bool:
+    def check(self, path: str, field: str, schema: EventSchema) -> bool:
         """Checks the columns of a file against their roles, and reads no event.
 
         Args:
-          field: the setting that holds the path, for messages. text: how a text is written.
+          field: the setting that holds the path, for messages.
 
         Returns:
           Whether the file can be read.
@@ -135,31 +153,20 @@ class Format(ABC):
             check_columns(content.schema, schema, path)
         return content is not None
 
-    def split(self, file: File, text: TextForm) -> Iterator[Split]:
+    def split(self, file: File) -> Iterator[Split]:
         """Cuts a file into parts that can be decoded apart; one where it cannot be cut."""
         yield Split(file.path, 0, ALL, 1, file.size)
 
-    def places(self, file: File, count: int, text: TextForm) -> Iterator[Split]:
+    def places(self, file: File, count: int) -> Iterator[Split]:
         """Up to so many places inside a file to read from, the last first. Numbers of lines are not
         known there."""
         return iter(())
 
-    def decode(
-        self,
-        split: Split,
-        schema: EventSchema,
-        text: TextForm,
-        lost: Lost,
-        ahead: Ahead = iter,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> Iterator[Decoded]:
+    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
         """Decodes a part of a file; each record is read alone.
 
         Args:
           split: from ``split`` or ``places``. schema: the roles of columns.
-          text: how a text is written.
-          lost: takes the share of the part that could not be read, in (0, 1].
-          ahead: of what ``reads_ahead`` says. chunk_bytes: of a text at a time.
 
         Returns:
           Canonical batches and dead letters.
@@ -172,12 +179,10 @@ class Format(ABC):
 
         with self.open(split.path) as file:
             content = self.read(file, TABLE_ROWS)
-            yield from decode_content(content, schema, split.path, lost)
+            yield from decode_content(content, schema, split.path, how.lost)
         counters.add("bytes", split.size)
 
-    def decode_bytes(
-        self, data: bytes, schema: EventSchema, source: str, text: TextForm | None = None
-    ) -> Iterator[Decoded]:
+    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         """Decodes a whole file or message in memory; positions count within it.
 
         Raises:
@@ -190,7 +195,7 @@ class Format(ABC):
             yield from decode_content(content, schema, source)
 
     def decode_together(
-        self, payloads: Sequence[bytes], schema: EventSchema, source: str, text: TextForm
+        self, payloads: Sequence[bytes], schema: EventSchema, source: str
     ) -> tuple[list[Together], list[int]]:
         """Decodes several messages at once, where that is faster. Raises nothing for their content.
 
@@ -225,7 +230,7 @@ class Format(ABC):
             if empty:
                 yield content.schema.empty_table()
 
-    def batches(self, path: str, text: TextForm) -> Iterator[pa.RecordBatch]:
+    def batches(self, path: str) -> Iterator[pa.RecordBatch]:
         """Reads all columns of a file a batch at a time, so that it can be replayed.
 
         Raises:
@@ -234,7 +239,7 @@ class Format(ABC):
         for table in self.tables(path):
             yield from table.to_batches()
 
-    def samples(self, path: str, text: TextForm) -> Samples:
+    def samples(self, path: str) -> Samples:
         """Reads types of columns and the first values, from which ``init`` guesses roles.
 
         Raises:
@@ -269,7 +274,7 @@ class Format(ABC):
         """
         raise ConfigError("--format", self.name, "cannot be written; choose another format.")
 
-    def writer(self, file: Any, text: TextForm) -> Writer:
+    def writer(self, file: Any) -> Writer:
         """Returns what writes batches to an open binary file and closes it."""
         return ColumnWriter(self, file)
 
@@ -349,19 +354,3 @@ def list_size(word: str) -> int:
     """Returns how many numbers each list of a column of this type holds; 0: it holds no lists."""
     words = word.split()
     return int(words[2]) if words[:2] == ["list", "of"] else 0
-
-
-__all__ = [
-    "SAMPLE_ROWS",
-    "TABLE_ROWS",
-    "BatchWriter",
-    "ColumnWriter",
-    "Content",
-    "Flags",
-    "Format",
-    "Samples",
-    "Writer",
-    "blanked",
-    "kind_word",
-    "list_size",
-]

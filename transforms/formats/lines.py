@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import UTF_8, width_of
-from weir.transforms.decode.lines import CHUNK_BYTES, Chunk, chunks
+from weir.transforms.decode.lines import Chunk, chunks
 from weir.transforms.decode.quoted_text import quoted_chunks
 from weir.transforms.decode.text_form import TextForm
-from weir.transforms.formats.format import Ahead, Content, Flags, Format, Lost, Writer
+from weir.transforms.formats.format import Content, Flags, Format, Reading, Writer
 from weir.transforms.formats.stored import (
     ALL,
     File,
@@ -63,7 +63,7 @@ class LineFormat(Format):
     is_text: ClassVar[bool] = True
 
     @abstractmethod
-    def head(self, path: str, text: TextForm) -> Head | None:
+    def head(self, path: str) -> Head | None:
         """Reads what stands in front of the records; None where not even that is there.
 
         Raises:
@@ -77,7 +77,6 @@ class LineFormat(Format):
         head: Head,
         schema: EventSchema,
         source: str,
-        text: TextForm,
         over: Over = map,
     ) -> Iterator[Decoded]:
         """Decodes lines behind the header; each is read alone.
@@ -88,10 +87,10 @@ class LineFormat(Format):
         """
 
     @abstractmethod
-    def lines(self, batch: pa.RecordBatch, text: TextForm) -> bytes:
+    def lines(self, batch: pa.RecordBatch) -> bytes:
         """Encodes rows in UTF-8, one a line (with quoted newlines: a record), all of them ended."""
 
-    def header(self, batch: pa.RecordBatch, text: TextForm) -> bytes:
+    def header(self, batch: pa.RecordBatch) -> bytes:
         """Encodes the line in front of all rows; nothing where there is none."""
         return b""
 
@@ -99,50 +98,43 @@ class LineFormat(Format):
         """A message as lines."""
         return data
 
-    def says_columns(self, text: TextForm) -> bool:
+    def says_columns(self) -> bool:
         return False
 
     def read(self, file: Any, rows: int) -> Content | None:
         """Texts have no columns of a type: ``tables``, ``batches`` and ``samples`` read them."""
         raise NotImplementedError
 
-    def split(self, file: File, text: TextForm) -> Iterator[Split]:
-        if self._can_be_cut(file.path, text) and file.size > SPLIT_BYTES:
+    def split(self, file: File) -> Iterator[Split]:
+        if self._can_be_cut(file.path) and file.size > SPLIT_BYTES:
             return _line_runs(file)
-        return super().split(file, text)
+        return super().split(file)
 
-    def places(self, file: File, count: int, text: TextForm) -> Iterator[Split]:
-        if self._can_be_cut(file.path, text):
+    def places(self, file: File, count: int) -> Iterator[Split]:
+        if self._can_be_cut(file.path):
             for place in range(count - 1, 0, -1):
                 begin = _behind_newline(file, file.size * place // count)
                 if begin is not None:
                     yield Split(file.path, begin, ALL, _SOMEWHERE, 0)
 
-    def _can_be_cut(self, path: str, text: TextForm) -> bool:
+    def _can_be_cut(self, path: str) -> bool:
         """Whether every byte of a newline ends a record, wherever one begins to read."""
-        return not (is_compressed(path) or text.quoted_newlines) and width_of(text.encoding) == 1
+        packed = is_compressed(path) or self.text.quoted_newlines
+        return not packed and width_of(self.text.encoding) == 1
 
-    def decode(
-        self,
-        split: Split,
-        schema: EventSchema,
-        text: TextForm,
-        lost: Lost,
-        ahead: Ahead = iter,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> Iterator[Decoded]:
+    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
         from weir.transforms.decode.columnar import whole_file
         from weir.transforms.runtime import counters
         from weir.transforms.runtime.ahead import in_turn
 
-        damaged = self.says_columns(text)
+        damaged = self.says_columns()
         try:
-            head = self.head(split.path, text)
+            head = self.head(split.path)
         except Unreadable:
             head, damaged = None, True
         if head is None:
             if damaged:
-                lost(1.0)
+                how.lost(1.0)
                 yield whole_file(split.path)
             counters.add("bytes", split.size)
             return
@@ -151,29 +143,26 @@ class LineFormat(Format):
                 raw.seek(split.start)
             size = None if split.end == ALL else split.end - split.start
             moved = ReadBytes(raw, split)
-            file = TextFile(raw, split.path, text, size, moved.tell)
-            whole = file.chunks(split.first, text.quoted_newlines, chunk_bytes=chunk_bytes)
+            file = TextFile(raw, split.path, self.text, size, moved.tell)
+            quoted = self.text.quoted_newlines
+            whole = file.chunks(split.first, quoted, chunk_bytes=how.chunk_bytes)
             pieces = behind(whole, head.number)
-            yield from self.decode_lines(pieces, head, schema, split.path, text, in_turn)
+            yield from self.decode_lines(pieces, head, schema, split.path, in_turn)
             moved.end()
             if file.broken:
-                lost(1 - file.readable / split.size)
+                how.lost(1 - file.readable / split.size)
                 yield whole_file(split.path)
 
-    def decode_bytes(
-        self, data: bytes, schema: EventSchema, source: str, text: TextForm | None = None
-    ) -> Iterator[Decoded]:
+    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         if data:
-            yield from self._decode_all(self.framed(data), schema, source, text or TextForm())
+            yield from self._decode_all(self.framed(data), schema, source)
 
-    def _decode_all(
-        self, data: bytes, schema: EventSchema, source: str, text: TextForm
-    ) -> Iterator[Decoded]:
-        pieces = chunks(io.BytesIO(data).read, line_bytes=text.line_bytes)
-        return self.decode_lines(pieces, Head(), schema, source, text)
+    def _decode_all(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
+        pieces = chunks(io.BytesIO(data).read, line_bytes=self.text.line_bytes)
+        return self.decode_lines(pieces, Head(), schema, source)
 
     def decode_together(
-        self, payloads: Sequence[bytes], schema: EventSchema, source: str, text: TextForm
+        self, payloads: Sequence[bytes], schema: EventSchema, source: str
     ) -> tuple[list[Together], list[int]]:
         """All lines of all messages."""
         from weir.transforms.decode.canonical import Together
@@ -183,33 +172,33 @@ class LineFormat(Format):
         pieces = [data if data.endswith(b"\n") else data + b"\n" for data in pieces]
         counts = [data.count(b"\n") for data in pieces]
         try:
-            decoded = list(self._decode_all(b"".join(pieces), schema, source, text))
+            decoded = list(self._decode_all(b"".join(pieces), schema, source))
         except Exception:
             # Whatever one message led a parser to: alone, it can hurt no other.
             return [], places
         return [Together(places, counts, 1, batch) for batch in decoded], []
 
-    def writer(self, file: Any, text: TextForm) -> Writer:
-        return LineWriter(self, file, text)
+    def writer(self, file: Any) -> Writer:
+        return LineWriter(self, file)
 
     def encode(self, batch: pa.RecordBatch, broken: Flags = ()) -> bytes:
         """Encodes rows as lines; the last one has no end."""
-        return _with_broken(self.lines(iso_times(batch), TextForm()), broken, TextForm())[:-1]
+        return _with_broken(self.lines(iso_times(batch)), broken, self.text)[:-1]
 
 
 class LineWriter(Writer):
     """Writes lines to a file or to standard output. A broken row is a line that cannot be read."""
 
-    def __init__(self, form: LineFormat, file: Any, text: TextForm) -> None:
-        self._form, self._file, self._text = form, file, text
+    def __init__(self, form: LineFormat, file: Any) -> None:
+        self._form, self._file, self._text = form, file, form.text
         self._begun = False
-        self._encoder = codecs.getincrementalencoder(text.encoding)()
+        self._encoder = codecs.getincrementalencoder(form.text.encoding)()
 
     def write(self, batch: pa.RecordBatch, broken: Flags = ()) -> None:
         if not self._begun:
             self._begun = True
-            self._put(self._form.header(batch, self._text))
-        self._put(_with_broken(self._form.lines(batch, self._text), broken, self._text))
+            self._put(self._form.header(batch))
+        self._put(_with_broken(self._form.lines(batch), broken, self._text))
         self._file.flush()
 
     def _put(self, data: bytes) -> None:
@@ -281,6 +270,3 @@ def _line_runs(file: File) -> Iterator[Split]:
 def _newlines(block: bytes) -> int:
     """How many there are: numpy looks at 64 bytes at a time, ``bytes.count`` stops at each."""
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
-
-
-__all__ = ["BLOCK", "BROKEN", "SPLIT_BYTES", "Head", "LineFormat", "LineWriter", "iso_times"]

@@ -36,10 +36,10 @@ class Ndjson(LineFormat):
     in_messages: ClassVar[bool] = True
     named_columns: ClassVar[bool] = False
 
-    def head(self, path: str, text: TextForm) -> Head:
+    def head(self, path: str) -> Head:
         return Head()
 
-    def check(self, path: str, field: str, text: TextForm, schema: EventSchema) -> bool:
+    def check(self, path: str, field: str, schema: EventSchema) -> bool:
         """Names and types are those of each record."""
         return True
 
@@ -49,14 +49,13 @@ class Ndjson(LineFormat):
         head: Head,
         schema: EventSchema,
         source: str,
-        text: TextForm,
         over: Over = map,
     ) -> Iterator[Decoded]:
         from weir.transforms.decode.ndjson import decode_ndjson
 
         return decode_ndjson(pieces, schema, source, over)
 
-    def batches(self, path: str, text: TextForm) -> Iterator[pa.RecordBatch]:
+    def batches(self, path: str) -> Iterator[pa.RecordBatch]:
         import orjson
 
         with open(path, "rb") as file:
@@ -85,7 +84,7 @@ class Ndjson(LineFormat):
         table = _typed(b"\n".join(map(orjson.dumps, records)))
         yield table.append_column(objects, pa.array(maps, _MAPS))
 
-    def samples(self, path: str, text: TextForm) -> Samples:
+    def samples(self, path: str) -> Samples:
         import orjson
 
         lines = first_lines(path, TextForm(), SAMPLE_ROWS).lines
@@ -101,7 +100,7 @@ class Ndjson(LineFormat):
                 values.setdefault(name, []).extend([] if value is None else [value])
         return {name: _kind_of_values(found) for name, found in values.items()}, values
 
-    def lines(self, batch: pa.RecordBatch, text: TextForm) -> bytes:
+    def lines(self, batch: pa.RecordBatch) -> bytes:
         import orjson
 
         option = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
@@ -140,6 +139,3 @@ def _typed(data: bytes) -> pa.Table:
     options = pyarrow.json.ParseOptions(explicit_schema=schema)
     again = pyarrow.json.read_json(pa.py_buffer(data), parse_options=options)
     return again.select(table.schema.names)
-
-
-__all__ = ["Json", "Ndjson"]

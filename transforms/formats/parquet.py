@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from weir.transforms.decode.lines import CHUNK_BYTES
-from weir.transforms.decode.text_form import TextForm
-from weir.transforms.formats.format import Ahead, BatchWriter, Content, Format, Lost
+from weir.transforms.formats.format import BatchWriter, Content, Format, Reading
 from weir.transforms.formats.stored import ALL, File, Split, is_local
 from weir.transforms.runtime.files import open_raw
 
@@ -44,7 +42,7 @@ class Parquet(Format):
             return None
         return Content(groups.schema, ((b, 0.0) for b in whole_batches(file, groups, rows)))
 
-    def split(self, file: File, text: TextForm) -> Iterator[Split]:
+    def split(self, file: File) -> Iterator[Split]:
         groups = self._groups(file.path)
         if groups is None or not groups.rows:
             yield Split(file.path, 0, ALL, 0, file.size)
@@ -57,21 +55,13 @@ class Parquet(Format):
                 yield Split(file.path, start, i + 1, 0, size)
                 start, rows = i + 1, 0
 
-    def places(self, file: File, count: int, text: TextForm) -> Iterator[Split]:
+    def places(self, file: File, count: int) -> Iterator[Split]:
         groups = self._groups(file.path)
         n = len(groups.rows) if groups is not None else 0
         for group in sorted({n * i // count for i in range(1, count)} - {0}, reverse=True):
             yield Split(file.path, group, group + 1, 0, 0)
 
-    def decode(
-        self,
-        split: Split,
-        schema: EventSchema,
-        text: TextForm,
-        lost: Lost,
-        ahead: Ahead = iter,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> Iterator[Decoded]:
+    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
         from weir.transforms.decode.parquet import decode_parquet
         from weir.transforms.runtime import counters
 
@@ -79,13 +69,18 @@ class Parquet(Format):
         with self.open(split.path) as file:
             known = _footer(split.path, file)
             yield from decode_parquet(
-                file, schema, split.path, groups, lost=lost, numbers=True, ahead=ahead, known=known
+                file,
+                schema,
+                split.path,
+                groups,
+                lost=how.lost,
+                numbers=True,
+                ahead=how.ahead,
+                known=known,
             )
         counters.add("bytes", split.size)
 
-    def decode_bytes(
-        self, data: bytes, schema: EventSchema, source: str, text: TextForm | None = None
-    ) -> Iterator[Decoded]:
+    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         from weir.transforms.decode.parquet import decode_parquet
 
         if data:
@@ -121,6 +116,3 @@ def _footer(path: str, file: Any) -> Groups | None:
 
 _footers: dict[tuple[str, int, int, int, int], Groups | None] = {}
 """The last one."""
-
-
-__all__ = ["SPLIT_ROWS", "Parquet"]

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from weir.dpcore.registry import Registry
 from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.format import Format
 
 _OTHERS: tuple[tuple[bytes, str], ...] = (
@@ -32,11 +33,15 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
 
 
 class Formats(Registry):
-    """Name -> ``Format``; its file is imported when it is first asked for."""
+    """Name -> ``Format`` of usual texts; its file is imported when it is first asked for."""
 
     def __getitem__(self, name: str) -> Format:
-        made: Format = super().__getitem__(name)()
-        return made
+        return self.of(name, TextForm())
+
+    def of(self, name: str, text: TextForm) -> Format:
+        """Returns a format whose texts are written in a certain way."""
+        form: Format = super().__getitem__(name)(text)
+        return form
 
 
 FORMATS = Formats(
@@ -91,14 +96,3 @@ def other_kind(start: bytes, name: str, encoding: str = UTF_8) -> str | None:
         if start.startswith(magic):
             return remedy
     return None
-
-
-__all__ = [
-    "FORMATS",
-    "file_formats",
-    "format_of",
-    "message_formats",
-    "other_kind",
-    "sniffed",
-    "suffixes",
-]

@@ -211,20 +211,3 @@ def first_bytes(path: str, n: int = 8) -> bytes:
 def is_broken_archive(error: Exception) -> bool:
     """Whether an error says that a compressed file is damaged, not that disk or network failed."""
     return isinstance(error, _BROKEN_ARCHIVE) and getattr(error, "errno", None) is None
-
-
-__all__ = [
-    "ALL",
-    "COMPRESSED",
-    "File",
-    "LostBytes",
-    "ReadBytes",
-    "Split",
-    "Unpacked",
-    "Unreadable",
-    "first_bytes",
-    "is_broken_archive",
-    "is_compressed",
-    "is_local",
-    "unpacked",
-]

@@ -46,7 +46,7 @@ def check_files(source: FileSource, matched: Sequence[File], schema: EventSchema
     if not full:
         return
     check = partial(_check, source, schema)
-    if not source.format.says_columns(source.text):
+    if not source.format.says_columns():
         readable = any(map(check, full[:_AT_ONCE]))
     else:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -59,7 +59,7 @@ def check_files(source: FileSource, matched: Sequence[File], schema: EventSchema
 
 def _has_frame(source: FileSource, path: str) -> bool:
     """Whether a file has bytes that are no record's: whether there are any is then public."""
-    return is_compressed(path) or source.format.says_columns(source.text)
+    return is_compressed(path) or source.format.says_columns()
 
 
 def _check(source: FileSource, schema: EventSchema, path: str) -> bool:
@@ -68,10 +68,8 @@ def _check(source: FileSource, schema: EventSchema, path: str) -> bool:
     if not (form.is_text and is_compressed(path)):
         _refuse(source, path, other_kind(first_bytes(path, 16), form.name, text.encoding))
     if form.is_text:
-        _refuse(
-            source, path, kind_of_text(first_line(path, text), form.name, form.says_columns(text))
-        )
-    return form.check(path, source.field, text, schema)
+        _refuse(source, path, kind_of_text(first_line(path, text), form.name, form.says_columns()))
+    return form.check(path, source.field, schema)
 
 
 def _refuse(source: FileSource, path: str, other: str | None) -> None:

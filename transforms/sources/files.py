@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.encoding import UTF_8, check_encoding
-from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
+from weir.transforms.decode.lines import CHUNK_BYTES
 from weir.transforms.decode.parquet import Ahead
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.text_form import TextForm
-from weir.transforms.formats.csv import check_delimiter
-from weir.transforms.formats.format import Format
+from weir.transforms.formats.format import Format, Reading
 from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.formats.stored import File, LostBytes, Split, is_local
 from weir.transforms.sources import matching
@@ -31,21 +29,13 @@ class FileSource:
     Attributes:
       form: name of a format of files. Text may be compressed (.gz, .bz2, .xz).
       path: a path, a folder (with a slash at its end) or a glob.
-      delimiter: of CSV.
-      line_bytes: longest line of a text.
-      columns: of CSV without a header, in order; None where there is one.
-      encoding: of CSV.
-      quoted_newlines: whether quoted fields of CSV may hold newlines.
+      text: how texts are written.
       chunk_bytes: how much of a text to decode at a time; no result depends on it.
     """
 
     form: str
     path: str
-    delimiter: str = ","
-    line_bytes: int = LINE_BYTES
-    columns: tuple[str, ...] | None = None
-    encoding: str = UTF_8
-    quoted_newlines: bool = False
+    text: TextForm = TextForm()
     chunk_bytes: int = CHUNK_BYTES
 
     def __post_init__(self) -> None:
@@ -53,25 +43,11 @@ class FileSource:
             raise ConfigError(
                 "source", self.form, f"is no format; use {', '.join(file_formats())}."
             )
-        check_delimiter(self.delimiter)
 
     @property
     def format(self) -> Format:
         """How its files are read."""
-        return FORMATS[self.form]
-
-    @property
-    def text(self) -> TextForm:
-        """How a text is written."""
-        if self.form != "csv":
-            return TextForm(line_bytes=self.line_bytes)
-        return TextForm(
-            self.delimiter,
-            self.line_bytes,
-            self.columns,
-            check_encoding(self.encoding),
-            self.quoted_newlines,
-        )
+        return FORMATS.of(self.form, self.text)
 
     @property
     def field(self) -> str:
@@ -90,7 +66,7 @@ class FileSource:
         """
         if is_local(file.path):
             matching.require_regular(file.path, self.field)
-        for split in self.format.split(file, self.text) if file.size else ():
+        for split in self.format.split(file) if file.size else ():
             yield split._replace(version=file.version)
 
     def decode(self, split: Split, schema: EventSchema, ahead: Ahead = iter) -> Iterator[Decoded]:
@@ -121,4 +97,4 @@ class FileSource:
     def _decode(
         self, split: Split, schema: EventSchema, lost: LostBytes, ahead: Ahead
     ) -> Iterator[Decoded]:
-        return self.format.decode(split, schema, self.text, lost.add, ahead, self.chunk_bytes)
+        return self.format.decode(split, schema, Reading(lost.add, ahead, self.chunk_bytes))

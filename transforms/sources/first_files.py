@@ -101,4 +101,4 @@ def _places(source: FileSource, full: Sequence[File]) -> Iterator[tuple[Split, i
         step = max(1, len(others) // PLACES)
         yield from ((_whole(file), NEAR) for file in others[::step][:PLACES])
         return
-    yield from ((part, NEAR) for part in source.format.places(full[0], PLACES, source.text))
+    yield from ((part, NEAR) for part in source.format.places(full[0], PLACES))

@@ -65,8 +65,8 @@ class MessageDecoder:
     def __init__(
         self, form: str, schema: EventSchema, source: str, line_bytes: int = LINE_BYTES
     ) -> None:
-        self._form, self._schema, self._source = FORMATS[form], schema.lenient(), source
-        self._text = TextForm(line_bytes=line_bytes)
+        self._form = FORMATS.of(form, TextForm(line_bytes=line_bytes))
+        self._schema, self._source = schema.lenient(), source
         self._outside: Counter[str] = Counter()
 
     @property
@@ -113,9 +113,7 @@ class MessageDecoder:
         one batch."""
         found: list[Decoded] = []
         payloads = [message.data for message in messages]
-        together, left = self._form.decode_together(
-            payloads, self._schema, self._source, self._text
-        )
+        together, left = self._form.decode_together(payloads, self._schema, self._source)
         for read in together:
             held = [messages[i] for i in read.places]
             found.append(self._told(read.decoded, held, read.rows, read.first))
@@ -143,9 +141,7 @@ class MessageDecoder:
 
     def _one(self, message: Message) -> Iterator[Decoded]:
         source = self._name(message)
-        for events, dead, _ in self._form.decode_bytes(
-            message.data, self._schema, self._source, self._text
-        ):
+        for events, dead, _ in self._form.decode_bytes(message.data, self._schema, self._source):
             if dead is not None:
                 codes = dead.column("reason").indices.to_numpy().astype(np.int8)
                 positions = dead.column("position").to_numpy()
