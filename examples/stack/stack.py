@@ -30,7 +30,7 @@ from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed, Process
 from weir.pipelines.engines.pubsub import PubSubServer
 from weir.pipelines.engines.workplace import Workplace, sweep
-from weir.pipelines.feed.topic import create
+from weir.pipelines.feed.targets import create
 from weir.pipelines.runners.flink_counters import counters_of
 from weir.pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
 from weir.pipelines.terminal import console, count

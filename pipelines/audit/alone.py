@@ -25,7 +25,7 @@ from weir.pipelines.audit.once import through
 from weir.pipelines.audit.spoilt import Form
 from weir.pipelines.audit.streams import Maker, Rows
 from weir.pipelines.audit.way import Way
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.secret import SecretRef
 
 BETWEEN = 3

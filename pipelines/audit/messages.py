@@ -10,7 +10,7 @@ import pyarrow as pa
 from weir.pipelines.audit.spoilt import BYTES, OBJECTS, Form, Typed, spoil
 from weir.pipelines.audit.streams import Maker, Rows
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.feed.topic import PER_MESSAGE
+from weir.pipelines.feed.targets import PER_MESSAGE
 from weir.transforms.formats.registry import FORMATS, message_formats
 
 INSTEAD = {"csv": "ndjson", "parquet": "arrow"}

@@ -26,7 +26,7 @@ from weir.pipelines.engines import job_server, pubsub_build
 from weir.pipelines.engines.cache import EngineMissing
 from weir.pipelines.engines.pubsub import PubSubServer
 from weir.pipelines.engines.tools import need
-from weir.pipelines.feed.topic import create
+from weir.pipelines.feed.targets import create
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource, Replay, SubscriptionConfig
 from weir.transforms.runtime.pubsub_client import EMULATOR, emulator, publisher, subscriber

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.encoding import TextForm
 
 LONG = 1 << 21
 """Bytes of a line that is longer than any reader takes."""

@@ -24,7 +24,7 @@ from weir.pipelines.audit.spoilt import Form, Typed, spoil, text_forms, typed_fo
 from weir.pipelines.audit.streams import Maker, Rows
 from weir.pipelines.feed import targets
 from weir.pipelines.sources.files import Files
-from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.encoding import TextForm
 from weir.transforms.formats.registry import FORMATS
 
 

@@ -101,8 +101,8 @@ def feed(
     from weir.pipelines.config.job import load
     from weir.pipelines.feed import feed as command
     from weir.pipelines.feed.synthetic import Shares
+    from weir.pipelines.feed.targets import create as topic_create
     from weir.pipelines.feed.targets import open_target
-    from weir.pipelines.feed.topic import create as topic_create
     from weir.pipelines.feed.truth import Truth, refuse_truth
     from weir.transforms.formats.registry import FORMATS
     from weir.transforms.runtime.stream_time import PRESENT

@@ -35,7 +35,7 @@ def predict(directory: Path, data: Path, out: Path | None, tick: int | None, as_
       weir predict out/ new.csv --out scored.csv --tick 100
     """
     from weir.pipelines.predict import predict as command
-    from weir.pipelines.predict.words import lines
+    from weir.pipelines.predict.predict import lines
 
     target = data.with_name(f"{data.stem}.predicted.parquet") if out is None else out
     done = command.predict(directory, data, target, tick)

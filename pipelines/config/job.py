@@ -23,8 +23,8 @@ from weir.pipelines.config.sections import (
 )
 from weir.pipelines.ledger.registry import LEDGERS, AnyLedger
 from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
-from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.registry import SOURCES, AnySource
+from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.secret import refuse_secret
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")

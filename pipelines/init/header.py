@@ -7,26 +7,26 @@ first line that looks like an event, and never the keys of JSON objects, which a
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.sources.registry import kind_of
-from weir.transforms.decode import header_test
-from weir.transforms.decode.encoding import UTF_8, check_encoding
-from weir.transforms.decode.quoted_text import holds_newlines
+from weir.transforms.decode import header_sniffing
+from weir.transforms.decode.encoding import UTF_8, TextForm, check_encoding
+from weir.transforms.decode.lines import holds_newlines
 from weir.transforms.decode.schema import Stamp
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.decode.time import to_time
 from weir.transforms.formats.csv import csv_head
 from weir.transforms.formats.format import SAMPLE_ROWS, list_size
 from weir.transforms.formats.registry import FORMATS, file_formats, other_kind, sniffed
 from weir.transforms.formats.stored import COMPRESSED, first_bytes
 from weir.transforms.formats.text import first_lines, kind_of_text
-from weir.transforms.sources.matching import require_regular
+from weir.transforms.sources.matching import match, require_regular
 
 _FORMATS = (
     None,
@@ -162,7 +162,7 @@ def _shown(
     if not FORMATS[form].named_columns:
         return {}
     head = None if text is None else csv_head(path, text, SAMPLE_ROWS)
-    doubt = header_test.doubt(*((list(types),) if head is None else (head.names, head.rows)))
+    doubt = header_sniffing.doubt(*((list(types),) if head is None else (head.names, head.rows)))
     if doubt is None:
         return types
     if head is not None:
@@ -254,3 +254,61 @@ def _formats(name: str, kind: str, values: list[Any]) -> list[str | None]:
         if times.null_count == 0 and all(1900 <= time.year <= 2200 for time in times.to_pylist()):
             formats.append(form)
     return formats
+
+
+MOST_FILES = 50
+"""Files whose headers are compared."""
+
+
+def sniff_all(
+    path: str,
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    encoding: str = UTF_8,
+) -> dict[str, Any]:
+    """As ``sniff``, of a file, or of all files of a folder or glob: what all of them allow.
+
+    A column is of the type that holds its values in every file; what is a time, an id or a user is
+    told by the first.
+
+    Raises:
+      ConfigError: there is none, or one is in another format or has other columns than the first.
+    """
+    if not any(sign in path for sign in "*?[") and not os.path.isdir(path):
+        return sniff(path, columns, header, encoding)
+    files = [one.path for one in match(path, "FILE")][:MOST_FILES]
+    found = sniff(files[0], columns, header, encoding)
+    for other in files[1:]:
+        _join(found, sniff(other, columns, header, encoding), files[0], other)
+    return found
+
+
+def _join(found: dict[str, Any], more: Mapping[str, Any], first: str, other: str) -> None:
+    """Widens types, in place."""
+    if more["format"] != found["format"]:
+        raise ConfigError(
+            "FILE",
+            other,
+            f"holds {more['format']}, and {first} {found['format']}: a source has one format; name "
+            "files of one, like 'events-*.csv'.",
+        )
+    names = [{one["name"] for one in some["columns"]} for some in (found, more)]
+    if names[0] != names[1]:
+        apart = ", ".join(sorted(names[0] ^ names[1]))
+        raise ConfigError(
+            "FILE", other, f"has other columns than {first} ({apart}); name files of one kind."
+        )
+    types = {one["name"]: one["type"] for one in more["columns"]}
+    for column in found["columns"]:
+        kinds = {column["type"], types[column["name"]]}
+        if len(kinds) > 1 and "other" in kinds:
+            raise ConfigError(
+                "FILE",
+                other,
+                f"holds values of another type in {column['name']} than {first}, of which one is "
+                "nested or a duration; name files of one kind.",
+            )
+        if len(kinds) > 1:
+            column["type"] = "number" if kinds == {"integer", "number"} else "text"
+    kept = {one["name"] for one in found["columns"] if one["type"] in ("integer", "number")}
+    found["numbers"] = [name for name in found["numbers"] if name in kept]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from weir.pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed, widened
 from weir.transforms.release.few import INDICES
 from weir.transforms.release.table import INTERVAL
-from weir.transforms.sinks.formula import given_back
+from weir.transforms.sinks.formats import given_back
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
 HELD_FOLDER = "_held"

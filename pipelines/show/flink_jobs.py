@@ -15,7 +15,7 @@ from weir.pipelines.run.watch import added
 from weir.pipelines.runners.flink_counters import counters_of, metrics_of
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.show.alarms import alarms_of
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Limits
 from weir.transforms.sinks import place as sinks_place
 
 OURS = "weir-"

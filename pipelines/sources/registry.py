@@ -37,7 +37,7 @@ class Sources(Doors):
 SOURCES = Sources(
     "source",
     {
-        "csv": "weir.pipelines.sources.csv:CsvSource",
+        "csv": "weir.pipelines.sources.files:CsvSource",
         "pubsub": "weir.pipelines.sources.pubsub:PubSubSource",
     },
     "weir.sources",

@@ -30,10 +30,10 @@ from weir.transforms.decode.arrow import decode_arrow
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.lines import chunks
+from weir.transforms.decode.memory_events import TABLE, decode_table
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.tables import TABLE, decode_table
 from weir.transforms.formats.registry import FORMATS, file_formats, message_formats
 from weir.transforms.leaves.lists import is_list
 from weir.transforms.runtime.dead_letters import rows

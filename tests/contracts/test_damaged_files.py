@@ -32,12 +32,12 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.verdict import judge
-from weir.transforms.decode.outputs import emit
+from weir.transforms.decode.beam_events import emit
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import file_formats
 from weir.transforms.formats.stored import COMPRESSED
 from weir.transforms.runtime import counters
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.file_checks import check_files
 from weir.transforms.sources.files import FileSource
 
 EXAMPLES = int(os.environ.get("DAMAGE_EXAMPLES", "40"))

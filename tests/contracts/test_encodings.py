@@ -28,10 +28,10 @@ from tests.transforms.events import collect
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.init.header import sniff
 from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.memory_events import decode_table
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.tables import decode_table
 from weir.transforms.formats.registry import FORMATS
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.file_checks import check_files
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import match
 

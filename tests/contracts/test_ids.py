@@ -21,10 +21,10 @@ import pytest
 from tests.contracts import alone_columns
 from tests.transforms.avro_files import record_of
 from tests.transforms.events import collect
+from weir.transforms.decode.beam_events import decode_rows
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.from_dicts import decode_rows
+from weir.transforms.decode.memory_events import decode_table
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.tables import decode_table
 from weir.transforms.formats.registry import FORMATS
 from weir.transforms.formats.stored import ALL, Split
 from weir.transforms.sources.files import FileSource

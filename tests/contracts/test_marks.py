@@ -19,11 +19,10 @@ from tests.contracts.test_alone import Outcome, _by_place
 from tests.transforms.events import collect
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.decode.encoding import UTF_8, TextForm
 from weir.transforms.decode.lines import LINE_BYTES, chunks
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats import lines
 from weir.transforms.formats.registry import FORMATS
 from weir.transforms.formats.text import TextFile

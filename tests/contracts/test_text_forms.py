@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.encoding import width_of
+from weir.transforms.decode.encoding import TextForm, width_of
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.text import TextFile
 from weir.transforms.runtime.dead_letters import rows
 

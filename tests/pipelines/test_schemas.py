@@ -19,7 +19,7 @@ from tests.pipelines.result_rows import result_rows
 from tests.transforms.avro_files import record_of
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.feed.recorded import read_batches
+from weir.pipelines.feed.feed import read_batches
 from weir.pipelines.results.events import numbers, tables
 
 HOURS = [f"2024-01-01T{at % 24:02d}:00:00Z" for at in range(3_001)]

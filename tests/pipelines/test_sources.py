@@ -18,9 +18,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.init.header import sniff
-from weir.transforms.decode.encoding import check_encoding
+from weir.transforms.decode.encoding import TextForm, check_encoding
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats import lines
 from weir.transforms.formats import parquet as parquet_format
 from weir.transforms.formats.csv import check_delimiter

@@ -17,7 +17,7 @@ import pytest
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
-from weir.pipelines.feed.recorded import read_batches
+from weir.pipelines.feed.feed import read_batches
 from weir.transforms.formats.stored import File
 from weir.transforms.sources.files import FileSource
 

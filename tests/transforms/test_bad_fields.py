@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import aside, csv, ndjson
 from weir.dpcore.plan import Plan
-from weir.transforms.decode.outputs import emit
+from weir.transforms.decode.beam_events import emit
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
 from weir.transforms.leaves.bound import bound

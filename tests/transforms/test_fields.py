@@ -12,7 +12,7 @@ import pytest
 
 import weir.transforms.decode.ndjson as decoder
 from weir.dpcore.native import kernels
-from weir.transforms.decode.fields import plain
+from weir.transforms.decode.json_lines import plain
 from weir.transforms.decode.lines import of_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS

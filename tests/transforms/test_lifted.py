@@ -13,7 +13,7 @@ import pytest
 
 from weir.dpcore.config.list_column import ListColumn
 from weir.dpcore.native import kernels
-from weir.transforms.decode import lifted
+from weir.transforms.decode import ndjson as lifted
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
 

@@ -15,10 +15,9 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded, assemble
-from weir.transforms.decode.mappings import columns_of
-from weir.transforms.decode.python_events import pick
+from weir.transforms.decode.memory_events import decode_table, pick
+from weir.transforms.decode.mixed_columns import columns_of
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.tables import decode_table
 from weir.transforms.formats.registry import FORMATS
 from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.encoding import TextForm
 from weir.transforms.formats.text import TextFile, first_lines
 from weir.transforms.runtime.files import open_raw
 

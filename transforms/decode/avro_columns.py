@@ -16,7 +16,7 @@ from weir.transforms.decode.canonical import Spoilt
 from weir.transforms.decode.columnar import sound
 from weir.transforms.decode.json_lines import NotText
 from weir.transforms.decode.lists import from_python
-from weir.transforms.decode.parts import Part, read_parts
+from weir.transforms.decode.mixed_columns import Part, read_parts
 from weir.transforms.decode.schema import EventSchema
 
 _PLAIN = {

@@ -12,7 +12,7 @@ Arrow; all by Arrow where the kernel is missing, or most lines are not plain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
+from weir.dpcore.native import kernels
 from weir.transforms.decode.canonical import Decoded, Over, assemble
 from weir.transforms.decode.cast import MISSING
-from weir.transforms.decode.cells import plain_cells
+from weir.transforms.decode.json_lines import Plain, column
 from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.dead_letters import dead_letters
@@ -201,3 +202,40 @@ def _stray_returns(chunk: Chunk, quoted_newlines: bool) -> NDArray[np.bool_]:
         inside &= following != 10
     bad[lines[inside]] = True
     return bad
+
+
+_UNUSED = -1
+_TEXT, _NUMBER = 0, 1
+
+
+def plain_cells(
+    chunk: Chunk, fields: int, types: Mapping[int, pa.DataType], delimiter: str
+) -> Plain | None:
+    """Reads the plain lines of a chunk.
+
+    Args:
+      fields: of a line. types: string or double, of the fields that are needed, by place.
+
+    Returns:
+      columns by the names "c0", "c1", ... of places; None where the kernel is missing.
+    """
+    n, k = len(chunk), len(types)
+    if kernels is None or not n or len(chunk.data) >= 1 << 31:
+        return None
+    wanted = np.full((fields, 2), _UNUSED, dtype=np.int64)
+    for at, (place, kind) in enumerate(types.items()):
+        wanted[place] = _NUMBER if kind == pa.float64() else _TEXT, at
+    values, sizes = np.empty((k, n), dtype=np.int64), np.empty((k, n), dtype=np.int64)
+    there, lines = np.empty((k, n), dtype=np.bool_), np.empty(n, dtype=np.bool_)
+    kernels.cells(
+        chunk.data, chunk.starts, chunk.ends, wanted, values, sizes, there, lines,
+        delimiter.encode(),
+    )  # fmt: skip
+    m = int(np.count_nonzero(lines))
+    columns = {
+        f"c{place}": column(
+            chunk.data, int(wanted[place, 0]), values[at, :m], sizes[at, :m], there[at, :m]
+        )
+        for at, place in enumerate(types)
+    }
+    return Plain(lines, columns)

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode import header_test
-from weir.transforms.decode.encoding import UTF_8, Recoded
+from weir.transforms.decode.encoding import UTF_8, Recoded, TextForm
+from weir.transforms.decode.header_sniffing import described, doubt
 from weir.transforms.decode.lines import Chunk, chunks, without_marks
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.format import SAMPLE_ROWS, Samples
 from weir.transforms.formats.lines import Head, LineFormat
 from weir.transforms.formats.stored import Unreadable
@@ -299,17 +298,17 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
                 "source.columns",
                 list(form.columns),
                 f"names {len(form.columns)} columns, but the first line of {path} has "
-                f"{header_test.described(head.rows[0])}; name every column, in order, and check "
+                f"{described(head.rows[0])}; name every column, in order, and check "
                 f"source.delimiter.{returns_in(path, form)}",
             )
         schema.require(form.columns, path)
         return
-    doubt = header_test.doubt(head.names, head.rows)
-    if doubt is not None and not set(schema.needed) <= set(head.names):
+    found = doubt(head.names, head.rows)
+    if found is not None and not set(schema.needed) <= set(head.names):
         raise ConfigError(
             field,
             path,
-            f"does not begin with a header: line {head.number} has {doubt}. If the file has none, "
+            f"does not begin with a header: line {head.number} has {found}. If the file has none, "
             "write header: false and columns: [...] in source; if it has one, name its columns as "
             "it does, and check source.delimiter.",
         )

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import CHUNK_BYTES
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.stored import ALL, File, Split
 from weir.transforms.runtime.files import open_raw
 

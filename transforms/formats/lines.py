@@ -14,10 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.encoding import UTF_8, width_of
-from weir.transforms.decode.lines import Chunk, chunks
-from weir.transforms.decode.quoted_text import quoted_chunks
-from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.encoding import UTF_8, TextForm, width_of
+from weir.transforms.decode.lines import Chunk, chunks, quoted_chunks
 from weir.transforms.formats.format import Content, Flags, Format, Reading, Writer
 from weir.transforms.formats.stored import (
     ALL,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import Chunk, without_marks
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.format import SAMPLE_ROWS, Samples
 from weir.transforms.formats.lines import Head, LineFormat
 from weir.transforms.formats.text import OVER_LINES, begins_over_lines, first_lines

@@ -7,8 +7,7 @@ import codecs
 from pathlib import PurePath
 
 from weir.dpcore.registry import Registry
-from weir.transforms.decode.encoding import UTF_8
-from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.encoding import UTF_8, TextForm
 from weir.transforms.formats.format import Format
 
 _OTHERS: tuple[tuple[bytes, str], ...] = (

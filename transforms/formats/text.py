@@ -9,10 +9,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from weir.transforms.decode.encoding import UTF_8, Recoded
-from weir.transforms.decode.lines import Chunk, chunks
-from weir.transforms.decode.quoted_text import quoted_chunks
-from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.encoding import UTF_8, Recoded, TextForm
+from weir.transforms.decode.lines import Chunk, chunks, quoted_chunks
 from weir.transforms.formats.stored import is_broken_archive, is_compressed, unpacked
 from weir.transforms.runtime.files import open_raw
 

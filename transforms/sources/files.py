@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import CHUNK_BYTES
 from weir.transforms.decode.parquet import Ahead
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.formats.format import Format, Reading
 from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.formats.stored import File, LostBytes, Split, is_local

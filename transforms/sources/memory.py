@@ -17,14 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.beam_events import decode_rows, emit
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.first_look import Evidence, FirstLook
-from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
-from weir.transforms.decode.from_dicts import decode_rows
-from weir.transforms.decode.outputs import emit
-from weir.transforms.decode.python_events import ALLOWED, pick
+from weir.transforms.decode.input_validation import Evidence, FirstLook
+from weir.transforms.decode.memory_events import ALLOWED, decode_table, is_table, pick
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.tables import decode_table, is_table
+from weir.transforms.decode.validation_errors import Place, doubtful_predicate, refusal
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources.read_files import Read
 from weir.transforms.sources.seal import SourceChanged, key_for

@@ -9,17 +9,16 @@ import apache_beam as beam
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.first_look import FirstLook
-from weir.transforms.decode.outputs import emit
+from weir.transforms.decode.beam_events import emit
+from weir.transforms.decode.input_validation import FirstLook
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.aside import in_one_process
 from weir.transforms.runtime.dead_letters import DEAD
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.file_checks import check_files, look_at_files
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.first_files import look_at_files
 
 
 class SplitFiles(beam.DoFn):

@@ -7,7 +7,9 @@ again. Its position counts within the message (lines from 1, rows from 0); -1 is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,16 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from weir.transforms.decode.beam_events import concatenate
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.epoch import FIRST, LAST
+from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import LINE_BYTES, without_marks
-from weir.transforms.decode.outputs import concatenate
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.text_form import TextForm
-from weir.transforms.decode.time import UTC_MICROSECONDS
+from weir.transforms.decode.time import FIRST, LAST, UTC_MICROSECONDS
 from weir.transforms.formats.registry import FORMATS
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import SOURCE, WHOLE_FILE, dead_letters
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 STAMPS_BEHIND, STAMPS_AHEAD = "stamps_behind", "stamps_ahead"
 """Counters of arrival stamps before and after the bounds of their message."""
@@ -196,4 +198,67 @@ def _is_blank(data: bytes) -> bool:
     return not rest or rest.isspace()
 
 
-__all__ = ["STAMPS_AHEAD", "STAMPS_BEHIND", "Message", "MessageDecoder"]
+@dataclass(frozen=True)
+class Subscription:
+    """What to read, and how.
+
+    Attributes:
+      name: projects/P/subscriptions/S.
+      ack_seconds: its ack deadline.
+      slack: microseconds until a published message can be pulled, at most.
+      timestamp: attribute that says when a message arrived, in place of its publish time: RFC 3339,
+        or milliseconds since 1970.
+      behind, ahead: wall microseconds that a stamp may lie before and after the publish time; 0
+        where nothing but the publish time says when events arrived.
+      stream: what wall time stands for. host: an emulator; None is Google's.
+    """
+
+    name: str
+    ack_seconds: int = 10
+    slack: int = 500_000
+    timestamp: str | None = None
+    behind: int = 0
+    ahead: int = 0
+    stream: StreamTime = PRESENT
+    host: str | None = None
+
+    @property
+    def earliest(self) -> StreamTime:
+        """Wall time of a publication -> the earliest arrival that its events may have."""
+        return replace(self.stream, started=self.stream.started + self.behind)
+
+    def message(self, id: str, data: bytes, attributes: Mapping[str, str], wall: int) -> Message:
+        """A message as the decoder takes it. wall: microseconds since 1970 of its publication."""
+        first, last = FIRST, LAST
+        if self.stream == PRESENT:
+            first, last = _time(wall - self.behind), _time(wall + self.ahead)
+        claimed = None
+        if self.timestamp is not None:
+            claimed = read_stamp(attributes.get(self.timestamp))
+        if claimed is None:
+            return Message(id, data, _time(self.stream.at(wall)), first, last)
+        counters.add(STAMPS_BEHIND, int(claimed < first))
+        counters.add(STAMPS_AHEAD, int(claimed > last))
+        return Message(id, data, min(max(claimed, first), last), first, last)
+
+
+def _time(moment: int) -> int:
+    """The nearest moment that is a time."""
+    return min(max(moment, FIRST), LAST)
+
+
+def read_stamp(text: str | None) -> int | None:
+    """RFC 3339, or milliseconds since 1970 -> microseconds since 1970; None if it is neither."""
+    if not text:
+        return None
+    try:
+        if text.lstrip("-").isdigit():
+            found = int(text) * 1000
+        else:
+            moment = datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                return None
+            found = int(moment.timestamp() * 1e6)
+    except (ValueError, OverflowError):
+        return None
+    return found if FIRST <= found <= LAST else None

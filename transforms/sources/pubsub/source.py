@@ -21,15 +21,14 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.decode.outputs import emit
+from weir.transforms.decode.beam_events import emit
 from weir.transforms.runtime import fence, kept_counts
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.flink_quirks import on_flink
 from weir.transforms.sources.pubsub.drain import DRAIN_WATCHES
-from weir.transforms.sources.pubsub.messages import MessageDecoder
+from weir.transforms.sources.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.sources.pubsub.reader import SHELF, Reader
 from weir.transforms.sources.pubsub.restriction import TurnProvider
-from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 TURN, LONG_TURN = 0.2, 2.0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.first_look import Doubt, Evidence, FirstLook
+from weir.transforms.decode.input_validation import Doubt, Evidence, FirstLook
 from weir.transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 
 _KINDS = {"number": "numbers", "text": "text", "boolean": "true or false", "any": "text"}

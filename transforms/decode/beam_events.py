@@ -1,29 +1,87 @@
-"""Python values as events: for notebooks and small jobs. Files and messages come as batches.
+"""DoFns that decode: events of Python as elements, what a first look at them shows, and decoded
+batches as outputs, counted.
 
-An event is a mapping, or a value with named fields (see python_events). A value an event costs a
-hundred times what a row of a batch does; of frames and tables many are read at once (see tables).
+An event is a mapping, or a value with named fields. A value an event costs a hundred times what a
+row of a batch does; of frames and tables many are read at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import TaggedOutput
+import pyarrow.compute as pc
+from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded, assemble
-from weir.transforms.decode.first_look import SEEN, Evidence, FirstLook, Read
-from weir.transforms.decode.mappings import columns_of
-from weir.transforms.decode.outputs import emit
-from weir.transforms.decode.python_events import check_elements, pick
+from weir.transforms.decode.input_validation import SEEN, Evidence, FirstLook, Read
+from weir.transforms.decode.memory_events import (
+    ALLOWED,
+    check_elements,
+    decode_table,
+    is_table,
+    pick,
+)
+from weir.transforms.decode.mixed_columns import columns_of
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.tables import decode_table, is_table
-from weir.transforms.runtime.dead_letters import DEAD, dead_letters
+from weir.transforms.decode.validation_errors import Place, refusal
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.dead_letters import DEAD, count_by_field, count_dead, dead_letters
+from weir.transforms.runtime.reasons import MISSING, VALUES, counter_of
 from weir.transforms.runtime.windowing import stamped
+
+_SPOILT = frozenset(VALUES) - {"not_a_time"}
+
+
+def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
+    """Decoded batches as outputs of a DoFn, counted: events, missing values, dead letters."""
+    missing: Counter[str] = Counter()
+    for events, dead, absent in decoded:
+        if events is not None:
+            missing.update(_absent(events, absent))
+        if dead is not None:
+            for (field, reason), count in count_by_field(dead).items():
+                missing[field] -= count if reason in _SPOILT else 0
+        if dead is not None:
+            count_dead(dead)
+            yield beam.pvalue.TaggedOutput(DEAD, dead)
+        if events is not None:
+            counters.add("events", events.num_rows)
+            yield events
+    for field, count in missing.items():
+        counters.add(counter_of(field, MISSING), max(0, count))
+
+
+def _absent(events: pa.RecordBatch, known: Mapping[str, int]) -> dict[str, int]:
+    """How many values each column of the user's lacks, those that could not be read included."""
+    return {
+        name: known[name] if name in known else _count_of_missing(events.column(name))
+        for name in events.schema.names
+        if not name.startswith("@")
+    }
+
+
+def _count_of_missing(column: pa.Array) -> int:
+    return int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py())
+
+
+def concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Small batches of one source -> one; their dictionaries of keys are made one first.
+
+    Args:
+      batches: one or more, of the same columns.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+    found = table.to_batches()
+    return found[0] if found else batches[0].slice(0, 0)
+
 
 ROWS = 1 << 16
 LOOKED_AT = 1_000
@@ -139,3 +197,46 @@ def from_rows(events: Any, schema: EventSchema, look: FirstLook | None = None) -
     return events | "FromRows" >> beam.ParDo(FromRows(schema, look)).with_output_types(
         pa.RecordBatch, **kinds
     ).with_outputs(*kinds, main="events")
+
+
+EVENTS = Place("events", "...", "events", f"give {ALLOWED}")
+
+
+class Refuse(beam.DoFn):
+    """Releases pass, unless what was seen of all events leaves a doubt: then the job fails."""
+
+    def __init__(self, look: FirstLook) -> None:
+        self._look = look
+
+    def process(self, release: Any, seen: Evidence) -> Iterator[Any]:
+        """Raises ConfigError: what none of the events has, and the remedy."""
+        doubts = self._look.doubts(seen)
+        if doubts:
+            error = refusal(self._look, seen, doubts, EVENTS)
+            # Beam's own mark: it leaves the text of such an error alone.
+            error._tagged_with_step = True  # type: ignore[attr-defined]  # Beam sets it, too
+            raise error
+        yield release
+
+
+class Gate(beam.PTransform[Any, Any]):
+    """Holds releases until all events were looked at; the types of batches stay.
+
+    Args:
+      look: which looked. seen: PCollection of Evidence.
+    """
+
+    def __init__(self, look: FirstLook, seen: Any) -> None:
+        super().__init__()
+        self._look, self._seen = look, seen
+
+    def expand(self, releases: Any) -> Any:
+        """Sum, Refuse."""
+        total = self._seen | "Sum" >> beam.CombineGlobally(_sum).with_output_types(Evidence)
+        return releases | "Refuse" >> beam.ParDo(
+            Refuse(self._look), AsSingleton(total)
+        ).with_output_types(releases.element_type)
+
+
+def _sum(found: Iterable[Evidence]) -> Evidence:
+    return sum(found, Evidence())

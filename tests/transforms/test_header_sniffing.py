@@ -6,7 +6,7 @@ import pytest
 
 from tests.transforms.events import MARKER, SCHEMA
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.header_test import described, doubt
+from weir.transforms.decode.header_sniffing import described, doubt
 
 HEADERS = [
     ["date", "purchase_id", "customer_id", "store", "dollar value", "n", "no"],
