@@ -144,7 +144,7 @@ def feed(
         stream = command.replay_from(command.first_moment(recorded, job), speed)
         setting = command.setting(stream)
         click.echo(f"weir: note: the job needs --set '{setting}'", err=True)
-    with command.Shown() as shown:
+    with command.FeedProgress() as shown:
         sent = command.feed(
             job, target, events=events, seed=seed, shares=shares, pace=pace,
             recorded=recorded, live=live, stream=stream, told=shown.told,

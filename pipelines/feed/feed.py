@@ -19,7 +19,7 @@ from weir.pipelines.config.job import JobConfig
 from weir.pipelines.feed import synthetic
 from weir.pipelines.feed.shape import Shape
 from weir.pipelines.feed.synthetic import Shares, uniforms
-from weir.pipelines.feed.targets import Target
+from weir.pipelines.feed.targets import FeedTarget
 from weir.pipelines.feed.truth import Truth
 from weir.pipelines.terminal import console
 from weir.transforms.decode.schema import Stamp
@@ -118,7 +118,7 @@ class Clockwork:
 
 def feed(
     config: JobConfig,
-    target: Target,
+    target: FeedTarget,
     *,
     events: int | None,
     seed: int,
@@ -279,7 +279,7 @@ def notes(config: JobConfig, shares: Shares, live: bool, recorded: bool) -> list
     return found
 
 
-class Shown:
+class FeedProgress:
     """Shows how much was sent, on a terminal; prints nothing anywhere else."""
 
     def __init__(self) -> None:
@@ -287,7 +287,7 @@ class Shown:
         self._live: Live | None = None
         self._began = time.monotonic()
 
-    def __enter__(self) -> Shown:
+    def __enter__(self) -> FeedProgress:
         if self._out.is_terminal:
             self._live = Live(console=self._out, transient=True, refresh_per_second=5)
             self._live.start()

@@ -95,7 +95,7 @@ def create(topic: str, source: Source | None) -> list[str]:
     return made if source is None else [*made, *source.subscribe(topic)]
 
 
-class Target(Protocol):
+class FeedTarget(Protocol):
     """Takes batches until it is closed."""
 
     def write(self, batch: pa.RecordBatch, broken: Flags) -> None:
@@ -125,7 +125,7 @@ def open_target(
     form: str | None,
     per_message: int | None = None,
     text: TextForm | None = None,
-) -> Target:
+) -> FeedTarget:
     """``-``, a file name, or a topic -> a target.
 
     Args:

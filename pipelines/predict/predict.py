@@ -135,7 +135,7 @@ TICK = "predicted.tick"
 
 
 @dataclass(frozen=True)
-class Done:
+class PredictionSummary:
     """What was predicted. out: the file. tick: of the models. tally: of its events."""
 
     out: Path
@@ -157,7 +157,7 @@ class Done:
         }
 
 
-def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
+def predict(directory: Path, data: Path, out: Path, tick: int | None) -> PredictionSummary:
     """Predicts for every event of a file with the model of its key.
 
     Args:
@@ -195,7 +195,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
             for batch in made.to_batches() or [pa.RecordBatch.from_pylist([], made.schema)]:
                 writer.write(batch)
         writer.close()
-    return Done(out, at, tally)
+    return PredictionSummary(out, at, tally)
 
 
 def predictor(run: Run) -> Predictor:
@@ -278,7 +278,7 @@ def _whole(out: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def lines(done: Done) -> Iterator[str]:
+def lines(done: PredictionSummary) -> Iterator[str]:
     """A line for each fact."""
     tally = done.tally
     yield f"{done.out}: {tally.predicted:,} of {tally.events:,} events"

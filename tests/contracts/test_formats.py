@@ -28,7 +28,7 @@ from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 BARS = '''
 import json
 import pyarrow as pa
-from weir.transforms.formats.format import Content, Format
+from weir.transforms.formats.format import FileContent, Format
 
 class Bars(Format):
     """A line of names and types, and a line of JSON lists a batch."""
@@ -44,7 +44,7 @@ class Bars(Format):
         if not lines[0].startswith(b"|bars|"):
             return None
         schema = pa.schema([(n, getattr(pa, t)()) for n, t in json.loads(lines[0][6:])])
-        return Content(schema, self._batches(schema, [line for line in lines[1:] if line]))
+        return FileContent(schema, self._batches(schema, [line for line in lines[1:] if line]))
 
     def _batches(self, schema, lines):
         for line in lines:

@@ -59,13 +59,13 @@ def csv_forms() -> Iterator[TextForm]:
 
 def read_csv(text: str, form: TextForm, chunk_bytes: int) -> Iterable[Decoded]:
     data = io.BytesIO(text.encode(form.encoding))
-    pieces = TextFile(data, "f.csv", form).chunks(1, True, chunk_bytes=chunk_bytes)
+    pieces = TextFile(data, "f.csv", form).chunks(1, chunk_bytes=chunk_bytes)
     return decode_csv(pieces, NAMES, SCHEMA, "f", quoted_newlines=form.quoted_newlines)
 
 
 def read_json(text: str, form: TextForm, chunk_bytes: int) -> Iterable[Decoded]:
     data = io.BytesIO(text.encode())
-    pieces = TextFile(data, "f.ndjson", form).chunks(1, False, chunk_bytes=chunk_bytes)
+    pieces = TextFile(data, "f.ndjson", form).chunks(1, chunk_bytes=chunk_bytes)
     return decode_ndjson(pieces, SCHEMA, "f")
 
 

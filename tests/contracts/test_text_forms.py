@@ -40,7 +40,7 @@ Outcome = tuple[list[str], list[tuple[str, ...]]]
 def outcomes(data: bytes, form: TextForm, chunk_bytes: int) -> dict[int, Outcome]:
     """Line number -> values and reasons."""
     text = TextFile(io.BytesIO(data), "f.csv", form)
-    pieces = text.chunks(1, True, chunk_bytes=chunk_bytes)
+    pieces = text.chunks(1, chunk_bytes=chunk_bytes)
     found: dict[int, Outcome] = {}
     decoded = decode_csv(pieces, NAMES, SCHEMA, "f", form.delimiter, form.quoted_newlines)
     for events, dead, _ in decoded:

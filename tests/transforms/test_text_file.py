@@ -21,9 +21,7 @@ PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 def lines_of(path: Path, form: TextForm, chunk_bytes: int) -> list[bytes]:
     with open_raw(str(path)) as raw:
         text = TextFile(raw, str(path), form)
-        found = [
-            line for one in text.chunks(1, True, chunk_bytes=chunk_bytes) for line in one.lines()
-        ]
+        found = [line for one in text.chunks(1, chunk_bytes=chunk_bytes) for line in one.lines()]
         assert text.broken
     return found
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from weir.transforms.decode.canonical import Decoded, Together, assemble
+from weir.transforms.decode.canonical import Decoded, DecodedTogether, assemble
 from weir.transforms.decode.columnar import (
     BATCH_ROWS,
     UNREADABLE,
@@ -216,7 +216,7 @@ class _Framed(NamedTuple):
 
 def read_together(
     payloads: Sequence[bytes], schema: EventSchema, source: str
-) -> tuple[list[Together], list[int]]:
+) -> tuple[list[DecodedTogether], list[int]]:
     """Reads what can be read together.
 
     Args:
@@ -244,7 +244,7 @@ def read_together(
                 for i, name in enumerate(schema.needed)
             }
             positions = np.arange(1, sum(rows) + 1, dtype=np.int64)
-            found.append(Together(places, rows, 0, assemble(raw, positions, schema, source)))
+            found.append(DecodedTogether(places, rows, 0, assemble(raw, positions, schema, source)))
         except Exception:
             # Whatever one message led the casts to: alone, it can hurt no other.
             left += places

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -29,7 +29,7 @@ from weir.transforms.decode.memory_events import (
 )
 from weir.transforms.decode.mixed_columns import columns_of
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.validation_errors import Place, refusal
+from weir.transforms.decode.validation_errors import RecordsPlace, refusal
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import DEAD, count_by_field, count_dead, dead_letters
 from weir.transforms.runtime.reasons import MISSING, VALUES, counter_of
@@ -55,6 +55,21 @@ def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
             yield events
     for field, count in missing.items():
         counters.add(counter_of(field, MISSING), max(0, count))
+
+
+class SourceOutput(NamedTuple):
+    """PCollections of canonical batches and of dead letters."""
+
+    events: Any
+    dead: Any
+
+
+def decoded_by(elements: Any, label: str, decode: beam.DoFn) -> SourceOutput:
+    """Returns what a DoFn that decodes, and ends in ``emit``, makes of a collection."""
+    found = elements | label >> beam.ParDo(decode).with_output_types(
+        pa.RecordBatch, dead=pa.RecordBatch
+    ).with_outputs(DEAD, main="events")
+    return SourceOutput(found.events, found[DEAD])
 
 
 def _absent(events: pa.RecordBatch, known: Mapping[str, int]) -> dict[str, int]:
@@ -199,7 +214,7 @@ def from_rows(events: Any, schema: EventSchema, look: FirstLook | None = None) -
     ).with_outputs(*kinds, main="events")
 
 
-EVENTS = Place("events", "...", "events", f"give {ALLOWED}")
+EVENTS = RecordsPlace("events", "...", "events", f"give {ALLOWED}")
 
 
 class Refuse(beam.DoFn):

@@ -62,7 +62,7 @@ class Decoded(NamedTuple):
     absent: Mapping[str, int] = MappingProxyType({})
 
 
-class Together(NamedTuple):
+class DecodedTogether(NamedTuple):
     """Messages that were decoded at once.
 
     Attributes:

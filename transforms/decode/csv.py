@@ -57,12 +57,12 @@ def decode_csv(
     """
     schema.refuse_lists()
     schema.require(header, source, ())
-    parser = _Parser(header, schema, delimiter, quoted_newlines)
+    parser = _CsvParser(header, schema, delimiter, quoted_newlines)
     for found in over(lambda chunk: list(parser.decode(chunk, source)), chunks):
         yield from found
 
 
-class _Parser:
+class _CsvParser:
     def __init__(
         self, header: Sequence[str], schema: EventSchema, delimiter: str, quoted_newlines: bool
     ) -> None:

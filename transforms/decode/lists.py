@@ -356,7 +356,7 @@ def _numbers(values: Any) -> NDArray[np.float64] | None:
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:
-        return np.array([_float(one) for one in values])
+        return np.array([to_float(one) for one in values])
 
 
 def _is_number(value: Any) -> bool:
@@ -364,7 +364,8 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
 
 
-def _float(value: Any) -> float:
+def to_float(value: Any) -> float:
+    """The nearest double of a number; an infinity beyond the range of doubles."""
     try:
         return float(value)
     except OverflowError:

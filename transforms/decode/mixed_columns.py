@@ -19,7 +19,7 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import ARRIVAL, TIME, Rows, Spoilt
 from weir.transforms.decode.cast import Bad, to_boolean, to_number, to_presence, to_text
 from weir.transforms.decode.json_lines import NotText
-from weir.transforms.decode.lists import from_python
+from weir.transforms.decode.lists import from_python, to_float
 from weir.transforms.decode.nested import take
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.decode.time import UTC_MICROSECONDS, to_time
@@ -34,7 +34,7 @@ _READERS: dict[str, tuple[Read, pa.DataType]] = {
 }
 
 
-class Part(NamedTuple):
+class ColumnPart(NamedTuple):
     """Values of one type.
 
     Attributes:
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 def read_parts(
-    parts: Sequence[Part],
+    parts: Sequence[ColumnPart],
     count: int,
     schema: EventSchema,
     name: str,
@@ -77,7 +77,7 @@ def read_parts(
 
 
 def read_times(
-    parts: Sequence[Part],
+    parts: Sequence[ColumnPart],
     count: int,
     schema: EventSchema,
     name: str,
@@ -103,7 +103,9 @@ def _times(stamp: Stamp) -> Read:
     return read
 
 
-def _merged(parts: Sequence[Part], count: int, read: Read, kind: pa.DataType) -> tuple[Any, Rows]:
+def _merged(
+    parts: Sequence[ColumnPart], count: int, read: Read, kind: pa.DataType
+) -> tuple[Any, Rows]:
     places = np.full(count, -1, dtype=np.int64)
     bad: Rows = np.zeros(count, dtype=bool)
     pieces: list[Any] = [pa.nulls(0, kind)]
@@ -220,14 +222,7 @@ def _numbers(values: Sequence[Any], bad: Any) -> pa.Array:
     try:
         return pa.array(values, pa.float64())
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([None if v is None else _float(v) for v in values], pa.float64())
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+        return pa.array([None if v is None else to_float(v) for v in values], pa.float64())
 
 
 def _texts(values: Sequence[Any], bad: Any, spelled: bool = False) -> pa.Array:
@@ -259,7 +254,7 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _by_type(values: Sequence[Any]) -> list[Part]:
+def _by_type(values: Sequence[Any]) -> list[ColumnPart]:
     """Times as Python has them, each kind of them in a part of its own."""
     kinds: list[Any] = list(map(type, values))
     if datetime in kinds:
@@ -279,18 +274,18 @@ def _kind(value: Any) -> Any:
     return (datetime, value.tzinfo is None) if kind is datetime else kind
 
 
-def _part(kind: Any, rows: Any, values: Sequence[Any]) -> Part:
+def _part(kind: Any, rows: Any, values: Sequence[Any]) -> ColumnPart:
     """Values of one kind, and of nothing."""
     lost = np.zeros(len(values), dtype=bool)
     if kind is str:
-        return Part(rows, strings(values, lost), lost)
+        return ColumnPart(rows, strings(values, lost), lost)
     if kind not in _TYPES:
         lost |= [value is not None for value in values]
-        return Part(rows, pa.nulls(len(values)), lost)
+        return ColumnPart(rows, pa.nulls(len(values)), lost)
     if kind is int:
         lost |= [v is not None and not -(2**63) <= v < 2**63 for v in values]
         values = [None if gone else v for v, gone in zip(values, lost, strict=True)]
-    return Part(rows, pa.array(values, _TYPES[kind]), lost)
+    return ColumnPart(rows, pa.array(values, _TYPES[kind]), lost)
 
 
 _TYPES: dict[Any, pa.DataType] = {

@@ -30,7 +30,7 @@ _FORMATS = (
 )
 
 
-class Place(NamedTuple):
+class RecordsPlace(NamedTuple):
     """What was looked at, for messages.
 
     Attributes:
@@ -49,7 +49,7 @@ def refusal(
     look: FirstLook,
     seen: Evidence,
     doubts: Sequence[Doubt],
-    place: Place,
+    place: RecordsPlace,
     hints: Sequence[str] = (),
 ) -> ConfigError:
     """The error for the gravest doubt; others of its sort are named with it.
@@ -81,7 +81,9 @@ def _rare(look: FirstLook) -> str:
     return f"If it is right and rare, set {look.off}."
 
 
-def _record(place: Place, look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError:
+def _record(
+    place: RecordsPlace, look: FirstLook, seen: Evidence, doubt: Doubt, of: str
+) -> ConfigError:
     too_long = seen["letter", "", "too_long"] == seen["records"]
     remedy = "they are longer than limits.line_bytes" if too_long else place.remedy
     return ConfigError(place.field, place.value, f"holds no record in {of}: {remedy}.")
@@ -192,7 +194,7 @@ def _key(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError:
     )
 
 
-def doubtful_predicate(look: FirstLook, seen: Evidence, place: Place) -> str | None:
+def doubtful_predicate(look: FirstLook, seen: Evidence, place: RecordsPlace) -> str | None:
     """A word on columns that only `where` reads and no record had; None if there are none.
 
     They may be rare, and `where` leaves something: nothing is refused for them.

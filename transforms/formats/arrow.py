@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from weir.transforms.formats.format import BatchWriter, Content, Flags, Format, blanked
-from weir.transforms.formats.stored import is_local
+from weir.transforms.formats.format import (
+    BatchWriter,
+    DecodeOptions,
+    FileContent,
+    Flags,
+    Format,
+    blanked,
+)
+from weir.transforms.formats.stored import Split, is_local
 from weir.transforms.runtime.files import open_raw
 
 if TYPE_CHECKING:
-    from weir.transforms.decode.canonical import Decoded, Together
+    from weir.transforms.decode.canonical import Decoded, DecodedTogether
     from weir.transforms.decode.schema import EventSchema
 
 _STREAM = b"\xff\xff\xff\xff"
@@ -35,21 +42,22 @@ class Arrow(Format):
     def open(self, path: str) -> Any:
         return pa.memory_map(path) if is_local(path) else open_raw(path)
 
-    def read(self, file: Any, rows: int) -> Content | None:
+    def read(self, file: Any, rows: int) -> FileContent | None:
         from weir.transforms.decode.arrow import read_content
 
         found = read_content(file, closed=True)
-        return None if found is None else Content(*found)
+        return None if found is None else FileContent(*found)
 
-    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
+    def decode_open(
+        self, file: Any, schema: EventSchema, how: DecodeOptions, split: Split
+    ) -> Iterator[Decoded]:
         from weir.transforms.decode.arrow import decode_arrow
 
-        if data:
-            yield from decode_arrow(pa.BufferReader(data), schema, source)
+        yield from decode_arrow(file, schema, split.path, how.lost, closed=how.stored)
 
     def decode_together(
         self, payloads: Sequence[bytes], schema: EventSchema, source: str
-    ) -> tuple[list[Together], list[int]]:
+    ) -> tuple[list[DecodedTogether], list[int]]:
         from weir.transforms.decode.arrow import read_together
 
         return read_together(payloads, schema, source)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from weir.transforms.formats.format import BatchWriter, Content, Format, Reading
+from weir.transforms.formats.format import BatchWriter, DecodeOptions, FileContent, Format
 from weir.transforms.formats.stored import Split
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Avro(Format):
     magics: ClassVar[tuple[bytes, ...]] = (b"Obj\x01",)
     in_messages: ClassVar[bool] = True
 
-    def read(self, file: Any, rows: int) -> Content | None:
+    def read(self, file: Any, rows: int) -> FileContent | None:
         import fastavro
 
         try:
@@ -52,7 +51,7 @@ class Avro(Format):
             # fastavro raises whatever its input leads it to; its text may quote content.
             return None
         types = {name: arrow_type(kind) for name, kind in declared.items()}
-        return Content(pa.schema(list(types.items())), _batches(reader, types, rows))
+        return FileContent(pa.schema(list(types.items())), _batches(reader, types, rows))
 
     def check(self, path: str, field: str, schema: EventSchema) -> bool:
         from weir.transforms.decode.avro import read_header, wire_of
@@ -63,19 +62,12 @@ class Avro(Format):
             wire_of(header, schema, path)
         return header is not None
 
-    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
-        from weir.transforms.decode.avro import decode_avro
-        from weir.transforms.runtime import counters
-
-        with self.open(split.path) as file:
-            yield from decode_avro(file, schema, split.path, how.lost)
-        counters.add("bytes", split.size)
-
-    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
+    def decode_open(
+        self, file: Any, schema: EventSchema, how: DecodeOptions, split: Split
+    ) -> Iterator[Decoded]:
         from weir.transforms.decode.avro import decode_avro
 
-        if data:
-            yield from decode_avro(io.BytesIO(data), schema, source)
+        yield from decode_avro(file, schema, split.path, how.lost)
 
     def begin(self, file: Any, schema: pa.Schema) -> BatchWriter:
         return _RecordWriter(file, schema)

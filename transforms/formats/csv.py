@@ -16,8 +16,8 @@ from weir.transforms.decode.encoding import UTF_8, Recoded, TextForm
 from weir.transforms.decode.header_sniffing import described, doubt
 from weir.transforms.decode.lines import Chunk, chunks, without_marks
 from weir.transforms.formats.format import SAMPLE_ROWS, Samples
-from weir.transforms.formats.lines import Head, LineFormat
-from weir.transforms.formats.stored import Unreadable
+from weir.transforms.formats.lines import LineFormat, TextHead
+from weir.transforms.formats.stored import UnreadableFile
 from weir.transforms.formats.text import first_line, first_lines, returns_of
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ class Csv(LineFormat):
         """Returns whether there is a header; otherwise lines are events."""
         return self.text.columns is None
 
-    def head(self, path: str) -> Head | None:
+    def head(self, path: str) -> TextHead | None:
         return csv_head(path, self.text)
 
     def check(self, path: str, field: str, schema: EventSchema) -> bool:
         try:
             check_head(path, field, self.text, schema)
-        except Unreadable:
+        except UnreadableFile:
             return False
         return True
 
     def decode_lines(
         self,
         pieces: Iterable[Chunk],
-        head: Head,
+        head: TextHead,
         schema: EventSchema,
         source: str,
         over: Over = map,
@@ -68,7 +68,7 @@ class Csv(LineFormat):
             file, cap = io.BytesIO(data), self.text.line_bytes
             names = parse_header(file.readline(cap), self.text.delimiter, source)
             pieces = chunks(file.read, first=2, line_bytes=cap)
-            yield from self.decode_lines(pieces, Head(names), schema, source)
+            yield from self.decode_lines(pieces, TextHead(names), schema, source)
 
     def batches(self, path: str) -> Iterator[pa.RecordBatch]:
         """Every column as text."""
@@ -133,7 +133,7 @@ class Csv(LineFormat):
         from weir.transforms.decode.cast import MISSING
 
         text = self.text
-        first = first_lines(path, text, SAMPLE_ROWS + 1, quoted=True)
+        first = first_lines(path, text, SAMPLE_ROWS + 1)
         for line, number in zip(first.lines, first.numbers, strict=True):
             try:
                 line.decode()
@@ -145,8 +145,8 @@ class Csv(LineFormat):
                     "in which encoding, like --encoding latin-1 or --encoding cp1252.",
                 ) from None
         try:
-            head = csv_head(path, text, SAMPLE_ROWS) or Head()
-        except Unreadable:
+            head = csv_head(path, text, SAMPLE_ROWS) or TextHead()
+        except UnreadableFile:
             raise ConfigError("FILE", path, "is compressed, and damaged.") from None
         names, rows = head.names, head.rows
         if text.columns is not None:
@@ -246,7 +246,7 @@ def check_delimiter(delimiter: str) -> None:
         )
 
 
-def csv_head(path: str, form: TextForm, rows: int = 0) -> Head | None:
+def csv_head(path: str, form: TextForm, rows: int = 0) -> TextHead | None:
     """Reads the beginning of a file; None if nothing is in it.
 
     Args:
@@ -257,9 +257,9 @@ def csv_head(path: str, form: TextForm, rows: int = 0) -> Head | None:
       Unreadable: it is compressed, and damaged.
     """
     headless = form.columns is not None
-    found = first_lines(path, form, max(1, rows + (not headless)), quoted=True)
+    found = first_lines(path, form, max(1, rows + (not headless)))
     if found.broken and not found.lines:
-        raise Unreadable
+        raise UnreadableFile
     if found.too_long:
         raise ConfigError(
             "limits.line_bytes",
@@ -271,9 +271,9 @@ def csv_head(path: str, form: TextForm, rows: int = 0) -> Head | None:
         return None
     records = tuple(_fields(line, form.delimiter) for line in found.lines[not headless :])
     if form.columns is not None:
-        return Head(form.columns, 0, records)
+        return TextHead(form.columns, 0, records)
     names = parse_header(found.lines[0], form.delimiter, path, found.numbers[0])
-    return Head(names, found.numbers[0], records)
+    return TextHead(names, found.numbers[0], records)
 
 
 def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> None:
@@ -289,7 +289,7 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
     head = csv_head(path, form, _ROWS)
     if head is None:
         if form.columns is None:
-            raise Unreadable
+            raise UnreadableFile
         return
     if form.columns is not None:
         width = len(head.rows[0])

@@ -24,7 +24,7 @@ from weir.transforms.formats.stored import ALL, File, Split
 from weir.transforms.runtime.files import open_raw
 
 if TYPE_CHECKING:
-    from weir.transforms.decode.canonical import Decoded, Together
+    from weir.transforms.decode.canonical import Decoded, DecodedTogether
     from weir.transforms.decode.schema import EventSchema
 
 TABLE_ROWS = 1 << 17
@@ -38,7 +38,7 @@ Samples = tuple[dict[str, str], dict[str, list[Any]]]
 values that are not missing."""
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """What a file of typed columns holds.
 
     Attributes:
@@ -60,18 +60,20 @@ class BatchWriter(Protocol):
         """Writes what ends the file."""
 
 
-class Reading(NamedTuple):
+class DecodeOptions(NamedTuple):
     """How a part of a file is decoded.
 
     Attributes:
       lost: takes the share of the part that could not be read, in (0, 1].
       ahead: makes values in a thread while earlier ones are used; of what ``reads_ahead`` says.
       chunk_bytes: how much of a text to decode at a time; no result depends on it.
+      stored: whether it is a file, which may have been cut short, and no message.
     """
 
     lost: Callable[[float], None]
     ahead: Callable[[Iterator[Any]], Iterator[Any]] = iter
     chunk_bytes: int = CHUNK_BYTES
+    stored: bool = True
 
 
 class Format(ABC):
@@ -120,7 +122,7 @@ class Format(ABC):
         return open_raw(path)
 
     @abstractmethod
-    def read(self, file: Any, rows: int) -> Content | None:
+    def read(self, file: Any, rows: int) -> FileContent | None:
         """Reads all columns, in order.
 
         Args:
@@ -162,7 +164,7 @@ class Format(ABC):
         known there."""
         return iter(())
 
-    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
+    def decode(self, split: Split, schema: EventSchema, how: DecodeOptions) -> Iterator[Decoded]:
         """Decodes a part of a file; each record is read alone.
 
         Args:
@@ -174,13 +176,19 @@ class Format(ABC):
         Raises:
           ConfigError: a needed column is not there, or its type cannot play its role.
         """
-        from weir.transforms.decode.columnar import decode_content
         from weir.transforms.runtime import counters
 
         with self.open(split.path) as file:
-            content = self.read(file, TABLE_ROWS)
-            yield from decode_content(content, schema, split.path, how.lost)
+            yield from self.decode_open(file, schema, how, split)
         counters.add("bytes", split.size)
+
+    def decode_open(
+        self, file: Any, schema: EventSchema, how: DecodeOptions, split: Split
+    ) -> Iterator[Decoded]:
+        """As ``decode``, of a file that is open, or of bytes in memory."""
+        from weir.transforms.decode.columnar import decode_content
+
+        yield from decode_content(self.read(file, TABLE_ROWS), schema, split.path, how.lost)
 
     def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         """Decodes a whole file or message in memory; positions count within it.
@@ -188,15 +196,15 @@ class Format(ABC):
         Raises:
           ConfigError: see ``decode``.
         """
-        from weir.transforms.decode.columnar import decode_content
+        from weir.transforms.decode.columnar import unweighed
 
         if data:
-            content = self.read(pa.BufferReader(data), TABLE_ROWS)
-            yield from decode_content(content, schema, source)
+            how, whole = DecodeOptions(unweighed, stored=False), Split(source, 0, ALL, 1, len(data))
+            yield from self.decode_open(pa.BufferReader(data), schema, how, whole)
 
     def decode_together(
         self, payloads: Sequence[bytes], schema: EventSchema, source: str
-    ) -> tuple[list[Together], list[int]]:
+    ) -> tuple[list[DecodedTogether], list[int]]:
         """Decodes several messages at once, where that is faster. Raises nothing for their content.
 
         Returns:
@@ -274,7 +282,7 @@ class Format(ABC):
         """
         raise ConfigError("--format", self.name, "cannot be written; choose another format.")
 
-    def writer(self, file: Any) -> Writer:
+    def writer(self, file: Any) -> FormatWriter:
         """Returns what writes batches to an open binary file and closes it."""
         return ColumnWriter(self, file)
 
@@ -287,7 +295,7 @@ class Format(ABC):
         return out.getvalue()
 
 
-class Writer(ABC):
+class FormatWriter(ABC):
     """Writes batches to a file until it is closed."""
 
     @abstractmethod
@@ -299,7 +307,7 @@ class Writer(ABC):
         """Writes what is left, and closes the file."""
 
 
-class ColumnWriter(Writer):
+class ColumnWriter(FormatWriter):
     """Writes typed columns. A broken row has nulls in all of them."""
 
     def __init__(self, form: Format, file: Any) -> None:

@@ -16,20 +16,20 @@ import pyarrow.compute as pc
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import UTF_8, TextForm, width_of
 from weir.transforms.decode.lines import Chunk, chunks, quoted_chunks
-from weir.transforms.formats.format import Content, Flags, Format, Reading, Writer
+from weir.transforms.formats.format import DecodeOptions, FileContent, Flags, Format, FormatWriter
 from weir.transforms.formats.stored import (
     ALL,
     File,
     ReadBytes,
     Split,
-    Unreadable,
+    UnreadableFile,
     is_compressed,
 )
 from weir.transforms.formats.text import TextFile, behind
 from weir.transforms.runtime.files import open_raw
 
 if TYPE_CHECKING:
-    from weir.transforms.decode.canonical import Decoded, Over, Together
+    from weir.transforms.decode.canonical import Decoded, DecodedTogether, Over
     from weir.transforms.decode.schema import EventSchema
 
 SPLIT_BYTES = 64 * 2**20
@@ -41,7 +41,7 @@ BROKEN = b'{"broken'
 """What a line looks like that is written to be unreadable."""
 
 
-class Head(NamedTuple):
+class TextHead(NamedTuple):
     """The beginning of a text.
 
     Attributes:
@@ -61,7 +61,7 @@ class LineFormat(Format):
     is_text: ClassVar[bool] = True
 
     @abstractmethod
-    def head(self, path: str) -> Head | None:
+    def head(self, path: str) -> TextHead | None:
         """Reads what stands in front of the records; None where not even that is there.
 
         Raises:
@@ -72,7 +72,7 @@ class LineFormat(Format):
     def decode_lines(
         self,
         pieces: Iterable[Chunk],
-        head: Head,
+        head: TextHead,
         schema: EventSchema,
         source: str,
         over: Over = map,
@@ -99,7 +99,7 @@ class LineFormat(Format):
     def says_columns(self) -> bool:
         return False
 
-    def read(self, file: Any, rows: int) -> Content | None:
+    def read(self, file: Any, rows: int) -> FileContent | None:
         """Texts have no columns of a type: ``tables``, ``batches`` and ``samples`` read them."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class LineFormat(Format):
         packed = is_compressed(path) or self.text.quoted_newlines
         return not packed and width_of(self.text.encoding) == 1
 
-    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
+    def decode(self, split: Split, schema: EventSchema, how: DecodeOptions) -> Iterator[Decoded]:
         from weir.transforms.decode.columnar import whole_file
         from weir.transforms.runtime import counters
         from weir.transforms.runtime.ahead import in_turn
@@ -128,7 +128,7 @@ class LineFormat(Format):
         damaged = self.says_columns()
         try:
             head = self.head(split.path)
-        except Unreadable:
+        except UnreadableFile:
             head, damaged = None, True
         if head is None:
             if damaged:
@@ -142,8 +142,7 @@ class LineFormat(Format):
             size = None if split.end == ALL else split.end - split.start
             moved = ReadBytes(raw, split)
             file = TextFile(raw, split.path, self.text, size, moved.tell)
-            quoted = self.text.quoted_newlines
-            whole = file.chunks(split.first, quoted, chunk_bytes=how.chunk_bytes)
+            whole = file.chunks(split.first, chunk_bytes=how.chunk_bytes)
             pieces = behind(whole, head.number)
             yield from self.decode_lines(pieces, head, schema, split.path, in_turn)
             moved.end()
@@ -157,13 +156,13 @@ class LineFormat(Format):
 
     def _decode_all(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
         pieces = chunks(io.BytesIO(data).read, line_bytes=self.text.line_bytes)
-        return self.decode_lines(pieces, Head(), schema, source)
+        return self.decode_lines(pieces, TextHead(), schema, source)
 
     def decode_together(
         self, payloads: Sequence[bytes], schema: EventSchema, source: str
-    ) -> tuple[list[Together], list[int]]:
+    ) -> tuple[list[DecodedTogether], list[int]]:
         """All lines of all messages."""
-        from weir.transforms.decode.canonical import Together
+        from weir.transforms.decode.canonical import DecodedTogether
 
         places = list(range(len(payloads)))
         pieces = list(map(self.framed, payloads))
@@ -174,9 +173,9 @@ class LineFormat(Format):
         except Exception:
             # Whatever one message led a parser to: alone, it can hurt no other.
             return [], places
-        return [Together(places, counts, 1, batch) for batch in decoded], []
+        return [DecodedTogether(places, counts, 1, batch) for batch in decoded], []
 
-    def writer(self, file: Any) -> Writer:
+    def writer(self, file: Any) -> FormatWriter:
         return LineWriter(self, file)
 
     def encode(self, batch: pa.RecordBatch, broken: Flags = ()) -> bytes:
@@ -184,7 +183,7 @@ class LineFormat(Format):
         return _with_broken(self.lines(iso_times(batch)), broken, self.text)[:-1]
 
 
-class LineWriter(Writer):
+class LineWriter(FormatWriter):
     """Writes lines to a file or to standard output. A broken row is a line that cannot be read."""
 
     def __init__(self, form: LineFormat, file: Any) -> None:

@@ -12,7 +12,7 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import Chunk, without_marks
 from weir.transforms.formats.format import SAMPLE_ROWS, Samples
-from weir.transforms.formats.lines import Head, LineFormat
+from weir.transforms.formats.lines import LineFormat, TextHead
 from weir.transforms.formats.text import OVER_LINES, begins_over_lines, first_lines
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Ndjson(LineFormat):
     in_messages: ClassVar[bool] = True
     named_columns: ClassVar[bool] = False
 
-    def head(self, path: str) -> Head:
-        return Head()
+    def head(self, path: str) -> TextHead:
+        return TextHead()
 
     def check(self, path: str, field: str, schema: EventSchema) -> bool:
         """Names and types are those of each record."""
@@ -46,7 +46,7 @@ class Ndjson(LineFormat):
     def decode_lines(
         self,
         pieces: Iterable[Chunk],
-        head: Head,
+        head: TextHead,
         schema: EventSchema,
         source: str,
         over: Over = map,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from weir.transforms.formats.format import BatchWriter, Content, Format, Reading
+from weir.transforms.formats.format import BatchWriter, DecodeOptions, FileContent, Format
 from weir.transforms.formats.stored import ALL, File, Split, is_local
 from weir.transforms.runtime.files import open_raw
 
 if TYPE_CHECKING:
     from weir.transforms.decode.canonical import Decoded
-    from weir.transforms.decode.parquet import Groups
+    from weir.transforms.decode.parquet import RowGroups
     from weir.transforms.decode.schema import EventSchema
 
 SPLIT_ROWS = 2**21
@@ -34,13 +34,13 @@ class Parquet(Format):
         """Reads, and does not map: a page that is decoded once is copied faster than mapped."""
         return pa.OSFile(path) if is_local(path) else open_raw(path)
 
-    def read(self, file: Any, rows: int) -> Content | None:
+    def read(self, file: Any, rows: int) -> FileContent | None:
         from weir.transforms.decode.parquet import parquet_groups, whole_batches
 
         groups = parquet_groups(file)
         if groups is None:
             return None
-        return Content(groups.schema, ((b, 0.0) for b in whole_batches(file, groups, rows)))
+        return FileContent(groups.schema, ((b, 0.0) for b in whole_batches(file, groups, rows)))
 
     def split(self, file: File) -> Iterator[Split]:
         groups = self._groups(file.path)
@@ -61,30 +61,22 @@ class Parquet(Format):
         for group in sorted({n * i // count for i in range(1, count)} - {0}, reverse=True):
             yield Split(file.path, group, group + 1, 0, 0)
 
-    def decode(self, split: Split, schema: EventSchema, how: Reading) -> Iterator[Decoded]:
+    def decode_open(
+        self, file: Any, schema: EventSchema, how: DecodeOptions, split: Split
+    ) -> Iterator[Decoded]:
         from weir.transforms.decode.parquet import decode_parquet
-        from weir.transforms.runtime import counters
 
         groups = None if split.end == ALL else range(split.start, split.end)
-        with self.open(split.path) as file:
-            known = _footer(split.path, file)
-            yield from decode_parquet(
-                file,
-                schema,
-                split.path,
-                groups,
-                lost=how.lost,
-                numbers=True,
-                ahead=how.ahead,
-                known=known,
-            )
-        counters.add("bytes", split.size)
-
-    def decode_bytes(self, data: bytes, schema: EventSchema, source: str) -> Iterator[Decoded]:
-        from weir.transforms.decode.parquet import decode_parquet
-
-        if data:
-            yield from decode_parquet(pa.BufferReader(data), schema, source)
+        yield from decode_parquet(
+            file,
+            schema,
+            split.path,
+            groups,
+            lost=how.lost,
+            numbers=how.stored,
+            ahead=how.ahead,
+            known=_footer(split.path, file) if how.stored else None,
+        )
 
     def begin(self, file: Any, schema: pa.Schema) -> BatchWriter:
         import pyarrow.parquet as pq
@@ -92,12 +84,12 @@ class Parquet(Format):
         writer: BatchWriter = pq.ParquetWriter(file, schema)
         return writer
 
-    def _groups(self, path: str) -> Groups | None:
+    def _groups(self, path: str) -> RowGroups | None:
         with self.open(path) as file:
             return _footer(path, file)
 
 
-def _footer(path: str, file: Any) -> Groups | None:
+def _footer(path: str, file: Any) -> RowGroups | None:
     """Reads the footer of a file that is open. All parts of a local one ask for it, in turn; a file
     that was put in its place has its own."""
     from weir.transforms.decode.parquet import parquet_groups
@@ -114,5 +106,5 @@ def _footer(path: str, file: Any) -> Groups | None:
     return _footers.get(version) or parquet_groups(file)
 
 
-_footers: dict[tuple[str, int, int, int, int], Groups | None] = {}
+_footers: dict[tuple[str, int, int, int, int], RowGroups | None] = {}
 """The last one."""

@@ -109,7 +109,7 @@ class File(NamedTuple):
     version: str = ""
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file is damaged; carries nothing of what it holds."""
 
 

@@ -62,15 +62,14 @@ class TextFile:
         if form.encoding != UTF_8:
             self.read = Recoded(self._stored, form.encoding, form.line_bytes).read
 
-    def chunks(self, first: int, quoted: bool, **sizes: int) -> Iterator[Chunk]:
+    def chunks(self, first: int, **sizes: int) -> Iterator[Chunk]:
         """Chunks of lines, or of records where quoted fields may hold newlines.
 
         Args:
-          first: number of the first line.
-          quoted: whether the text is CSV. sizes: ``chunk_bytes``, for tests and short looks.
+          first: number of the first line. sizes: ``chunk_bytes``, for tests and short looks.
         """
         cap = self._form.line_bytes
-        if quoted and self._form.quoted_newlines:
+        if self._form.quoted_newlines:
             found = quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
         else:
             found = chunks(self.read, first, line_bytes=cap, **sizes)
@@ -144,13 +143,13 @@ class First(NamedTuple):
     broken: bool
 
 
-def first_lines(path: str, form: TextForm, count: int = 1, quoted: bool = False) -> First:
-    """Looks at the beginning of a text."""
+def first_lines(path: str, form: TextForm, count: int = 1) -> First:
+    """Looks at the beginning of a text: its first lines, or records with newlines in quotes."""
     found: list[bytes] = []
     numbers: list[int] = []
     with open_raw(path) as raw:
         text = TextFile(raw, path, form)
-        for chunk in text.chunks(1, quoted, chunk_bytes=_BEGIN):
+        for chunk in text.chunks(1, chunk_bytes=_BEGIN):
             if (
                 not found
                 and len(chunk.too_long)
@@ -168,7 +167,7 @@ def first_lines(path: str, form: TextForm, count: int = 1, quoted: bool = False)
 
 def first_line(path: str, form: TextForm) -> bytes:
     """The first line of a text that is not blank, or its beginning where it is longer."""
-    found = first_lines(path, form)
+    found = first_lines(path, form._replace(quoted_newlines=False))
     if found.lines:
         return found.lines[0][:_LONG]
     if not found.too_long:

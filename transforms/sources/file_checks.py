@@ -24,7 +24,7 @@ from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.encoding import UTF_8, TextForm
 from weir.transforms.decode.input_validation import Evidence, FirstLook
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.validation_errors import Place, doubtful_predicate, refusal
+from weir.transforms.decode.validation_errors import RecordsPlace, doubtful_predicate, refusal
 from weir.transforms.formats.csv import returns_in
 from weir.transforms.formats.registry import other_kind
 from weir.transforms.formats.stored import ALL, File, Split, first_bytes, is_compressed
@@ -177,7 +177,7 @@ def _several(some: int, of: int) -> bool:
 
 def signs_of(path: str, is_csv: bool, form: TextForm) -> Signs:
     """Reads the first lines of a text."""
-    lines = first_lines(path, form, LINES).lines
+    lines = first_lines(path, form._replace(quoted_newlines=False), LINES).lines
     high = [line for line in lines if not line.isascii()] if form.encoding == UTF_8 else []
     foreign = sum(not _is_utf8(line) for line in high)
     records = spread = 0
@@ -201,7 +201,7 @@ def _is_utf8(line: bytes) -> bool:
 
 def _spread(path: str, form: TextForm) -> tuple[int, int]:
     """(records, those of them that are whole and hold a newline), read with newlines in quotes."""
-    found = first_lines(path, form._replace(quoted_newlines=True), LINES, quoted=True).lines
+    found = first_lines(path, form._replace(quoted_newlines=True), LINES).lines
     fields = [_fields(record, form.delimiter) for record in found]
     width = fields[0] if form.columns is None and fields else len(form.columns or ())
     events = list(zip(found, fields, strict=True))[form.columns is None :]
@@ -302,9 +302,9 @@ def _seen(source: FileSource, full: Sequence[File], look: FirstLook) -> Evidence
     return seen
 
 
-def _place(source: FileSource, full: Sequence[File]) -> Place:
+def _place(source: FileSource, full: Sequence[File]) -> RecordsPlace:
     name = full[0].path if len(full) == 1 else source.path
-    return Place(
+    return RecordsPlace(
         source.field,
         source.path,
         f"records looked at in {name}",

@@ -15,7 +15,7 @@ from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import CHUNK_BYTES
 from weir.transforms.decode.parquet import Ahead
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.formats.format import Format, Reading
+from weir.transforms.formats.format import DecodeOptions, Format
 from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.formats.stored import File, LostBytes, Split, is_local
 from weir.transforms.sources import matching
@@ -97,4 +97,4 @@ class FileSource:
     def _decode(
         self, split: Split, schema: EventSchema, lost: LostBytes, ahead: Ahead
     ) -> Iterator[Decoded]:
-        return self.format.decode(split, schema, Reading(lost.add, ahead, self.chunk_bytes))
+        return self.format.decode(split, schema, DecodeOptions(lost.add, ahead, self.chunk_bytes))

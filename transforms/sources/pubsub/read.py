@@ -12,17 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.pvalue import TaggedOutput
 
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.decode.beam_events import emit
+from weir.transforms.decode.beam_events import SourceOutput, decoded_by, emit
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.windowing import stamped
 from weir.transforms.sources.pubsub.messages import Message, MessageDecoder, Subscription
-from weir.transforms.sources.pubsub.source import Read, ReadSubscription
+from weir.transforms.sources.pubsub.source import ReadSubscription
 
 MESSAGES = 1_000
 BYTES = 16 << 20
@@ -76,7 +74,7 @@ class DecodeBundle(beam.DoFn):
 
 
 class ReadNative(beam.PTransform[Any, Any]):
-    """A subscription -> ``Read(events, dead)``, by Beam's connector.
+    """A subscription -> ``SourceOutput(events, dead)``, by Beam's connector.
 
     Args:
       subscription, decoder: as of ReadSubscription.
@@ -89,28 +87,18 @@ class ReadNative(beam.PTransform[Any, Any]):
         super().__init__()
         self._from, self._decoder, self._id = subscription, decoder, id_label
 
-    def expand(self, pipeline: Any) -> Read:
+    def expand(self, pipeline: Any) -> SourceOutput:
         """Pull, Decode."""
         from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
-        found = (
-            pipeline
-            | "Pull"
-            >> ReadFromPubSub(
-                subscription=self._from.name,
-                id_label=self._id,
-                with_attributes=True,
-            )
-            | "Decode"
-            >> beam.ParDo(DecodeBundle(self._from, self._decoder))
-            .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
-            .with_outputs(DEAD, main="events")
+        pulled = pipeline | "Pull" >> ReadFromPubSub(
+            subscription=self._from.name, id_label=self._id, with_attributes=True
         )
-        return Read(found.events, found[DEAD])
+        return decoded_by(pulled, "Decode", DecodeBundle(self._from, self._decoder))
 
 
 class ReadPubSub(beam.PTransform[Any, Any]):
-    """A subscription -> ``Read(events, dead)``.
+    """A subscription -> ``SourceOutput(events, dead)``.
 
     Args:
       subscription: which. decoder: of its messages. clock: of what is released.
