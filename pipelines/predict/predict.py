@@ -19,17 +19,17 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.prediction import labels_of
 from weir.dpcore.models.predictor import Predictor
-from weir.pipelines.results.batch import COLUMNS, batch_of
 from weir.pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
 from weir.pipelines.results.files import matrix
 from weir.pipelines.results.plan_file import model_of
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import COLUMNS, batch_of
 from weir.transforms.formats.registry import format_of, suffixes
 
 Models = dict[str, NDArray[np.float64]]
 
 
-def models_at(run: Run, name: str, tick: int) -> Models:
+def models_at(run: ResultFolder, name: str, tick: int) -> Models:
     """Every key's model at a tick; keys without one yet are left out.
 
     Args:
@@ -170,7 +170,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Predict
       ConfigError: a run without models, a file that cannot be read or written, a column that is
         missing or taken, a tick that was not released.
     """
-    run = Run.open(directory)
+    run = ResultFolder.open(directory)
     model = predictor(run)
     form = format_of(out)
     if form is None:
@@ -198,7 +198,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Predict
     return PredictionSummary(out, at, tally)
 
 
-def predictor(run: Run) -> Predictor:
+def predictor(run: ResultFolder) -> Predictor:
     """The model's section of a run.
 
     Raises:
@@ -213,7 +213,7 @@ def predictor(run: Run) -> Predictor:
 
 
 def predictions(
-    table: pa.Table, run: Run, model: Predictor, models: Models, tick: int, tally: Tally
+    table: pa.Table, run: ResultFolder, model: Predictor, models: Models, tick: int, tally: Tally
 ) -> pa.Table:
     """Events with a column for each thing predicted, and the tick of the model; null without one.
 

@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from weir.dpcore.config.section import as_tuple, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import check_place
-from weir.pipelines.doors.paths import FilesText, ending
+from weir.pipelines.connectors.connector import check_place
+from weir.pipelines.connectors.paths import FilesText, ending
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.decode.encoding import TextForm, check_encoding
 from weir.transforms.decode.lines import LINE_BYTES

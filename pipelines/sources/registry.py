@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from weir.pipelines.doors.door import Door
-from weir.pipelines.doors.registry import Doors, OneKind
+from weir.pipelines.connectors.connector import Connector, ConnectorKinds, PluginField
 from weir.pipelines.sources.source import Source
 from weir.transforms.formats.registry import FORMATS, file_formats
 
 
-class Sources(Doors):
+class SourceKinds(ConnectorKinds):
     """Every format of files is a kind, with options of its own only where a line says so."""
 
     def __init__(self, *args: Any) -> None:
@@ -20,7 +19,7 @@ class Sources(Doors):
         formats = [name for name in FORMATS.own if FORMATS[name].suffixes]
         self.own = tuple(dict.fromkeys([*formats, *self.own]))
 
-    def __getitem__(self, name: str) -> type[Door]:
+    def __getitem__(self, name: str) -> type[Connector]:
         if name in self._registry.own or name not in file_formats():
             return super().__getitem__(name)
         from weir.pipelines.sources.files import files_of
@@ -34,7 +33,7 @@ class Sources(Doors):
         return len(list(iter(self)))
 
 
-SOURCES = Sources(
+SOURCES = SourceKinds(
     "source",
     {
         "csv": "weir.pipelines.sources.files:CsvSource",
@@ -44,13 +43,13 @@ SOURCES = Sources(
     "Export what lies in a database to Parquet, or give weir.release a frame or an Arrow table.",
 )
 
-AnySource = Annotated[Source, OneKind(SOURCES)]
+AnySource = Annotated[Source, PluginField(SOURCES)]
 """A source of any kind, as a field of a section."""
 
 
 def source_of(kind: str, value: object) -> Source:
     """Returns a source of a kind, all else as usual."""
-    made = OneKind(SOURCES).read({kind: value})
+    made = PluginField(SOURCES).read({kind: value})
     assert isinstance(made, Source)
     return made
 

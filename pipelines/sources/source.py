@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import Door
+from weir.pipelines.connectors.connector import Connector
 from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import LINE_BYTES
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
@@ -59,7 +59,7 @@ PUBLICATION = (
 )
 
 
-class Source(Door):
+class Source(Connector):
     """Where events come from.
 
     A subclass states ``kind`` and ``bounded``, has a field of its kind's name, and opens itself.
