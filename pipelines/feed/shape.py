@@ -118,6 +118,3 @@ def load_shape(path: Path) -> Shape:
     except (OSError, UnicodeDecodeError):
         raise ConfigError("--like", str(path), "cannot be read; name a YAML file.") from None
     return validate(Shape, yaml.parse_mapping(text, {}), "like")
-
-
-__all__ = ["Shape", "ValueSpread", "load_shape"]

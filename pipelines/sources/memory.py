@@ -48,6 +48,3 @@ class MemorySource(Source):
         from weir.transforms.sources.memory import held
 
         return len(held(self.memory)), None
-
-
-__all__ = ["MemorySource"]

@@ -68,6 +68,3 @@ def _endings(kind: str) -> tuple[str, ...]:
     cls = SOURCES[kind]
     assert issubclass(cls, Source)
     return cls.endings
-
-
-__all__ = ["SOURCES", "AnySource", "endings", "kind_of", "source_of"]

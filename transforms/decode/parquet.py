@@ -284,13 +284,3 @@ def _dictionaries(schema: EventSchema, found: pa.Schema) -> list[str]:
     """Keys of text arrive as dictionaries, unless the column has to play another role too."""
     alone = [k for k in schema.keys if k not in schema.columns and k != schema.time.column]
     return [name for name in alone if is_text(type_of(found, name))]
-
-
-__all__ = [
-    "Ahead",
-    "RowGroups",
-    "decode_parquet",
-    "open_parquet",
-    "parquet_groups",
-    "whole_batches",
-]

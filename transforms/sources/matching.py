@@ -82,6 +82,3 @@ def require_regular(path: str, field: str) -> None:
                 "`zcat events.csv.gz > events.csv`, and name that file; names that end in .gz, "
                 ".bz2 or .xz are unpacked.",
             )
-
-
-__all__ = ["match", "require_regular"]

@@ -191,6 +191,3 @@ def _look(events: Any, look: FirstLook) -> Sequence[str]:
         raise refusal(look, seen, doubts, place)
     note = doubtful_predicate(look, seen, place)
     return [] if note is None else [note]
-
-
-__all__ = ["ReadMemory", "held", "holding", "pieces", "seal"]

@@ -106,6 +106,3 @@ class ReadFiles(beam.PTransform[Any, Any]):
         if not here:
             splits |= "Spread" >> beam.Reshuffle()
         return decoded_by(splits, "Decode", DecodeSplits(self._source, self._schema))
-
-
-__all__ = ["DecodeSplits", "ReadFiles", "SplitFiles"]

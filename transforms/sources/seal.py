@@ -164,6 +164,3 @@ def _wait_until_settled(path: str) -> None:
     rest = SETTLED_NS - (time.time_ns() - os.stat(path).st_ctime_ns)
     if rest > 0:
         time.sleep(min(rest, SETTLED_NS) / 1e9)
-
-
-__all__ = ["Sealed", "SourceChanged", "key_for", "refuse_changed", "seal", "version_of"]
