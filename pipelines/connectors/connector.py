@@ -106,15 +106,11 @@ class ConnectorKinds(Mapping[str, type[Connector]]):
       role: section of a job. files: ours, as module:Class.
       group: of entry points by which other packages add theirs, name = module:Class.
       instead: what to do where none is of the kind that is asked for; a sentence.
-
-    Attributes:
-      own: kinds of this project.
     """
 
     def __init__(self, role: str, files: Mapping[str, str], group: str, instead: str = "") -> None:
         self.role, self.instead = role, instead
         self._registry = Registry(files, group)
-        self.own = self._registry.own
 
     def __getitem__(self, name: str) -> type[Connector]:
         """A class as it must be.
@@ -141,10 +137,14 @@ class ConnectorKinds(Mapping[str, type[Connector]]):
     def __len__(self) -> int:
         return len(self._registry)
 
+    def is_own(self, name: str) -> bool:
+        """Whether a kind is of this project."""
+        return name in self._registry.own
+
     def only(self, section: Mapping[str, Any]) -> str | None:
         """The kind of ours that all fields of a section belong to, so that other packages need not
         be looked through; None where there is no such, or more than one."""
-        kinds = [name for name in section if name in self.own]
+        kinds = [name for name in section if self.is_own(name)]
         if len(kinds) != 1 or not set(section) <= set(field_names(self[kinds[0]])):
             return None
         return kinds[0]

@@ -43,7 +43,7 @@ def _files(value: Any) -> Any:
 
 
 def _folder(value: Any) -> Any:
-    if isinstance(value, str) and format_of(f"_.{ending(value)}") is not None:
+    if isinstance(value, str) and (suffix := ending(value)) and format_of(f"_.{suffix}"):
         raise ValueError(
             "is the name of a file, and many files are written into a folder. Write the name of a "
             f"folder, like {folder_of(value)}."

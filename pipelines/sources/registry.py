@@ -4,7 +4,7 @@ one and a line here. Another package adds one by an entry point in the group ``w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from weir.pipelines.connectors.connector import Connector, ConnectorKinds, PluginField
 from weir.pipelines.sources.source import Source
@@ -14,13 +14,11 @@ from weir.transforms.formats.registry import FORMATS, file_formats
 class SourceKinds(ConnectorKinds):
     """Every format of files is a kind, with options of its own only where a line says so."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        formats = [name for name in FORMATS.own if FORMATS[name].suffixes]
-        self.own = tuple(dict.fromkeys([*formats, *self.own]))
+    def is_own(self, name: str) -> bool:
+        return super().is_own(name) or (name in FORMATS.own and bool(FORMATS[name].suffixes))
 
     def __getitem__(self, name: str) -> type[Connector]:
-        if name in self._registry.own or name not in file_formats():
+        if super().is_own(name) or name not in FORMATS or not FORMATS[name].suffixes:
             return super().__getitem__(name)
         from weir.pipelines.sources.files import files_of
 
