@@ -92,7 +92,7 @@ def measured(name: str, x: Floats, y: Floats, strength: float) -> Iterator[tuple
     for passes in PASSES:
         steps = Stepped(made, stochastic_level(made, 1, n, 1, budget, whole, passes))
         found, seconds = ended(steps)
-        length = np.sqrt(made.dimension * steps.level.variance(made.dimension))
+        length = np.sqrt(made.dimension * steps.level.noise.variance)
         left = np.linalg.norm(found - exact) / length
         yield (*head, f"sgd, {passes} passes", steps.level.total, f"{left:.3g}", f"{seconds:.3g}")
 

@@ -114,10 +114,10 @@ def jobs_of(training: BlockTraining, leaves: Any) -> Any:
 
 def paid(program: BlockProgram, one: dict[Any, Any], two: dict[Any, Any]) -> float:
     """What tells the two streams apart, over all fits of all keys, in units of the budget."""
-    kind, total = program.levels[0].kind, 0.0
+    kind, total = program.levels[0].noise.kind, 0.0
     for at, (index, x) in one.items():
         level = program.levels[index]
-        moved = float(np.linalg.norm(x - two[at][1])) / (level.sensitivity * level.resolution)
+        moved = float(np.linalg.norm(x - two[at][1])) / level.noise.moved
         total += float(level.cost) * (moved if kind == "k_norm" else moved**2)
     return total / float(program.total)
 

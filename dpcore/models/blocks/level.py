@@ -16,8 +16,9 @@ from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.canonical import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.minimiser import Minimiser, accelerated
-from weir.dpcore.models.blocks.noised import FINENESS, Noised, scale_for
+from weir.dpcore.models.blocks.noised import FINENESS, Noised
 from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.pricing.price import round_up
 
 TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks"
@@ -46,7 +47,7 @@ class Level(Noised):
         rounding can do. So the certificate cannot fail, and nothing stops early on data. It is
         looked at all the same: a point without it is a defect, and is not released; the centre is,
         with the same noise, for which no bound is claimed.
-      Rounding, sensitivity, noise: ``Noised``.
+      Rounding, sensitivity, noise: ``PointNoise``.
       Sample: where ``of`` is set, a fit runs on a secret sample of exactly N of so many rows,
         without replacement and fresh for each fit (``sample``): eps0 of what runs on it costs
         ln(1 + (N / of) (e^eps0 - 1)), as a swapped row is in it with probability N / of.
@@ -101,10 +102,7 @@ class Level(Noised):
             "most": self.most,
             "tau": self.tau.hex(),
             "minimiser": canonical_value(self.minimiser),
-            "room": self.room.hex(),
-            "resolution": self.resolution.hex(),
-            "sensitivity": self.sensitivity.hex(),
-            "noise": [self.kind, self.scale.hex()],
+            **self.canonical_noise(),
             **({"of": self.of} if self.of else {}),
             **({"users": self.users} if self.users else {}),
         }
@@ -161,8 +159,10 @@ def level_for(
     minimiser = accelerated(smoothness, convexity, distance, tau)
     allowed = tau * convexity / (8 * smoothness)  # errors of steps add up: see Accelerated
     room = _room(objective, most, weight, allowed, distance)
-    noise = scale_for(objective.dimension, moved, tau / objective.strength, budget, share)
-    return Level(size, divisor, most, room, *noise, tau=tau, minimiser=minimiser, users=users)
+    units = float(1 / share) * (1 + 2.0**-50)
+    added = tau / objective.strength
+    noise = PointNoise.calibrated(objective.dimension, moved, budget, units, added)
+    return Level(size, divisor, most, room, noise, tau=tau, minimiser=minimiser, users=users)
 
 
 def _room(objective: Objective, most: int, weight: float, allowed: float, distance: float) -> float:

@@ -97,7 +97,7 @@ class MinimisedFit:
         level, draws, good = self.made.level, self.draws, self.certified(x)
         labels = noise_labels(draws.place, draws.complete)
         found = x if good else self.centre.copy()
-        return Made(level.released(found, draws.noise, labels, draws.digest), int(not good))
+        return Made(level.noise.released(found, draws.noise, labels, draws.digest), int(not good))
 
     def certified(self, w: Floats) -> bool:
         """Whether a point is as near to the minimiser as is paid for: looked at afresh, whatever

@@ -2,88 +2,56 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Digests, Floats
-from weir.dpcore.continual.unit import (
-    NOISE_OF,
-    draw_units,
-    lattice_variances,
-    loss_of_units,
-    noise_scale_for,
-    unit_variance,
-)
-from weir.dpcore.errors import ConfigError
-from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from weir.dpcore.noise.noise import Noise, label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.models.kit.point import PointNoise
+from weir.dpcore.noise.noise import label
 
 FINENESS = 2.0**-10
 """What a certificate, or rounding, adds to how far a record moves a fit."""
-ROOM = 1 << 60
-"""Noise stays below this many lattice steps, so that a model and its noise fit an int64."""
 
 
 @dataclass(frozen=True)
 class Noised(ABC):
-    """A point of sensitivity ``sensitivity``, rounded to a lattice and released with noise.
+    """A point with noise.
 
     **Formal guarantees**
-      Unit, relation: of what finds the point. Rounding to the lattice moves each of two points by
-      at most sqrt(D) / 2 steps, which is in ``sensitivity`` (l2, in steps). Noise: of scale
-      ``scale``, in steps. Guarantee: ``loss``.
+      Unit, relation: of what finds the point. Sensitivity, guarantee: of ``noise``.
 
     Attributes:
       size: blocks of a fit. divisor: N. most: rows of a fit, at most.
-      room: most of the norm of the model that a fit is pulled to.
-      resolution: step of the lattice. sensitivity, scale: see above. kind: of the noise.
+      room: most of the norm of the model that a fit is pulled to. noise: of the point.
     """
 
     size: int
     divisor: float
     most: int
     room: float
-    resolution: float
-    sensitivity: float
-    kind: str
-    scale: float
+    noise: PointNoise
 
     def centre(self, w: Floats) -> Floats:
         """A released model, shortened to ``room``: (D,)."""
         size = float(np.sqrt(np.dot(w, w)))
         return w if size <= self.room else w * (self.room / size)
 
-    def released(self, w: Floats, noise: Noise, labels: Digests, digest: Digests) -> Floats:
-        """The point with noise, on the lattice: (D,). digest: (2,), of all data of the key."""
-        ones = (1.0,) * len(w)
-        drawn = draw_units(self.kind, noise, labels, digest[None, None], self.scale, ones)[0, 0]
-        steps = np.rint(w * (1.0 / self.resolution))
-        return np.asarray((steps.astype(np.int64) + drawn) * self.resolution + 0.0)
-
-    def variance(self, dimension: int) -> float:
-        """Of a coordinate of the noise of that many, in scaled units."""
-        steps = unit_variance(self.kind, self.scale, (1.0,) * dimension)
-        return steps * self.resolution * self.resolution
-
     @property
     def loss(self) -> PrivacyLoss:
         """What a fit costs a record in it."""
-        return loss_of_units(self.kind, 1, self.sensitivity, self.scale)
+        return self.noise.loss
 
     @property
     def cost(self) -> Fraction:
         """The same as a number that adds up: mu^2, rho or eps."""
         value = Fraction(self.loss.value)
-        return value * value if self.kind == "gaussian" else value
+        return value * value if self.noise.kind == "gaussian" else value
 
     @property
     @abstractmethod
@@ -94,41 +62,14 @@ class Noised(ABC):
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
 
-
-class Scale(NamedTuple):
-    """Noise of a level.
-
-    Attributes: see ``Noised``.
-    """
-
-    resolution: float
-    sensitivity: float
-    kind: str
-    scale: float
-
-
-def scale_for(
-    dimension: int, moved: float, added: float, budget: PrivacyLoss, share: Fraction
-) -> Scale:
-    """Lattice and noise of a point of D coordinates, which cost at most a share of a budget.
-
-    Args:
-      moved: how far a neighbour moves what the point stands for. added: how far two points may be
-        from it, together.
-
-    Raises:
-      ConfigError: noise or numbers that cannot be served.
-    """
-    resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / 4 / math.sqrt(dimension))[1] - 1)
-    sensitivity = round_up((moved + added) / resolution + math.sqrt(dimension))
-    kind = NOISE_OF[budget.kind]
-    scale = round_up(noise_scale_for(float(1 / share) * (1 + 2.0**-50), sensitivity, budget))
-    stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
-    refuse_coarse("a model", kind, stddev)
-    exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-    if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
-        raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
-    return Scale(resolution, sensitivity, kind, scale)
+    def canonical_noise(self) -> Mapping[str, Any]:
+        """Those of the lattice and the noise."""
+        return {
+            "room": self.room.hex(),
+            "resolution": self.noise.resolution.hex(),
+            "sensitivity": self.noise.sensitivity.hex(),
+            "noise": [self.noise.kind, self.noise.scale.hex()],
+        }
 
 
 def noise_labels(order: int, complete: int) -> Digests:

@@ -73,7 +73,7 @@ class BlockProgram(KeptBlocks):
     @property
     def kind(self) -> LossKind:
         """See KeptBlocks."""
-        return kind_of(self.levels[0].kind)
+        return kind_of(self.levels[0].noise.kind)
 
     @property
     def costs(self) -> list[Fraction]:
@@ -83,7 +83,7 @@ class BlockProgram(KeptBlocks):
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. A model's error is not additive: NaN."""
         nan = float("nan")
-        moved = max(level.sensitivity * level.resolution for level in self.levels)
+        moved = max(level.noise.moved for level in self.levels)
         theta, own = self.inputs.labels(self.objective)
         found = [OutputInfo("theta", None, len(theta), moved, nan, theta)]
         if self.inputs.plain:
@@ -92,7 +92,7 @@ class BlockProgram(KeptBlocks):
 
     def released_stddev(self) -> float:
         """Of a coordinate of the noise in a released model, on average over a period: at most."""
-        variances = [level.variance(self.dimension) for level in self.levels]
+        variances = [level.noise.variance for level in self.levels]
         return math.sqrt(spread(self.schedule, variances))
 
     def canonical(self) -> Mapping[str, Any]:

@@ -103,5 +103,6 @@ class SteppedFit:
 
     def finish(self, x: Floats, y: Floats) -> Made:
         """See Fit: any point that the steps come to has the sensitivity that is paid for."""
-        labels = noise_labels(self.draws.place, self.draws.complete)
-        return Made(self.made.level.released(x, self.draws.noise, labels, self.draws.digest))
+        draws = self.draws
+        labels = noise_labels(draws.place, draws.complete)
+        return Made(self.made.level.noise.released(x, draws.noise, labels, draws.digest))

@@ -50,7 +50,7 @@ def facts(program: BlockProgram) -> Iterator[tuple[str, str]]:
         yield (
             f"a fit of {level.size:,} block{'s' if level.size > 1 else ''}",
             f"{level.way}; costs {number(level.loss.value)} "
-            f"({level.loss.kind}); noise {number(level.variance(program.dimension) ** 0.5)}",
+            f"({level.loss.kind}); noise {number(level.noise.variance**0.5)}",
         )
     yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 

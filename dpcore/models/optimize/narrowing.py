@@ -13,14 +13,14 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
+from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.models.losses import Huber, Squared
 from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.phase import Phase, phase_for
+from weir.dpcore.models.optimize.phase import Phase, worst_of
 from weir.dpcore.models.optimize.phased import Phased, PhasedRun, slip, step_for
 from weir.dpcore.models.optimize.points import lattice_sum
 from weir.dpcore.models.optimize.predicted import equal_error
@@ -51,14 +51,11 @@ class Rung(NamedTuple):
     @property
     def loss(self) -> PrivacyLoss:
         """The most that a record pays: it is in one average, or in one gauge."""
-        own = self.run.loss
-        told = loss_of_units(self.run.kind, 1, self.gauge.sensitivity, self.gauge.scale)
-        return PrivacyLoss(own.kind, max(own.value, told.value))
+        return worst_of((*self.run.phases, self.gauge))
 
     def canonical(self) -> list[Any]:
         """Every public number."""
-        gauge = (self.gauge.size, *(value.hex() for value in self.gauge[2:]))
-        return [gauge, self.run.canonical()]
+        return [self.gauge.canonical()[1:], self.run.canonical()]
 
 
 class NarrowingState(NamedTuple):
@@ -128,18 +125,18 @@ def _rung(
     for i in range(STAGES):
         own = eta * 2.0 ** (-2 - i)
         moved = 2 * glm.lipschitz * own + size * slip(convex_set, glm, own, distance)
-        found.append(phase_for(d, i * length + told, size, own, moved, kind, budget))
+        found.append(Phase.of(d, i * length + told, size, own, moved, budget))
     last = found[-1]
     predicted = equal_error(
         size=size,
         eta=last.eta,
         lipschitz=glm.lipschitz,
         distance=distance,
-        noise=last.scale * last.resolution * math.sqrt(d),
+        noise=last.noise.scale * last.noise.resolution * math.sqrt(d),
     )
     run = PhasedRun(glm, records, eta, kind, tuple(found), predicted)
     moved = glm.slope / told * (1 + 2.0**-30)
-    return Rung(run, phase_for(1, 0, told, 0.0, moved, kind, budget, "a mean residual"))
+    return Rung(run, Phase.of(1, 0, told, 0.0, moved, budget, "a mean residual"))
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,7 @@ class Narrowing(Phased):
             average = own["total"] / (phase.size - leave)
             own["total"][:] = 0.0
             labels = label(run, 2 * at + 1)
-            own["x"][:] = self._released(made.kind, phase, average, drawn, labels)
+            own["x"][:] = self._released(phase, average, drawn, labels)
             if at + 1 == STAGES:
                 found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
         return tuple(found)
@@ -242,16 +239,11 @@ class Narrowing(Phased):
     ) -> int:
         """The rung that a noisy mean residual asks for."""
         mean = own["told"][0] * (Lattice.fitting(made.glm.slope).resolution / gauge.size)
-        told = self._told(made.kind, gauge, float(mean), drawn, label(run, 2 * at))
-        wanted = WIDTH * (max(told, 0.0) + gauge.scale * gauge.resolution)
+        noise = gauge.noise
+        told = float(self._noisy(gauge, mean[None], drawn, label(run, 2 * at))[0])
+        wanted = WIDTH * (max(told, 0.0) + noise.scale * noise.resolution)
         rungs = self.ladder[run]
         return max((i for i, one in enumerate(rungs) if one.run.glm.slope >= wanted), default=0)
-
-    def _told(self, kind: str, gauge: Phase, mean: float, drawn: Drawn, labels: Any) -> float:
-        """The noisy mean residual."""
-        where = drawn.digest[None, None]
-        units = draw_units(kind, drawn.noise, labels, where, gauge.scale, (1.0,))[0, 0, 0]
-        return (round(mean / gauge.resolution) + int(units)) * gauge.resolution
 
     def words(self, run: int) -> str:
         """See Course."""

@@ -10,18 +10,12 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.unit import (
-    draw_units,
-    lattice_variances,
-    loss_of_units,
-    noise_scale_for,
-)
+from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.optimize.predicted import length_of
-from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.generalised_gaussian import GeneralisedGaussian
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.pricing.price import budget_of, round_up
@@ -63,14 +57,12 @@ class NodeNoise:
         if kind == GENERALISED:
             made = GeneralisedGaussian.calibrated(dimension, dual, steps, budget.value)
             scale, exponent, spread = round_up(made.sigma), made.exponent, made.stddev
+            point = PointNoise("gaussian", dimension, 1.0, steps, spread)
         else:
             longest = steps * _widening(dimension, dual)
-            scale = round_up(noise_scale_for(1, longest, budget))
-            exponent, spread = 2.0, scale
-        refuse_coarse("a gradient", "gaussian" if kind == GENERALISED else kind, spread)
-        exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-        if exact[0] > MAX_VARIANCE:
-            raise ConfigError("privacy.epsilon", epsilon, "leaves too little; raise it.")
+            scale, exponent = round_up(noise_scale_for(1, longest, budget)), 2.0
+            point = PointNoise(kind, dimension, 1.0, longest, scale)
+        point.check("a gradient", epsilon)
         return cls(clip, dimension, dual, kind, scale, exponent)
 
     @property
@@ -88,8 +80,13 @@ class NodeNoise:
         """What a release costs a record in it."""
         if self.kind == GENERALISED:
             return PrivacyLoss("zcdp", self._generalised.rho)
+        return self._point.loss
+
+    @property
+    def _point(self) -> PointNoise:
         longest = self.sensitivity * _widening(self.dimension, self.dual)
-        return loss_of_units(self.kind, 1, longest, self.scale)
+        shape = (self.kind, self.dimension, self.lattice.resolution)
+        return PointNoise(*shape, longest, self.scale)
 
     @property
     def _generalised(self) -> GeneralisedGaussian:
@@ -112,13 +109,12 @@ class NodeNoise:
         self, total: Ints, size: int, noise: Noise, labels: Digests, digest: Digests
     ) -> Floats:
         """The noisy mean: (d,). total: (d,) lattice sum. digest: (2,), of all data of the key."""
-        where = digest[None, None]
         if self.kind == GENERALISED:
+            where = digest[None, None]
             drawn = noise.generalised_gaussian(labels, where, self.dimension, self.exponent)
             units = np.rint(drawn[0, 0] * self.scale).astype(np.int64)
         else:
-            ones = (1.0,) * self.dimension
-            units = draw_units(self.kind, noise, labels, where, self.scale, ones)[0, 0]
+            units = self._point.draw(noise, labels, digest[None])[0]
         mean = (total + units).astype(np.float64) * (self.lattice.resolution / size)
         return np.asarray(mean)
 

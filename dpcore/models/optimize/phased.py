@@ -11,7 +11,7 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats
-from weir.dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
+from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.box import Box
@@ -20,11 +20,11 @@ from weir.dpcore.geometry.lp_ball import LpBall
 from weir.dpcore.models.grid import to_grid
 from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.phase import Phase, phase_for
+from weir.dpcore.models.optimize.phase import Phase, worst_of
 from weir.dpcore.models.optimize.predicted import phased_error
 from weir.dpcore.models.optimize.runs import at_place
 from weir.dpcore.models.optimize.walk import walked
-from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 from weir.dpcore.words import number
 
@@ -96,8 +96,7 @@ class PhasedRun:
     @property
     def loss(self) -> PrivacyLoss:
         """The most that a record of the run pays."""
-        found = [loss_of_units(self.kind, 1, p.sensitivity, p.scale) for p in self.phases]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+        return worst_of(self.phases)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -106,7 +105,7 @@ class PhasedRun:
             "records": self.records,
             "eta": self.eta.hex(),
             "noise": self.kind,
-            "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
+            "phases": [phase.canonical() for phase in self.phases],
             "late": True,
         }
 
@@ -178,7 +177,7 @@ def phased_run(
         off = size * slip(convex_set, glm, own, distance)
         if not size or (found and off > SPARE * moved):
             break
-        found.append(phase_for(d, start, size, own, moved + off, kind, budget))
+        found.append(Phase.of(d, start, size, own, moved + off, budget))
         start += size
     if not found:
         raise ConfigError("model.records", records, "must be 2 or more.")
@@ -210,8 +209,7 @@ class Phased(Doubling):
     @property
     def moved(self) -> float:
         """See Course."""
-        phase = self.runs[0].phases[0]
-        return phase.sensitivity * phase.resolution
+        return self.runs[0].phases[0].noise.moved
 
     @property
     def adds(self) -> str:
@@ -256,7 +254,7 @@ class Phased(Doubling):
                 continue
             average = own["total"] / (phase.size - leave)
             own["total"][:] = 0.0
-            own["x"][:] = self._released(made.kind, phase, average, drawn, label(run, at))
+            own["x"][:] = self._released(phase, average, drawn, label(run, at))
             if at + 1 == len(made.phases):
                 found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
         return tuple(found)
@@ -267,17 +265,15 @@ class Phased(Doubling):
         """A projected step at each of these records, of which the first are too early to count."""
         own["x"][:] = walked(glm, self.set, eta, rows, own["x"].copy(), own["total"], early)
 
-    def _released(
-        self, kind: str, phase: Phase, average: Floats, drawn: Drawn, labels: Digests
-    ) -> Floats:
+    def _released(self, phase: Phase, average: Floats, drawn: Drawn, labels: Digests) -> Floats:
         """The noisy average, back in the set: (d,)."""
-        noise: Noise = drawn.noise
-        ones = (1.0,) * self.dimension
-        units = draw_units(kind, noise, labels, drawn.digest[None, None], phase.scale, ones)[0, 0]
-        steps = np.rint(average * (1.0 / phase.resolution)).astype(np.int64) + units
-        noisy = steps * phase.resolution
+        noisy = self._noisy(phase, average, drawn, labels)
         found: Floats = to_grid(self.set.project(noisy[None]), self.grid)[0]
         return found
+
+    def _noisy(self, phase: Phase, point: Floats, drawn: Drawn, labels: Digests) -> Floats:
+        """A point with the noise of its phase, on the lattice."""
+        return phase.noise.released(point, drawn.noise, labels, drawn.digest)
 
     def words(self, run: int) -> str:
         """See Course."""

@@ -11,13 +11,13 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats
-from weir.dpcore.continual.unit import loss_of_units, noise_scale_for
+from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
 from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
 from weir.dpcore.models.optimize.glm import Envelope, Glm
-from weir.dpcore.models.optimize.phase import Phase, phase_for
+from weir.dpcore.models.optimize.phase import Phase, worst_of
 from weir.dpcore.models.optimize.phased import SPARE, Phased, terms_of
 from weir.dpcore.models.optimize.points import SparsePoints, dot, inner
 from weir.dpcore.models.optimize.runs import at_place
@@ -134,8 +134,7 @@ class ErmRun:
     @property
     def loss(self) -> PrivacyLoss:
         """The most that a record of the run pays."""
-        found = [loss_of_units(self.kind, 1, p.sensitivity, p.scale) for p in self.phases]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+        return worst_of(self.phases)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -146,7 +145,7 @@ class ErmRun:
             "passes": self.passes,
             "eta": self.eta.hex(),
             "noise": self.kind,
-            "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
+            "phases": [phase.canonical() for phase in self.phases],
         }
 
 
@@ -204,7 +203,7 @@ def erm_run(
         off = size * passes * slip(convex_set, glm, bent, own, size, distance)
         if found and off > SPARE * moved:
             break
-        found.append(phase_for(d, start, size, own, moved + off, kind, budget))
+        found.append(Phase.of(d, start, size, own, moved + off, budget))
         start += size
     return ErmRun(glm, bent, records, passes, eta, kind, tuple(found), predicted)
 
@@ -281,7 +280,7 @@ class PhasedErm(Phased):
                 continue
             average = own["total"] / averaged(phase.size, made.passes)
             own["total"][:] = 0.0
-            own["x"][:] = self._released(made.kind, phase, average, drawn, label(run, at))
+            own["x"][:] = self._released(phase, average, drawn, label(run, at))
             own["start"][:] = own["x"]
             if at + 1 == len(made.phases):
                 found.append(Finished(run, phase.start + phase.size, own["x"].copy()))

@@ -13,23 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Floats
-from weir.dpcore.continual.unit import (
-    NOISE_OF,
-    draw_units,
-    lattice_variances,
-    loss_of_units,
-    noise_scale_for,
-    unit_variance,
-)
+from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws, Made
+from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
 from weir.dpcore.models.optimize.steps import best_steps, gap
 from weir.dpcore.models.scaling import STEP
-from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 
@@ -37,8 +29,6 @@ COARSE = 23
 """Bits of the sensitivity of a rounded sum, in its steps."""
 STEP_BITS = 20
 """Bits of a noise label's level that tell the steps of a fit apart."""
-ROOM = 1 << 60
-"""Noise stays below this many lattice steps, so that a gradient and its noise fit an int64."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +129,15 @@ class Width:
         return round_up(math.ldexp(self.exact, -self.shift) + rounding)
 
     @property
+    def point(self) -> PointNoise:
+        """Noise of the sum of gradients that a step takes."""
+        shape = (self.noise, self.dimension, self.lattice)
+        return PointNoise(*shape, self.sensitivity, self.scale)
+
+    @property
     def loss(self) -> PrivacyLoss:
         """What a fit costs a record in it."""
-        return loss_of_units(self.noise, self.steps, self.sensitivity, self.scale)
+        return self.point.loss_of(self.steps)
 
     @property
     def cost(self) -> Fraction:
@@ -152,8 +148,7 @@ class Width:
     @property
     def stddev(self) -> float:
         """Of a coordinate of the noise in the gradient of a mean."""
-        variance = unit_variance(self.noise, self.scale, (1.0,) * self.dimension)
-        return math.sqrt(variance) * self.lattice / self.divisor
+        return self.point.stddev / self.divisor
 
     @property
     def error(self) -> float:
@@ -201,7 +196,7 @@ class Moving:
         weights: Floats | None = None,
     ) -> None:
         self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
-        self._weights = weights
+        self._weights, self._point = weights, made.point
 
     def start(self) -> tuple[Floats, Floats]:
         """The set's public start."""
@@ -232,12 +227,9 @@ class Moving:
         return np.asarray((exact + (1 << (made.shift - 1))) >> made.shift)
 
     def _noise(self, t: int) -> NDArray[np.int64]:
-        draws, made = self._draws, self._made
+        draws = self._draws
         labels = label((draws.place << STEP_BITS) + t + 1, draws.complete)
-        ones = (1.0,) * made.dimension
-        digests = draws.digest[None, None]
-        drawn = draw_units(made.noise, draws.noise, labels, digests, made.scale, ones)
-        return np.asarray(drawn[0, 0])
+        return np.asarray(self._point.draw(draws.noise, labels, draws.digest[None])[0])
 
 
 def width_for(
@@ -275,9 +267,5 @@ def width_for(
         noise = round_up(2 * with_steps(1).stddev * linear.set.gaussian_width())
         steps = best_steps(linear.curvature, noise, budget.kind == "pure")
     made = with_steps(steps)
-    kind, stddev = made.noise, made.stddev * divisor / made.lattice
-    refuse_coarse("a gradient", kind, stddev)
-    exact = lattice_variances(made.scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-    if exact[0] > MAX_VARIANCE or not made.scale < ROOM / (64 + linear.dimension):
-        raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
+    made.point.check("a gradient", budget.value)
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
@@ -11,28 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.unit import (
-    NOISE_OF,
-    draw_units,
-    lattice_variances,
-    noise_scale_for,
-    unit_variance,
-)
-from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
+from weir.dpcore.errors import WeirError
+from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.solvers.design import Design
 from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import Noise, label
 
 BATCH_BITS = 20
 """Bits of a noise label that tell batches of a pass apart."""
 
 TAKE_FEWER = "take fewer, or raise epsilon or delta."
-
-ROOM = 1 << 60
-"""Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
 
 
 class Paid(NamedTuple):
@@ -97,7 +86,7 @@ class Queries:
         paid: Paid = Paid(),  # noqa: B008
     ) -> None:
         self._problem, self._rows, self._noise = problem, rows, noise
-        self._digests = digests[None]
+        self._digests = digests
         self._budget, self._share = budget, share
         self._paid, self._spent = paid
 
@@ -109,7 +98,7 @@ class Queries:
     @property
     def n_keys(self) -> int:
         """K."""
-        return int(self._digests.shape[1])
+        return len(self._digests)
 
     @property
     def tick(self) -> int:
@@ -165,10 +154,8 @@ class Queries:
 
     def _answer(self, exact: Ints, sensitivity: float, share: Fraction, level: int) -> Floats:
         """exact: (K, m) int64 -> (K, m) with noise."""
-        kind = NOISE_OF[self._budget.kind]
-        scale = scale_of(sensitivity, self._budget, self._share * share, exact.shape[1])
-        labels, ones = label(level, self.tick), (1.0,) * exact.shape[1]
-        drawn = draw_units(kind, self._noise, labels, self._digests, scale, ones)[0]
+        point = noise_of(sensitivity, self._budget, self._share * share, exact.shape[1])
+        drawn = point.draw(self._noise, label(level, self.tick), self._digests)
         return np.asarray((exact + drawn).astype(np.float64))
 
     def _pay(self, share: Fraction) -> int:
@@ -200,35 +187,34 @@ class _Batch:
         return self._queries._gradients(self._rows, x, self._share, self._level)
 
 
-def scale_of(sensitivity: float, budget: PrivacyLoss, share: Fraction, dimension: int) -> float:
-    """Noise scale of a query that costs a share of the budget, rounded toward privacy.
+def noise_of(
+    sensitivity: float,
+    budget: PrivacyLoss,
+    share: Fraction,
+    dimension: int,
+    resolution: float = 1.0,
+) -> PointNoise:
+    """Noise of a query that costs a share of the budget.
 
     Args:
-      dimension: numbers that get noise at once: the tails of their norm are within 64 + dimension
-        scales.
+      sensitivity: in steps of the lattice. dimension: numbers that get noise at once.
+      resolution: of the lattice.
 
     Raises:
       ConfigError: so little is left for it that its noise misses steps of the lattice, does not fit
         an integer, or is beyond the exact sampler.
     """
-    units = float(1 / share) * (1 + 2.0**-50)
-    scale = noise_scale_for(units, sensitivity, budget)
-    kind = NOISE_OF[budget.kind]
-    stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
-    refuse_coarse("a query", kind, stddev, "model.iterations", TAKE_FEWER)
-    exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-    if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
-        raise ConfigError(
-            "model.iterations", share, f"leave too little of the budget for each; {TAKE_FEWER}"
-        )
-    return scale
+    scale = noise_scale_for(float(1 / share) * (1 + 2.0**-50), sensitivity, budget)
+    point = PointNoise(NOISE_OF[budget.kind], dimension, resolution, sensitivity, scale)
+    words = f"leave too little of the budget for each; {TAKE_FEWER}"
+    point.check("a query", share, "model.iterations", words, TAKE_FEWER)
+    return point
 
 
 def gradient_stddev(problem: Problem, budget: PrivacyLoss, share: Fraction) -> float:
     """Standard deviation of the noise in a coordinate of a gradient query, gradient units."""
-    scale = scale_of(problem.sensitivity, budget, share, problem.dimension)
-    variance = unit_variance(NOISE_OF[budget.kind], scale, (1.0,) * problem.dimension)
-    return float(np.sqrt(variance)) * problem.gradients.lattice.resolution
+    resolution = problem.gradients.lattice.resolution
+    return noise_of(problem.sensitivity, budget, share, problem.dimension, resolution).stddev
 
 
 def deal(hashes: Digests, salt: int, batches: Ints) -> Ints:

@@ -74,10 +74,10 @@ def level(rows: int = 40, sample: int = 10) -> Level:
 def test_a_fit_costs_its_share_amplified() -> None:
     made = level()
     assert 0.499 < made.loss.value <= 0.5 and made.loss.kind == "pure"
-    run = made.sensitivity / made.scale
+    run = made.noise.sensitivity / made.noise.scale
     assert run > 1.2 and made.loss.value == pytest.approx(math.log1p(math.expm1(run) / 4))
     assert made.divisor == 10 and made.of == 40
-    assert made.sensitivity * made.resolution >= OBJECTIVE.moves(10.0)
+    assert made.noise.moved >= OBJECTIVE.moves(10.0)
     assert float(made.cost) == made.loss.value
     assert made.canonical()["of"] == 40
 

@@ -323,7 +323,7 @@ def test_a_sparse_record_moves_one_release_by_its_sensitivity_at_most(
             if case in ("gaussian", "generalised"):
                 share = float(norms(move[None], own.dual)[0]) / own.sensitivity
             else:
-                share = float(np.linalg.norm(move)) / (own.sensitivity * own.resolution)
+                share = float(np.linalg.norm(move)) / own.noise.moved
             most = max(most, share)
     least = 1e-3 if case == "box" else 0.05  # in a box of so many sides no row is near the worst
     assert least < most <= 1
