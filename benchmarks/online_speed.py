@@ -23,7 +23,7 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.polytope import Polytope
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import Squared
+from weir.dpcore.models.kit.loss import Squared
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
 from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
 from weir.dpcore.models.online.program import Learner

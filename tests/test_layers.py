@@ -40,6 +40,7 @@ ROOMS = {
         "pricing",
         "algorithm",
         "aggregates",
+        "models.kit",
         "models",
         "models.solvers",
         "models.regression",

@@ -36,7 +36,7 @@ from weir.dpcore.models.blocks.noised import FINENESS
 from weir.dpcore.models.blocks.objective import Objective, row_loss
 from weir.dpcore.models.blocks.stepped import Stepped
 from weir.dpcore.models.blocks.stochastic import stochastic_level
-from weir.dpcore.models.losses import Logistic
+from weir.dpcore.models.kit.loss import Logistic
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.grid import row_dot
-from weir.dpcore.models.losses import PredictionLoss
+from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.models.scaling import is_void
 
 SMALLEST, LARGEST = 2.0**-300, 2.0**300

@@ -20,7 +20,7 @@ from weir.dpcore.models.blocks.feature_map import (
 )
 from weir.dpcore.models.blocks.price import SPLITS
 from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 
 MOST_CLASSES = 1 << 10
 

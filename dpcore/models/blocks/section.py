@@ -41,7 +41,7 @@ from weir.dpcore.models.blocks.solver import MINIMISER, SOLVERS, Passes, Solver,
 from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
 from weir.dpcore.models.erm.price import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.predictor import NOISES, Predictor
 from weir.dpcore.models.words import OWN_UNITS

@@ -20,7 +20,7 @@ from weir.dpcore.models.erm.price import choose, fraction
 from weir.dpcore.models.erm.schedule import Schedule
 from weir.dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.people import rows_of_user
 from weir.dpcore.models.regression.section import BARE, FITTED, SO_FAR
 from weir.dpcore.models.scaling import Scaling

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from weir.dpcore.accounting.guarantee import PrivacyLoss, Relation
 from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.canonical import canonical_value
 from weir.dpcore.errors import ConfigError, at_least_one, positive
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.grid import centre_of, grid_of, row_dot, to_grid
-from weir.dpcore.models.losses import PredictionLoss
+from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.models.online.implicit import ImplicitStep
 from weir.dpcore.models.scaling import is_void
 from weir.dpcore.noise.noise import Noise, label
@@ -285,7 +284,7 @@ class ImplicitDescent:
         return {
             "rule": "pocg",
             "set": self.set.canonical(),
-            "loss": [self.loss.name, canonical_value(self.loss)],
+            "loss": self.loss.canonical(),
             "numbers": [float(number).hex() for number in numbers],
             "centre": [float(value).hex() for value in self.centre],
             "cap": self.cap,
@@ -305,7 +304,7 @@ def smoothness_of(loss: PredictionLoss) -> float:
     Raises:
       ConfigError: it has none.
     """
-    if math.isinf(loss.smoothness):
+    if loss.cornered:
         raise ConfigError(
             "model.loss",
             loss.name,

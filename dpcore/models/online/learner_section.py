@@ -15,7 +15,7 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Share
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.online.price import Curving, leaf_of
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.rule import Rule

@@ -13,7 +13,7 @@ from weir.dpcore.accounting.calibrate import gdp_mu
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import ALGORITHM
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.online.implicit_descent import ImplicitDescent, smoothness_of
 from weir.dpcore.models.online.pocg import Pocg
 from weir.dpcore.models.online.pull import pull_of_iterates

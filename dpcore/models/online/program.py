@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ from weir.dpcore.canonical import canonical_mechanism, canonical_value
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import PredictionLoss
 from weir.dpcore.models.online.rule import Rule
 from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.second_moments import SecondMoments
@@ -245,7 +244,7 @@ class Learner:
         return {
             "program": self.algorithm,
             "scaling": self.scaling.canonical(),
-            "loss": [gradients.loss.name, parameters_of(gradients.loss)],
+            "loss": gradients.loss.canonical(),
             "clip": gradients.clip.hex(),
             "loss_bound": canonical_value(gradients.loss_bound),
             "resolutions": [
@@ -259,11 +258,6 @@ class Learner:
             **({} if self.second is None else {"second": self.second.canonical()}),
             "mechanism": canonical_mechanism(self.mechanism),
         }
-
-
-def parameters_of(loss: PredictionLoss) -> Any:
-    """What a loss is made of; a user's own need not be a dataclass."""
-    return canonical_value(loss if is_dataclass(loss) else dict(sorted(vars(loss).items())))
 
 
 def take(state: State, keys: slice) -> Any:

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.canonical import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.losses import Huber, Logistic, PredictionLoss, Squared
+from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.pricing.price import round_up
 
 
@@ -22,9 +21,9 @@ class Linear:
     """f(theta; x, y) = loss(<(x, 1), theta>, y), theta in a set; |x_j| <= 1 and |y| <= 1.
 
     **Formal guarantees**: for every row within the bounds, and every theta in the set, |<(x, 1),
-    theta>| is at most ``reach``, the derivative of the loss at most ``slope`` and its own Lipschitz
-    constant ``curve``; the lq norm of (x, 1) is at most ``size_in(q)``. A gradient is the slope
-    times (x, 1), so its lq norm is at most ``lipschitz_in(q)``. All are rounded up.
+    theta>| is at most ``reach``, and the derivative of the loss at most ``slope``; the lq norm of
+    (x, 1) is at most ``size_in(q)``. A gradient is the slope times (x, 1), so its lq norm is at
+    most ``lipschitz_in(q)``. All are rounded up.
 
     Attributes:
       loss: smooth, of one prediction. set: where theta lies. features: numbers of x.
@@ -39,7 +38,7 @@ class Linear:
     norm: float
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.loss.smoothness):
+        if self.loss.cornered:
             raise ConfigError(
                 "model.loss",
                 self.loss.name,
@@ -98,18 +97,7 @@ class Linear:
     @cached_property
     def slope(self) -> float:
         """Most that the derivative of the loss is in size."""
-        if isinstance(self.loss, Squared):
-            return round_up(self.reach + 1)
-        if isinstance(self.loss, Huber):
-            return round_up(min(self.reach + 1, self.loss.width))
-        if isinstance(self.loss, Logistic):
-            return round_up(1 / (1 + math.exp(-min(self.reach, 700.0))))
-        return 1.0
-
-    @property
-    def curve(self) -> float:
-        """Lipschitz constant of the derivative."""
-        return self.loss.smoothness
+        return round_up(self.loss.slope(self.reach))
 
     def lipschitz_in(self, q: float) -> float:
         """Most that the lq norm of a gradient is."""
@@ -124,12 +112,12 @@ class Linear:
     @cached_property
     def curvature(self) -> float:
         """Gamma: a bound on the curvature constant of every mean of such losses over the set."""
-        return round_up(self.curve * self.moved * self.moved)
+        return round_up(self.loss.smoothness * self.moved * self.moved)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
         return {
-            "loss": [self.loss.name, canonical_value(self.loss)],
+            "loss": self.loss.canonical(),
             "set": self.set.canonical(),
             "features": self.features,
             "intercept": self.intercept,

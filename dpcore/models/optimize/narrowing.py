@@ -17,7 +17,7 @@ from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.losses import Huber, Squared
+from weir.dpcore.models.kit.loss import Huber
 from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.phase import Phase, worst_of
@@ -89,7 +89,7 @@ def rungs_for(
     Raises:
       ConfigError: another loss; a step that is too large to be private; too few records.
     """
-    if not isinstance(glm.loss, Squared | Huber):
+    if not glm.loss.residuals:
         raise ConfigError(
             "model.form", "learned", "bounds residuals: it is for squared and huber losses."
         )

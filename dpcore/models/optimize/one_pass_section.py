@@ -16,9 +16,9 @@ from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.blocks.wide_inputs import WideInputs
 from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
-from weir.dpcore.models.losses import PredictionLoss, parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.model import Model
-from weir.dpcore.models.optimize.glm import Glm, cornered, smoothed
+from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.rehearsed import rehearsed
 from weir.dpcore.models.optimize.runs import MOST_RUNS
 from weir.dpcore.models.optimize.sfw import TreeRun, tree_runs
@@ -143,12 +143,12 @@ class OnePassSection(Model):
 
     def glms(self, convex_set: ConvexSet, radius: float) -> Callable[[float], Glm]:
         """smoothing -> the loss with its constants, of a loss with corners; else of any number."""
-        loss: PredictionLoss = parse_loss(self.loss)
+        loss = parse_loss(self.loss)
         rough, most = self.smooths, self.most_filled
 
         def made(smoothing: float) -> Glm:
             return Glm(
-                smoothed(loss, smoothing) if rough else loss,
+                loss.envelope(smoothing) if rough else loss,
                 len(self.features),
                 self.intercept,
                 self.dual,
@@ -162,7 +162,7 @@ class OnePassSection(Model):
     @property
     def smooths(self) -> bool:
         """Whether the loss has a corner whose smoothing nobody gave."""
-        return self.loss == "hinge" or cornered(parse_loss(self.loss))
+        return self.loss == "hinge" or parse_loss(self.loss).cornered
 
     def best_width(self, run: Callable[[float], R]) -> R:
         """The run of the least predicted error over all widths of a smoothed corner, g slope^2 / 2

@@ -17,7 +17,7 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.optimize.course import Course
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
@@ -25,7 +25,7 @@ from weir.dpcore.models.optimize.node_noise import budget_for
 from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel
 from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
-from weir.dpcore.models.optimize.phased_erm import Bent, PhasedErm, erm_run
+from weir.dpcore.models.optimize.phased_erm import PhasedErm, erm_run, pieces_of
 from weir.dpcore.models.optimize.runs import MOST_RUNS, start_of_run
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
@@ -183,7 +183,7 @@ class PhasedSgdModel(OnePassModel):
         features = len(self.features)
         norm, most = float(self.clip.features), self.most_filled
         glm = Glm(loss, features, self.intercept, self.dual, norm, radius, most)
-        bent = Bent.of(loss, glm.slope, self.smooths)
+        pieces = pieces_of(loss, glm.slope, self.smooths)
         budget = budget_for(noise, terms.epsilon, terms.delta)
         step = None if self.step is None else float(self.step)
         passes = PASSES if self.passes is None else self.passes
@@ -207,7 +207,9 @@ class PhasedSgdModel(OnePassModel):
                 "it, or lower model.records, or take model.passes: 1, which keeps none.",
             )
         made = tuple(
-            erm_run(glm, bent, convex_set, self.records << k, passes, noise, budget, step, distance)
+            erm_run(
+                glm, pieces, convex_set, self.records << k, passes, noise, budget, step, distance
+            )
             for k in range(runs)
         )
         held = self.records << (runs - 1) >> 1 if passes > 1 else 1

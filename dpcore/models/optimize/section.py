@@ -17,7 +17,7 @@ from weir.dpcore.models.blocks.fields import ClassList
 from weir.dpcore.models.blocks.inputs import Classes, Inputs
 from weir.dpcore.models.blocks.wide_inputs import WideInputs
 from weir.dpcore.models.fields import ConvexSetSpec, HingeLoss, HuberLoss, OneTarget
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.models.words import set_words

@@ -15,7 +15,6 @@ from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.losses import Squared
 from weir.dpcore.models.optimize.candidates import Candidates
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.rows import FINE, Rows
@@ -93,7 +92,7 @@ class Selection:
     @property
     def quadratic(self) -> bool:
         """Whether gradients follow from moments of the rows, which have no weights."""
-        return isinstance(self.linear.loss, Squared) and not self.users
+        return self.linear.loss.quadratic and not self.users
 
     @property
     def work(self) -> int:

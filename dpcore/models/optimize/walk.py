@@ -13,7 +13,6 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.one_slope import one_slope
 from weir.dpcore.models.optimize.points import SparsePoints, dot, inner
 
 Projection = Callable[[Floats], Floats]
@@ -43,7 +42,7 @@ def walked(
       total: (d,), to which the points are added, but for the first so many (``early``).
     """
     points, targets, void = glm.split(rows)
-    slope, most = one_slope(glm.loss), glm.slope
+    slope, most = glm.loss.scalar(), glm.slope
 
     def length(prediction: float, target: float) -> float:
         """Of a step, in rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -133,7 +132,7 @@ class FrankWolfe(BatchSolver):
 
 def refuse_corners(problem: Problem) -> None:
     """Raises ConfigError: a loss with a corner, for which no step is known to help."""
-    if not math.isfinite(problem.gradients.loss.smoothness):
+    if problem.gradients.loss.cornered:
         raise ConfigError(
             "model.solver",
             FrankWolfe.name,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weir.dpcore.canonical import canonical_value
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.gradients import Gradients
@@ -68,7 +67,7 @@ class Problem:
         gradients = self.gradients
         return {
             "set": self.set.canonical(),
-            "loss": [gradients.loss.name, canonical_value(gradients.loss)],
+            "loss": gradients.loss.canonical(),
             "clip": gradients.clip.hex(),
             "resolution": gradients.lattice.resolution.hex(),
             "features": gradients.features,

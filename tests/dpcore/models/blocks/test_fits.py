@@ -16,15 +16,15 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import Level, level_for
 from weir.dpcore.models.blocks.minimiser import accelerated
 from weir.dpcore.models.blocks.noised import noise_labels
-from weir.dpcore.models.blocks.objective import Objective, OneScore, Softmax, row_loss
-from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile
+from weir.dpcore.models.blocks.objective import Objective, row_loss
+from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, Quantile, Softmax
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
 LOSSES: dict[str, Any] = {
-    "logistic": OneScore(Logistic()),
-    "hinge": OneScore(Hinge(0.5)),
-    "huber": OneScore(Huber(0.3)),
+    "logistic": Logistic(),
+    "hinge": Hinge(0.5),
+    "huber": Huber(0.3),
     "softmax": Softmax(3),
 }
 BUDGETS = {

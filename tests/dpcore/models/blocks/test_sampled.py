@@ -14,14 +14,14 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import Level, amplified, sampled_level
 from weir.dpcore.models.blocks.noised import noise_labels
-from weir.dpcore.models.blocks.objective import Objective, OneScore
-from weir.dpcore.models.losses import Logistic
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.kit.loss import Logistic
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 
 ROOT = RootKey.derive(bytes(range(32)), "samples", bytes(32))
-OBJECTIVE = Objective(OneScore(Logistic()), 1, False, 1.0, 0.1)
+OBJECTIVE = Objective(Logistic(), 1, False, 1.0, 0.1)
 
 
 def laplace(x: Any, centre: Any, scale: float) -> Any:

@@ -13,10 +13,10 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.blocks.level import level_for
-from weir.dpcore.models.blocks.objective import Objective, OneScore, Softmax
+from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.stepped import Stepped
 from weir.dpcore.models.blocks.stochastic import Stochastic, dealt, stochastic_level
-from weir.dpcore.models.losses import Hinge, Huber, Logistic
+from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic, Softmax
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import Released
@@ -24,9 +24,9 @@ from weir.dpcore.simulate import Events, simulate
 
 ROOT = RootKey.derive(bytes(range(32)), "steps", bytes(32))
 LOSSES: dict[str, Any] = {
-    "logistic": OneScore(Logistic()),
-    "hinge": OneScore(Hinge(0.5)),
-    "huber": OneScore(Huber(0.3)),
+    "logistic": Logistic(),
+    "hinge": Hinge(0.5),
+    "huber": Huber(0.3),
     "softmax": Softmax(3),
 }
 BUDGET = PrivacyLoss("pure", 1.0)

@@ -12,7 +12,7 @@ from weir.dpcore.arrays import concatenate
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm.prefix import Prefix, row_digests
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))

@@ -14,7 +14,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.losses import Huber, Logistic, Quantile, Squared
+from weir.dpcore.models.kit.loss import Huber, Logistic, Quantile, Squared
 from weir.dpcore.models.moments import moments_sensitivity
 from weir.dpcore.models.online.implicit_descent import ImplicitDescent
 from weir.dpcore.models.online.quadratic import solve_positive

@@ -19,7 +19,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients, shorten
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss import parse_loss
 from weir.dpcore.models.online.averaged_leader import AveragedLeader
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
 from weir.dpcore.models.online.follow_the_leader import FollowTheLeader

@@ -15,10 +15,8 @@ from tests.contracts.cases import same
 from tests.dpcore.models.optimize.instances import CASES, plan, program, read, rows_for
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.losses import Hinge, Huber, Logistic, Squared
-from weir.dpcore.models.optimize.glm import Envelope
+from weir.dpcore.models.kit.loss import Envelope, Hinge, Huber, Logistic, Squared
 from weir.dpcore.models.optimize.one_pass_fit import fit
-from weir.dpcore.models.optimize.one_slope import one_slope
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
@@ -248,7 +246,7 @@ def test_one_slope_is_the_vectorised_one(loss: Any) -> None:
     rng = np.random.default_rng(0)
     given, target = rng.normal(size=300) * 3, rng.choice([-1.0, 0.0, 0.5, 1.0], 300)
     given[:3] = (0.0, 1e9, -1e9)
-    one = one_slope(loss)
+    one = loss.scalar()
     alone = [one(a, b) for a, b in zip(given.tolist(), target.tolist(), strict=True)]
     assert np.array(alone).tobytes() == (loss.derivative(given, target) + 0.0).tobytes() or (
         np.array_equal(alone, loss.derivative(given, target))

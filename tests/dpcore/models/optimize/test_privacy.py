@@ -12,7 +12,7 @@ import pytest
 from tests.dpcore.models.optimize.instances import noise_of, plan, program, read, rows_for
 from tests.dpcore.models.optimize.script import Script
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.losses import Logistic, Squared
+from weir.dpcore.models.kit.loss import Logistic, Squared
 from weir.dpcore.models.optimize.course import Drawn
 from weir.dpcore.models.optimize.glm import Glm, norms
 from weir.dpcore.models.optimize.phase import Phase

@@ -19,7 +19,7 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.polytope import Polytope
 from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
+from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, Quantile, Squared
 from weir.dpcore.models.optimize import selecting
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.rows import Rows

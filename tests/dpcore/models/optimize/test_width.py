@@ -20,7 +20,7 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.group_l1 import GroupL1Ball
 from weir.dpcore.geometry.lp_ball import LpBall
 from weir.dpcore.geometry.spectral import TraceNormBall
-from weir.dpcore.models.losses import Huber, Logistic, Squared
+from weir.dpcore.models.kit.loss import Huber, Logistic, Squared
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.width import Width, width_for
 
