@@ -13,7 +13,7 @@ from weir.dpcore.config.numbers import Lengths, Ticks
 from weir.dpcore.config.section import Says, Section, refusal, with_numbers
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.spec import SetSpec
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 
 ALGORITHM = "Name of a learner; `weir algorithms` lists them."
 """What the field ``algorithm`` is."""

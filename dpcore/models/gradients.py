@@ -11,9 +11,9 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.grid import row_dot
+from weir.dpcore.models.kit.grid import row_dot
 from weir.dpcore.models.kit.loss import PredictionLoss
-from weir.dpcore.models.scaling import is_void
+from weir.dpcore.models.kit.rows import is_void, shorten
 
 SMALLEST, LARGEST = 2.0**-300, 2.0**300
 """Bounds on a clip: squares of what lies between neither overflow nor vanish."""
@@ -131,22 +131,3 @@ class Gradients:
         shorten(point, self.clip)
         out[:, :d] = self.lattice.truncate(point)
         return out
-
-
-def shorten(rows: Floats, bound: float) -> None:
-    """Shortens rows in place to an exact l2 norm of at most ``bound``, a row by itself.
-
-    Whole rows at once (``bounding.clip.clip_l2`` goes column by column, for any magnitudes); a row
-    whose square overflows becomes zero.
-
-    Args:
-      rows: (N, d) float64, C-contiguous.
-      bound: in (2^-300, 2^300).
-    """
-    d = rows.shape[1]
-    with np.errstate(over="ignore"):
-        norm = np.sqrt(row_dot(rows, rows))
-    target = bound * (1 - (d + 16) * 2.0**-52)  # below the bound by more than all rounding
-    long = np.flatnonzero(~(norm <= target))
-    if long.size:  # an infinite norm makes the factor, and the row, 0
-        rows[long] *= (target / norm[long])[:, None]

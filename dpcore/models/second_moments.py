@@ -14,8 +14,8 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.leaves.clip import clip_l2
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.kit.rows import is_void
 from weir.dpcore.models.moments import BITS, Moments
-from weir.dpcore.models.scaling import is_void
 
 LATTICE = Lattice(2.0**-BITS)
 """Of features; products are whole multiples of its square."""

@@ -14,7 +14,8 @@ from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.row_hash import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.prefix import Prefix
+from weir.dpcore.models.erm.training import design_of
+from weir.dpcore.models.kit.kept import Prefix
 from weir.dpcore.models.online.leader_model import LeaderModel
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.people import refuse_blind, rows_of_user
@@ -290,7 +291,7 @@ def test_a_user_moves_no_batch_of_kept_rows_by_more_than_is_paid_for(kind: Any) 
                 leaves.append(within_cap(program, leaf))
             prefix = Prefix.empty(n_keys, program.width)
             prefix = prefix.with_rows([leaf.leaf for leaf in leaves], problem.limit)
-            return prefix.design(problem.gradients).sums(x, problem.gradients)
+            return design_of(prefix, problem.gradients).sums(x, problem.gradients)
 
         for one in np.unique(user):
             for t in (2, 7):

@@ -25,7 +25,7 @@ from tests.contracts.test_models import (
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, Quantile, Squared
-from weir.dpcore.models.scaling import Scaling, is_void
+from weir.dpcore.models.kit.rows import Scaling, is_void
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, bounded, leaves_for

@@ -10,9 +10,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Ints
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.blocks.rows import BlockRows
-from weir.dpcore.models.erm.packed import some
-from weir.dpcore.models.erm.prefix import Prefix
+from weir.dpcore.models.kit.kept import BlockRows, Prefix, some
 
 WHOLE = 1 << 62
 """More rows than any key has."""

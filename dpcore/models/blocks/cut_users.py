@@ -11,9 +11,7 @@ import numpy as np
 from weir.dpcore.arrays import Ints
 from weir.dpcore.leaves.rows import RowLeaf, grouped
 from weir.dpcore.models.blocks.cut import Cut
-from weir.dpcore.models.blocks.rows import BlockRows
-from weir.dpcore.models.erm.packed import Dense, void
-from weir.dpcore.models.erm.prefix import Prefix
+from weir.dpcore.models.kit.kept import BlockRows, Dense, Prefix, void
 
 
 @dataclass(frozen=True)

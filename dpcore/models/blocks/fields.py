@@ -12,15 +12,15 @@ from weir.dpcore.config.expect import MOST_EVENTS
 from weir.dpcore.config.numbers import DurationText, Positive
 from weir.dpcore.config.section import Says, Section, as_tuple, refusal, with_numbers
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.feature_map import (
+from weir.dpcore.models.blocks.price import SPLITS
+from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
+from weir.dpcore.models.kit.feature_map import (
     MOST_INPUTS,
     FeatureMap,
     Projection,
     RandomFourier,
 )
-from weir.dpcore.models.blocks.price import SPLITS
-from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 
 MOST_CLASSES = 1 << 10
 

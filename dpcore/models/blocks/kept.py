@@ -17,12 +17,11 @@ from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut import Blocks
 from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.fitter import Fitter
-from weir.dpcore.models.blocks.inputs import Inputs
 from weir.dpcore.models.blocks.objective import Scored
 from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.schedule import Schedule
 from weir.dpcore.models.blocks.training import BlockTraining
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, Released
 from weir.dpcore.training import Whole, whole_init, whole_step
 
@@ -38,7 +37,7 @@ class KeptBlocks(ABC):
       algorithm: its name in the config. presence: of the unit.
     """
 
-    inputs: Inputs | WideInputs
+    inputs: Inputs
     schedule: Schedule
     cut: Blocks
     cap: int
@@ -141,7 +140,9 @@ class KeptBlocks(ABC):
         theta, behind = noisy
         found = [Released("theta", None, theta, None)]
         if self.inputs.plain:
-            own = self.inputs.coefficients(theta, self.scored)
+            scored = self.scored
+            labels = bool(self.inputs.classes)
+            own = self.inputs.coefficients(theta, scored.intercept, labels, scored.outputs)
             found.append(Released("coefficients", None, own, None))
         return (*found, Released("model_of", None, behind, None))
 

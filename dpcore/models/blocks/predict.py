@@ -9,16 +9,13 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.leaves.sparse_rows import SparseRows
-from weir.dpcore.models.blocks.inputs import Inputs, class_text
 from weir.dpcore.models.blocks.objective import Scored
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.kit.inputs import Inputs, class_text
+from weir.dpcore.models.kit.rows import is_void
 from weir.dpcore.models.prediction import Given, Predicted, shares
-from weir.dpcore.models.scaling import is_void
 
 
-def predict(
-    inputs: Inputs | WideInputs, objective: Scored, given: Given, theta: Floats
-) -> Predicted:
+def predict(inputs: Inputs, objective: Scored, given: Given, theta: Floats) -> Predicted:
     """Predictions for events that are clipped, mapped and shortened as those it learned from.
 
     Args:

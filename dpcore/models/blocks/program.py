@@ -12,7 +12,6 @@ from weir.dpcore.accounting.guarantee import LossKind
 from weir.dpcore.arrays import Ints
 from weir.dpcore.models.blocks.cut import Blocks
 from weir.dpcore.models.blocks.fitter import Fitter
-from weir.dpcore.models.blocks.inputs import Inputs
 from weir.dpcore.models.blocks.kept import KeptBlocks
 from weir.dpcore.models.blocks.level import Level
 from weir.dpcore.models.blocks.minimised import Minimised
@@ -22,6 +21,7 @@ from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.schedule import Schedule, spread
 from weir.dpcore.models.blocks.stepped import Stepped
 from weir.dpcore.models.blocks.stochastic import Stochastic
+from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.program import OutputInfo
 
@@ -84,7 +84,7 @@ class BlockProgram(KeptBlocks):
         """What is released. A model's error is not additive: NaN."""
         nan = float("nan")
         moved = max(level.noise.moved for level in self.levels)
-        theta, own = self.inputs.labels(self.objective)
+        theta, own = self.inputs.names(self.objective.intercept, self.objective.outputs)
         found = [OutputInfo("theta", None, len(theta), moved, nan, theta)]
         if self.inputs.plain:
             found.append(OutputInfo("coefficients", None, len(own), moved, nan, own))

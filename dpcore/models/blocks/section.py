@@ -29,7 +29,6 @@ from weir.dpcore.models.blocks.fields import (
     Users,
     made_map,
 )
-from weir.dpcore.models.blocks.inputs import Classes, Inputs
 from weir.dpcore.models.blocks.level import Level, level_for
 from weir.dpcore.models.blocks.objective import Objective, row_loss
 from weir.dpcore.models.blocks.predict import predict
@@ -41,7 +40,8 @@ from weir.dpcore.models.blocks.solver import MINIMISER, SOLVERS, Passes, Solver,
 from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
 from weir.dpcore.models.erm.price import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.inputs import Classes, DenseInputs
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.predictor import NOISES, Predictor
 from weir.dpcore.models.words import OWN_UNITS
@@ -196,13 +196,13 @@ class BlockModel(Predictor):
         return {} if self.classes is None else {self.targets[0]: self.classes}
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> DenseInputs:
         """From columns to rows."""
         ranges = self.public_ranges
         classes: Classes = self.classes or ()
         pairs = tuple(ranges[name] for name in self.ranged)
         norm = float(self.clip.features)
-        return Inputs(
+        return DenseInputs(
             self.features,
             self.targets[0],
             pairs,

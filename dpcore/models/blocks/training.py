@@ -13,11 +13,9 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut import Blocks
 from weir.dpcore.models.blocks.fitter import Draws, Fit, Fitter, Placing, Weighing
-from weir.dpcore.models.blocks.rows import BlockRows
 from weir.dpcore.models.blocks.schedule import Fit as Planned
 from weir.dpcore.models.blocks.schedule import Schedule
-from weir.dpcore.models.erm.packed import void
-from weir.dpcore.models.erm.prefix import Prefix, row_digests
+from weir.dpcore.models.kit.kept import BlockRows, Prefix, row_digests, void
 from weir.dpcore.noise.noise import NoiseOf
 from weir.dpcore.training import Job, Models, Slice
 

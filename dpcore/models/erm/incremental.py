@@ -16,8 +16,8 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm.schedule import Schedule
 from weir.dpcore.models.erm.training import ErmTraining
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.pocg import model_outputs, models
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.solvers.solver import BatchSolver
 from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released

@@ -20,10 +20,10 @@ from weir.dpcore.models.erm.price import choose, fraction
 from weir.dpcore.models.erm.schedule import Schedule
 from weir.dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.people import rows_of_user
 from weir.dpcore.models.regression.section import BARE, FITTED, SO_FAR
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family

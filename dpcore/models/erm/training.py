@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.prefix import Prefix, row_digests
 from weir.dpcore.models.erm.schedule import Schedule
-from weir.dpcore.models.grid import grid_of, to_grid
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.kit import rows as lattice
+from weir.dpcore.models.kit.grid import grid_of, to_grid
+from weir.dpcore.models.kit.kept import VOID, Dense, Prefix, row_digests
+from weir.dpcore.models.solvers.design import Design
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.solvers.queries import Queries
 from weir.dpcore.models.solvers.solver import BatchSolver
@@ -125,7 +128,7 @@ class ErmTraining:
     def _queries(self, job: Job, kept: Prefix, noise: NoiseOf, carry: Any = None) -> Queries:
         share = self.schedule.share(job.tick)
         assert share is not None
-        design = kept.design(self.problem.gradients)
+        design = design_of(kept, self.problem.gradients)
         paid = () if carry is None else (self.solver.paid(carry),)
         keyed, budget = noise(0), self.schedule.budget
         return Queries(self.problem, design, keyed, job.digests, budget, share, *paid)
@@ -140,3 +143,13 @@ class ErmTraining:
     ) -> tuple[Models, tuple[Floats, ...]]:
         """See Training: between runs the last model is released again."""
         return carried(before, fitted, first, ticks)
+
+
+def design_of(kept: Prefix, gradients: Gradients) -> Design:
+    """Kept rows as floats, for a solver: those that have a gradient. Void ones have taken their
+    place within cap and limit, and are in no sum and no count: that swaps, adds or removes one row.
+    """
+    dense = cast(Dense, kept.rows)
+    said = dense[:, -1] != VOID
+    rows = np.multiply(dense[said], lattice.STEP, dtype=np.float64)
+    return Design.of(kept.keys[said], rows, kept.hashes[said], gradients)

@@ -11,7 +11,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.kit.grid import to_grid
 from weir.dpcore.models.online.base import OverSet
 from weir.dpcore.models.online.nearest import Nearest
 

@@ -12,7 +12,7 @@ import numpy as np
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, positive
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.grid import centre_of, grid_of, start_of, to_grid
+from weir.dpcore.models.kit.grid import centre_of, grid_of, start_of, to_grid
 
 
 @dataclass(frozen=True)

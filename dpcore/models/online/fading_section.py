@@ -15,7 +15,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import Share
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.online.averaged_leader import AveragedLeader
 from weir.dpcore.models.online.learner_section import LearnerModel
 from weir.dpcore.models.online.price import Curving, split

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.models.grid import rounding_of, to_grid
+from weir.dpcore.models.kit.grid import rounding_of, to_grid
 from weir.dpcore.models.online.base import OverSet
 
 

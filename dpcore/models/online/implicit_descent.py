@@ -17,10 +17,10 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError, at_least_one, positive
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.grid import centre_of, grid_of, row_dot, to_grid
+from weir.dpcore.models.kit.grid import centre_of, grid_of, row_dot, to_grid
 from weir.dpcore.models.kit.loss import PredictionLoss
+from weir.dpcore.models.kit.rows import is_void
 from weir.dpcore.models.online.implicit import ImplicitStep
-from weir.dpcore.models.scaling import is_void
 from weir.dpcore.noise.noise import Noise, label
 
 SLACK: Final = 2.0**-7

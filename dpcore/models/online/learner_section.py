@@ -15,14 +15,14 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Share
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.price import Curving, leaf_of
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.rule import Rule
 from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.online.spaced_learner import SpacedLearner
 from weir.dpcore.models.people import events_of, refuse_blind
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.pricing.best import Offer, best_sum
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms

@@ -10,7 +10,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.grid import row_dot, to_grid
+from weir.dpcore.models.kit.grid import row_dot, to_grid
 from weir.dpcore.models.online.oracle_step import OracleStep
 
 

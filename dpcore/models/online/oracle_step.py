@@ -12,7 +12,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.local_oracle import LocalOracle, local_oracle
-from weir.dpcore.models.grid import grid_of, rounding_of, row_dot, to_grid
+from weir.dpcore.models.kit.grid import grid_of, rounding_of, row_dot, to_grid
 from weir.dpcore.models.online.ball_step import BallStep
 
 

@@ -14,8 +14,8 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Floats, Ints, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "online.pocg"

@@ -13,13 +13,13 @@ from weir.dpcore.accounting.calibrate import gdp_mu
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import ALGORITHM
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.implicit_descent import ImplicitDescent, smoothness_of
 from weir.dpcore.models.online.pocg import Pocg
 from weir.dpcore.models.online.pull import pull_of_iterates
 from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.people import rows_of_user
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.words import centre_words
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms

@@ -15,10 +15,10 @@ from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.leaves.clip import clip_l2
 from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.kit.rows import Scaling, is_void
 from weir.dpcore.models.moments import BITS, Moments
 from weir.dpcore.models.online.pocg import model_outputs, models
 from weir.dpcore.models.online.ridge_leader import RidgeLeader
-from weir.dpcore.models.scaling import Scaling, is_void
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "online.pqftl"

@@ -11,13 +11,13 @@ from pydantic import Field
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import ALGORITHM, SquaredLoss
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.moments_leaf import leaf_of
 from weir.dpcore.models.online.pqftl import LATTICE, Pqftl, moments_of
 from weir.dpcore.models.online.pull import pull_of_second_order
 from weir.dpcore.models.online.ridge_leader import RidgeLeader
 from weir.dpcore.models.online.section import OnlineModel
 from weir.dpcore.models.online.spaced_pqftl import SpacedPqftl
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.second_moments import typical_reach
 from weir.dpcore.models.words import centre_words
 from weir.dpcore.pricing.best import Offer, best_sum, check_named

@@ -15,8 +15,8 @@ from weir.dpcore.canonical import canonical_mechanism, canonical_value
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.rule import Rule
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.second_moments import SecondMoments
 from weir.dpcore.program import CAPACITY, SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 

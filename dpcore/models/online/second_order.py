@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.kit.grid import to_grid
 from weir.dpcore.models.online.base import OverSet
 from weir.dpcore.models.online.nearest import Nearest
 from weir.dpcore.models.online.quadratic import FARTHEST, solve_positive, triangle

@@ -9,8 +9,8 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.convex_set import ConvexSet, norm_of
+from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize.rows import Rows, grid_for, on_grid
-from weir.dpcore.models.scaling import STEP
 
 
 @dataclass(frozen=True)

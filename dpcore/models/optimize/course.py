@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, State
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.grid import grid_of
+from weir.dpcore.models.kit.grid import grid_of
 from weir.dpcore.noise.noise import Noise
 
 WHOLE = 1 << 62

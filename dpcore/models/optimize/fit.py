@@ -31,7 +31,8 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.kit.loss import PredictionLoss, parse_loss
+from weir.dpcore.models.kit.loss import PredictionLoss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.packing import Packed, Range, pack
 from weir.dpcore.models.optimize.price import SELECTIONS, best_way, budgets

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.geometry.lp_ball import lp_norms
 from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.models.optimize.points import (
     Points,
@@ -21,7 +20,6 @@ from weir.dpcore.models.optimize.points import (
     scores_of,
     targets_of,
 )
-from weir.dpcore.models.scaling import STEP
 from weir.dpcore.pricing.price import round_up
 
 _UP = 1 + 2.0**-40
@@ -166,26 +164,3 @@ class Glm:
             "radius": self.radius.hex(),
             **({} if self.most is None else {"most": self.most}),
         }
-
-
-def norms(rows: Floats, q: float) -> Floats:
-    """lq norms, 1 <= q <= inf: (n, m) -> (n,)."""
-    if math.isinf(q):
-        return np.asarray(np.max(np.abs(rows), axis=1, initial=0.0))
-    return lp_norms(rows, q)
-
-
-def shortened(features: Floats, q: float, bound: float) -> tuple[Floats, int]:
-    """Features on the lattice of ``STEP``, each row of lq norm at most ``bound``; and how many were
-    longer. A row by itself; truncation toward zero lengthens nothing.
-
-    The target of the shortening lies below the bound by more than what powers round.
-    """
-    size = norms(features, q)
-    target = bound * (1 - 2.0**-30)
-    long = np.flatnonzero(~(size <= target))
-    out = np.ascontiguousarray(features, dtype=np.float64).copy()
-    if long.size:
-        out[long] *= (target / size[long])[:, None]
-    out = np.trunc(out * (1.0 / STEP)) * STEP + 0.0
-    return out, int(np.count_nonzero(size > bound))

@@ -13,11 +13,10 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints, State, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut import by_hash
-from weir.dpcore.models.erm.prefix import row_digests
+from weir.dpcore.models.kit.inputs import Inputs
+from weir.dpcore.models.kit.kept import row_digests
 from weir.dpcore.models.optimize.course import Course, Drawn
-from weir.dpcore.models.optimize.glm import shortened
 from weir.dpcore.models.optimize.runs import start_of_run
-from weir.dpcore.models.scaling import Scaling, is_void
 from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 FIXED = 64
@@ -55,13 +54,11 @@ class OnePass:
         gathered by that tick: where data differ all noise is new.
 
     Attributes:
-      scaling: the public ranges. dual, norm: features have an lq norm of at most ``norm``, q =
-      ``dual``. course: the algorithm. cap: rows a key and tick. algorithm: its name in the config.
+      inputs: from columns to rows, within an lq norm. course: the algorithm. cap: rows a key and
+      tick. algorithm: its name in the config.
     """
 
-    scaling: Scaling
-    dual: float
-    norm: float
+    inputs: Inputs
     course: Course
     cap: int
     algorithm: str
@@ -83,21 +80,21 @@ class OnePass:
     @property
     def width(self) -> int:
         """Numbers in a row: the features, then the target."""
-        return len(self.scaling.columns)
+        return self.inputs.width
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return tuple(dict.fromkeys(self.scaling.columns))
+        """Columns that are read."""
+        return tuple(dict.fromkeys(self.inputs.columns))
+
+    @property
+    def lists(self) -> Mapping[str, int]:
+        """See ``dpcore.leaves.list_columns.width_of``: list columns that are read whole."""
+        return self.inputs.lists
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) float64 in [-1, 1], features clipped in the lq norm."""
-        found = self.scaling.bound(columns, n_events)
-        rows = np.asarray(found.rows)
-        void = is_void(rows)
-        rows[:, :-1], longer = shortened(rows[:, :-1], self.dual, self.norm)
-        rows[void, :-1] = 0.0
-        return Bounded(rows, found.clipped + longer, found.non_finite)
+        """Rows (n_events, width) in [-1, 1], features clipped in the lq norm."""
+        return self.inputs.bound(columns, n_events)
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Rows are read in order, not summed."""
@@ -150,15 +147,13 @@ class OnePass:
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units, and the records behind it."""
         theta, behind = noisy
+        course = self.course
+        own = self.inputs.coefficients(theta, course.intercept, course.labels)
         return (
             Released("theta", None, theta, None),
-            Released("coefficients", None, self.own_units(theta), None),
+            Released("coefficients", None, own, None),
             Released("model_of", None, behind, None),
         )
-
-    def own_units(self, theta: Floats) -> Floats:
-        """(..., d) -> (..., features + 1), the same models in the user's units."""
-        return self.scaling.coefficients(theta, self.course.intercept, self.course.labels)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival: at most
@@ -167,15 +162,14 @@ class OnePass:
         return PrivacyLoss(whole.kind, 0.0) if ticks is not None and ticks <= 0 else whole
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
-        """What is released. A model's error is not additive: NaN."""
-        *features, _ = self.scaling.columns
+        """What is released. A model's error is not additive: NaN. Of sparse rows models over hulls
+        of unit vectors are released without their zeros."""
+        theta, own = self.inputs.names(self.course.intercept)
         nan, moved = float("nan"), self.course.moved
-        names = (*features, "intercept")[: self.dimension]
+        few = self.inputs.sparse and self.course.set.sparse
         return (
-            OutputInfo("theta", None, len(names), moved, nan, names),
-            OutputInfo(
-                "coefficients", None, len(features) + 1, moved, nan, (*features, "intercept")
-            ),
+            OutputInfo("theta", None, len(theta), moved, nan, theta, few),
+            OutputInfo("coefficients", None, len(own), moved, nan, own, few),
             OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")),
         )
 
@@ -185,13 +179,16 @@ class OnePass:
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
+        inputs = self.inputs
+        assert inputs.dual is not None
+        scaled = {"scaling": inputs.scaling.canonical()}
         return {
             "program": self.algorithm,
-            "scaling": self.scaling.canonical(),
-            "dual": self.dual.hex(),
-            "norm": self.norm.hex(),
+            "dual": inputs.dual.hex(),
+            "norm": inputs.norm.hex(),
             "cap": self.cap,
             "course": self.course.canonical(),
+            **({"inputs": inputs.canonical()} if inputs.sparse else scaled),
         }
 
 

@@ -13,10 +13,9 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.kit.inputs import SparseInputs
+from weir.dpcore.models.kit.rows import STEP, shortened
 from weir.dpcore.models.optimize.course import Course, Drawn
-from weir.dpcore.models.optimize.glm import shortened
-from weir.dpcore.models.scaling import STEP
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 KEY = b""
@@ -85,7 +84,7 @@ def sparse_rows_of(x: Any, y: Floats, norm: float, dual: float, most: int) -> Sp
         lists = SparseRows(offsets, at, found.data.astype(np.float64), x.shape[1])
     else:
         lists = SparseRows.from_dense(x)
-    inputs = WideInputs("x", x.shape[1], 1.0, most, "y", (-1.0, 1.0), (), norm, dual)
+    inputs = SparseInputs("x", x.shape[1], 1.0, most, "y", (-1.0, 1.0), (), norm, dual)
     rows: SparseRows = inputs.bound({"x": lists, "y": y}, len(y)).rows
     return rows
 

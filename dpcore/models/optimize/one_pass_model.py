@@ -14,7 +14,6 @@ from weir.dpcore.models.erm.price import refuse_sums
 from weir.dpcore.models.optimize.course import Course
 from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_section import WIDE_STATE, OnePassSection
-from weir.dpcore.models.optimize.wide_one_pass import WideOnePass
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.price import MOST_STATE, Alternative
@@ -114,7 +113,7 @@ class OnePassModel(OnePassSection):
         offers.sort(key=lambda one: one[0])
         best = offers[0][0]
         program = self._program(offers[0][3])
-        state, room = program.state_bytes(), MOST_STATE if self.inputs is None else WIDE_STATE
+        state, room = program.state_bytes(), WIDE_STATE if program.inputs.sparse else MOST_STATE
         if state > room:
             raise ConfigError(
                 "model.features",
@@ -136,11 +135,8 @@ class OnePassModel(OnePassSection):
         )
 
     def _program(self, course: Course) -> OnePass:
-        norm, inputs = float(self.clip.features), self.inputs
-        cap = self.cap_for(inputs)
-        if inputs is None:
-            return OnePass(self.scaling, self.dual, norm, course, cap, self.name)
-        return WideOnePass(inputs.scaling, self.dual, norm, course, cap, self.name, inputs)
+        inputs = self.inputs
+        return OnePass(inputs, course, self.cap_for(inputs), self.name)
 
     # ---- what it says
 

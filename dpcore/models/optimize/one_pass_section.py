@@ -14,9 +14,9 @@ from weir.dpcore.config.section import Says, Section
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
 from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.inputs import DenseInputs, Inputs, SparseInputs
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.model import Model
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.rehearsed import rehearsed
@@ -24,7 +24,6 @@ from weir.dpcore.models.optimize.runs import MOST_RUNS
 from weir.dpcore.models.optimize.sfw import TreeRun, tree_runs
 from weir.dpcore.models.optimize.tree import MOST_PHASES
 from weir.dpcore.models.prediction import Given, Predicted, sparse_linear
-from weir.dpcore.models.scaling import Scaling
 
 MOST_RECORDS = 1 << 31
 MOST_A_TICK = 1 << 16
@@ -116,30 +115,27 @@ class OnePassSection(Model):
         return parse_set(self.set, self.dimension)
 
     @property
-    def scaling(self) -> Scaling:
-        """The public ranges."""
-        return Scaling.of(self.features, self.targets[0], self.public_ranges)
-
-    @property
     def dual(self) -> float:
         """q, of the norm of features."""
         return 2.0
 
     @property
-    def inputs(self) -> WideInputs | None:
-        """Sparse rows of a list column that is wide; None: rows are tables."""
-        listed = self.listed
+    def inputs(self) -> Inputs:
+        """From columns to rows, sparse ones where a list column is wide."""
+        listed, target, norm = self.listed, self.targets[0], float(self.clip.features)
+        ranges = self.public_ranges
         if listed is None or listed.size <= MOST_DENSE:
-            return None
-        low, high = (float(end) for end in self.ranges[self.targets[0]])
-        bound_at, norm = float(self.ranges[listed.name][1]), float(self.clip.features)
-        names = listed.name, listed.size, bound_at, listed.filled, self.targets[0]
-        return WideInputs(*names, (low, high), (), norm, self.dual)
+            pairs = tuple(ranges[name] for name in self.columns)
+            return DenseInputs(self.features, target, pairs, (), norm, dual=self.dual)
+        bound_at = float(self.ranges[listed.name][1])
+        names = listed.name, listed.size, bound_at, listed.filled, target
+        return SparseInputs(*names, ranges[target], (), norm, self.dual)
 
     @property
     def most_filled(self) -> int | None:
         """See ``Glm.most``."""
-        return None if self.inputs is None else self.inputs.most
+        listed = self.listed
+        return None if listed is None or listed.size <= MOST_DENSE else listed.filled
 
     def glms(self, convex_set: ConvexSet, radius: float) -> Callable[[float], Glm]:
         """smoothing -> the loss with its constants, of a loss with corners; else of any number."""
@@ -193,18 +189,18 @@ class OnePassSection(Model):
             judged,
         )
 
-    def cap_for(self, inputs: WideInputs | None) -> int:
+    def cap_for(self, inputs: Inputs) -> int:
         """Rows of a key and tick, at most: what is said, or as many as there is room for."""
         if self.cap is not None:
             return self.cap
-        if inputs is None:
+        if not inputs.sparse:
             return MOST_A_TICK
         return max(1, min(MOST_A_TICK, WIDE_STATE // 4 // inputs.row_bytes))
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         """See Predictor."""
         inputs = self.inputs
-        if inputs is None:
+        if not isinstance(inputs, SparseInputs):
             return super().predict(given, model)
         loss = parse_loss(self.loss_spec)
         name, rows = loss.name if loss.labels else None, cast(Any, given[inputs.column])

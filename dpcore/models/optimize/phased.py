@@ -17,7 +17,7 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.kit.grid import to_grid
 from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.phase import Phase, worst_of

@@ -17,7 +17,7 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.course import Course
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
@@ -147,7 +147,7 @@ class PhasedSgdModel(OnePassModel):
             raise ConfigError(
                 "model.set", convex_set.name, "has no projection, which optimize.phased_sgd needs."
             )
-        if self.inputs is not None and not isinstance(convex_set, Box | L2Ball):
+        if self.most_filled is not None and not isinstance(convex_set, Box | L2Ball):
             raise ConfigError(
                 "model.set",
                 convex_set.name,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.leaves.sparse_rows import SparseRows
-from weir.dpcore.models.grid import row_dot
+from weir.dpcore.models.kit.grid import row_dot
 
 
 @dataclass(frozen=True, eq=False)

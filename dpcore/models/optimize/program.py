@@ -10,11 +10,10 @@ from typing import Any
 from weir.dpcore.accounting.guarantee import LossKind
 from weir.dpcore.arrays import Ints
 from weir.dpcore.models.blocks.cut import Blocks
-from weir.dpcore.models.blocks.inputs import Inputs
 from weir.dpcore.models.blocks.kept import KeptBlocks
 from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.schedule import Schedule
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.selection import Selection
 from weir.dpcore.models.optimize.width import Width
@@ -42,7 +41,7 @@ class WindowProgram(KeptBlocks):
       cap: rows a key and tick. algorithm: its name in the config. presence: of the unit.
     """
 
-    inputs: Inputs | WideInputs
+    inputs: Inputs
     schedule: Schedule
     cut: Blocks
     way: Way
@@ -74,7 +73,7 @@ class WindowProgram(KeptBlocks):
         """What is released. A model's error is not additive: NaN."""
         nan, convex_set = float("nan"), self.way.linear.set
         moved = convex_set.diameter
-        theta, own = self.inputs.labels(self.scored)
+        theta, own = self.inputs.names(self.scored.intercept)
         sparse = convex_set.sparse and len(theta) >= SPARSE_FROM
         found = [OutputInfo("theta", None, len(theta), moved, nan, theta, sparse)]
         if self.inputs.plain:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.kit.rows import STEP
 
 CHUNK = 1 << 13
 """Rows whose products with numbers of 2^20 grid steps are added at once: 2^(13 + 20 + 20)."""

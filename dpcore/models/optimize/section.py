@@ -14,10 +14,9 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.blocks.fields import ClassList
-from weir.dpcore.models.blocks.inputs import Classes, Inputs
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
 from weir.dpcore.models.fields import ConvexSetSpec, HingeLoss, HuberLoss, OneTarget
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.inputs import Classes, DenseInputs, Inputs, SparseInputs
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.models.words import set_words
@@ -134,13 +133,13 @@ class OptimizeModel(Predictor):
         return math.inf if self.clip.features is None else float(self.clip.features)
 
     @property
-    def inputs(self) -> Inputs | WideInputs:
+    def inputs(self) -> Inputs:
         """From columns to rows, sparse ones where a list column is wide."""
         classes: Classes = self.classes or ()
         if self.listed is not None and self.listed.size > MOST_DENSE:
             target = None if self.classes else self.ends_of(self.targets[0])
             bound_at = self.ends_of(self.listed.name)[1]
-            return WideInputs(
+            return SparseInputs(
                 self.listed.name,
                 self.listed.size,
                 bound_at,
@@ -152,7 +151,7 @@ class OptimizeModel(Predictor):
             )
         ranges = self.public_ranges
         pairs = tuple(ranges[name] for name in self.ranged)
-        return Inputs(self.features, self.targets[0], pairs, classes, self.norm)
+        return DenseInputs(self.features, self.targets[0], pairs, classes, self.norm)
 
     @property
     def linear(self) -> Linear:

@@ -15,7 +15,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.kit.grid import to_grid
 from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.node_noise import NodeNoise

@@ -18,10 +18,10 @@ from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws, Made
 from weir.dpcore.models.kit.point import PointNoise
+from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
 from weir.dpcore.models.optimize.steps import best_steps, gap
-from weir.dpcore.models.scaling import STEP
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.event_kernel import SHRINK, EventKernel, square_of, too_long
-from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.program import Bounded, Runs
 
 _CHUNK = 1 << 15

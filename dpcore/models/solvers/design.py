@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.grid import row_dot
+from weir.dpcore.models.kit.grid import row_dot
 
 WORK = 1 << 17
 """Numbers that are worked on at once: they stay in the cache."""

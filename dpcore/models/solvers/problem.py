@@ -9,7 +9,7 @@ from typing import Any
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.grid import centre_of
+from weir.dpcore.models.kit.grid import centre_of
 from weir.dpcore.pricing.price import round_up
 
 

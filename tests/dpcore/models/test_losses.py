@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.kit.loss import (
-    LOSSES,
-    Absolute,
-    PredictionLoss,
-    Quantile,
-    exact_exp,
-    parse_loss,
-)
+from weir.dpcore.models.kit.loss import Absolute, PredictionLoss, Quantile, exact_exp
+from weir.dpcore.models.kit.loss_spec import LOSSES, parse_loss
 
 SPECS: list[Any] = [
     "squared",

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.feature_map import Projection, RandomFourier, circle
-from weir.dpcore.models.blocks.inputs import Inputs
-from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.kit.feature_map import Projection, RandomFourier, circle
+from weir.dpcore.models.kit.inputs import DenseInputs
+from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.plan import Plan
 
 CONFIG: dict[str, str] = {
@@ -105,7 +105,7 @@ def test_the_plan_shows_every_split_and_a_split_that_is_named_is_taken() -> None
 
 
 def test_targets_that_are_no_class_are_void_and_features_are_clipped() -> None:
-    inputs = Inputs(("u", "v"), "y", ((-1.0, 1.0), (0.0, 10.0)), (3.0, 1.0, 2.0), 0.5)
+    inputs = DenseInputs(("u", "v"), "y", ((-1.0, 1.0), (0.0, 10.0)), (3.0, 1.0, 2.0), 0.5)
     columns = {
         "u": np.array([0.1, 1.0, np.nan, 0.2, 0.0]),
         "v": np.array([5.0, 10.0, 5.0, 5.0, 99.0]),

@@ -14,7 +14,7 @@ from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.online.averaged_leader import AveragedLeader
 from weir.dpcore.models.online.nearest import Nearest
 from weir.dpcore.models.online.price import Curving, split

@@ -218,24 +218,27 @@ def test_arrays_give_what_the_course_gives(case: str) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.uniform(-1, 1, (130, 2)), rng.uniform(-1, 1, 130)
     x[5, 0] = np.inf
-    one = fit(made.course, x, y, made.norm, made.dual, SECRET)
-    two = fit(made.course, x, y, made.norm, made.dual, SECRET)
-    other = fit(made.course, x, y, made.norm, made.dual, bytes(32))
+    one = fit(made.course, x, y, made.inputs.norm, made.inputs.dual, SECRET)
+    two = fit(made.course, x, y, made.inputs.norm, made.inputs.dual, SECRET)
+    other = fit(made.course, x, y, made.inputs.norm, made.inputs.dual, bytes(32))
     assert one.coef.tobytes() == two.coef.tobytes() != other.coef.tobytes()
     first = made.course.first
     assert 0.75 * first <= one.records <= 4 * first and one.loss == made.loss(None)
     changed = x.copy()
     changed[100] = 0.3
-    assert fit(made.course, changed, y, made.norm, made.dual, SECRET).coef.tobytes() != (
-        one.coef.tobytes()
-    )
+    assert fit(
+        made.course, changed, y, made.inputs.norm, made.inputs.dual, SECRET
+    ).coef.tobytes() != (one.coef.tobytes())
     short = np.clip(x, -0.1, 0.1)  # under both bounds, so that only the plan differs
-    both = [fit(made.course, short, y, norm, made.dual, SECRET) for norm in (made.norm, 0.9)]
+    both = [
+        fit(made.course, short, y, norm, made.inputs.dual, SECRET)
+        for norm in (made.inputs.norm, 0.9)
+    ]
     assert both[0].coef.tobytes() != both[1].coef.tobytes(), "two plans share no noise"
     with pytest.raises(ConfigError, match="fewer than a run"):
-        fit(made.course, x[: first - 1], y[: first - 1], made.norm, made.dual, SECRET)
+        fit(made.course, x[: first - 1], y[: first - 1], made.inputs.norm, made.inputs.dual, SECRET)
     with pytest.raises(ConfigError, match=r"\(n, 2\)"):
-        fit(made.course, x[:, :1], y, made.norm, made.dual, SECRET)
+        fit(made.course, x[:, :1], y, made.inputs.norm, made.inputs.dual, SECRET)
 
 
 LOSSES = (Squared(), Huber(0.3), Logistic(), Hinge(0.4), Envelope(0.2, 0.8, 0.1))

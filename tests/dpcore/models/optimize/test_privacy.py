@@ -13,8 +13,9 @@ from tests.dpcore.models.optimize.instances import noise_of, plan, program, read
 from tests.dpcore.models.optimize.script import Script
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.loss import Logistic, Squared
+from weir.dpcore.models.kit.rows import norms
 from weir.dpcore.models.optimize.course import Drawn
-from weir.dpcore.models.optimize.glm import Glm, norms
+from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.phase import Phase
 from weir.dpcore.models.optimize.phased_erm import averaged, spread_of
 from weir.dpcore.noise.noise import label
@@ -222,7 +223,7 @@ def test_clipping_each_gradient_would_break_the_smoothness_that_is_paid_for() ->
 def test_gradients_keep_their_bound_whatever_the_rows_are(q: float) -> None:
     glm = Glm(Logistic(), 3, True, q, 0.7, 2.0)
     made = program("gaussian", d=3)
-    rows = rows_for(replace(made, dual=q, norm=0.7), 400)
+    rows = rows_for(replace(made, inputs=replace(made.inputs, dual=q, norm=0.7)), 400)
     points, targets, void = glm.split(rows)
     assert norms(points, q).max() <= glm.reach
     rng = np.random.default_rng(2)

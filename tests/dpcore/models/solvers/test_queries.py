@@ -14,7 +14,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.solvers.design import Design
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.solvers.queries import Paid, Queries, deal

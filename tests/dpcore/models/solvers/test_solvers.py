@@ -16,7 +16,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.loss import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.solvers.design import Design
 from weir.dpcore.models.solvers.noisy_gradient import NoisyGradient, most_useful
 from weir.dpcore.models.solvers.noisy_sgd import NoisySgd

@@ -1,7 +1,8 @@
-"""Public ranges: the user's columns to [-1, 1] and back."""
+"""Events as scaled rows on a lattice: public ranges and exact lengths, dense and sparse."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Floats
+from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.lp_ball import lp_norms
 from weir.dpcore.leaves.clip import clip_values
+from weir.dpcore.models.kit.grid import row_dot
 from weir.dpcore.program import Bounded
 
 STEP = 2.0**-20
@@ -128,3 +131,106 @@ class Scaling:
             "high": [value.hex() for value in self.high],
             "step": STEP.hex(),
         }
+
+
+def shorten(rows: Floats, bound: float) -> None:
+    """Shortens rows in place to an exact l2 norm of at most ``bound``, a row by itself.
+
+    Whole rows at once (``bounding.clip.clip_l2`` goes column by column, for any magnitudes); a row
+    whose square overflows becomes zero.
+
+    Args:
+      rows: (N, d) float64, C-contiguous.
+      bound: in (2^-300, 2^300).
+    """
+    d = rows.shape[1]
+    with np.errstate(over="ignore"):
+        norm = np.sqrt(row_dot(rows, rows))
+    target = bound * (1 - (d + 16) * 2.0**-52)  # below the bound by more than all rounding
+    long = np.flatnonzero(~(norm <= target))
+    if long.size:  # an infinite norm makes the factor, and the row, 0
+        rows[long] *= (target / norm[long])[:, None]
+
+
+def norms(rows: Floats, q: float) -> Floats:
+    """lq norms, 1 <= q <= inf: (n, m) -> (n,)."""
+    if math.isinf(q):
+        return np.asarray(np.max(np.abs(rows), axis=1, initial=0.0))
+    return lp_norms(rows, q)
+
+
+def shortened(features: Floats, q: float, bound: float) -> tuple[Floats, int]:
+    """Rows (n, m) on the lattice of ``STEP``, each of lq norm at most ``bound``, 1 <= q <= inf; and
+    how many were longer. A row by itself; truncation toward zero lengthens nothing.
+
+    The target of the shortening lies below the bound by more than what powers round.
+    """
+    size = norms(features, q)
+    target = bound * (1 - 2.0**-30)
+    long = np.flatnonzero(~(size <= target))
+    out = np.ascontiguousarray(features, dtype=np.float64).copy()
+    if long.size:
+        out[long] *= (target / size[long])[:, None]
+    out = np.trunc(out * (1.0 / STEP)) * STEP + 0.0
+    return out, int(np.count_nonzero(size > bound))
+
+
+def scaled_values(values: Floats, half: float | Floats) -> Floats:
+    """Finite numbers from [-half, half] onto [-1, 1], outside moved to the nearer end, on the
+    lattice of ``STEP``: (m,)."""
+    inside = np.clip(values * (1.0 / half), -1.0, 1.0)
+    return np.asarray(np.rint(inside * (1.0 / STEP)) * STEP + 0.0)
+
+
+def squares_of(values: Floats, rows: Ints, n: int) -> Floats:
+    """Squared length of each sparse row, from the numbers on the lattice that are in it: (n,). Sums
+    are of whole numbers, so that their order does not matter.
+
+    Args:
+      values: (m,), row after row. rows: (m,), the row of each, not decreasing.
+    """
+    steps = np.rint(values * (1.0 / STEP)).astype(np.int64)
+    total = np.concatenate([[0], np.cumsum(steps * steps)])
+    ends = np.searchsorted(rows, np.arange(n + 1))
+    return np.diff(total[ends]).astype(np.float64) * STEP**2
+
+
+def factors(squares: Floats, norm: float) -> Floats:
+    """1, or what brings a row below its norm by more than all rounding."""
+    length = np.sqrt(squares * (1 + 2.0**-30))
+    return np.where(length <= norm, 1.0, norm * (1 - 2.0**-30) / np.maximum(length, norm))
+
+
+def norms_of(values: Floats, rows: Ints, n: int, q: float) -> Floats:
+    """lq norm of each sparse row, 1 <= q <= inf: (n,). Numbers of a row are divided by its largest,
+    and their powers added in order. Arguments as of ``squares_of``."""
+    size, largest = np.abs(values), np.zeros(n)
+    np.maximum.at(largest, rows, size)
+    if math.isinf(q):
+        return largest
+    unit = size / np.where(largest > 0, largest, 1.0)[rows]
+    sums = np.bincount(rows, weights=unit**q, minlength=n)
+    return np.asarray(largest * sums ** (1 / q))
+
+
+def shortened_sparse(
+    values: Floats, rows: Ints, n: int, bound: float, q: float | None = None
+) -> tuple[Floats, int]:
+    """Sparse rows of at most so large a norm, truncated toward 0 to the lattice, which lengthens
+    none; and how many were longer. Arguments as of ``squares_of``.
+
+    Args:
+      q: of the lq norm, as ``shortened`` has it of tables: 2^-30 below the bound, which is more
+        than 2^20 numbers of a row and their powers round; None: l2, from exact squares.
+    """
+    if q is None:
+        if math.isinf(bound):
+            return values, 0
+        factor = factors(squares_of(values, rows, n), bound)
+        longer = np.count_nonzero(factor < 1.0)
+    else:
+        size, target = norms_of(values, rows, n, q), bound * (1 - 2.0**-30)
+        factor = np.where(size <= target, 1.0, target / np.maximum(size, target))
+        longer = np.count_nonzero(size > bound)
+    short = np.trunc(values * factor[rows] * (1.0 / STEP)) * STEP + 0.0
+    return np.asarray(short), int(longer)

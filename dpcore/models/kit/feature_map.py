@@ -12,7 +12,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.noise.public import PublicNormals
 
 MOST_INPUTS = 1 << 12
