@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from weir.dpcore.accounting.guarantee import Guarantee
 from weir.dpcore.accounting.precision import refuse_uneven
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.aggregates.selection import found_by
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Ints
 from weir.dpcore.canonical import canonical_value
 from weir.dpcore.discovery.rule import Rule
@@ -32,7 +33,7 @@ from weir.dpcore.plan_warnings import warnings_for
 from weir.dpcore.pricing.band import band_of
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
-from weir.dpcore.pricing.together import CapPrice, KnowsNoise, cap_prices
+from weir.dpcore.pricing.together import CapPrice, cap_prices
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
 from weir.dpcore.spaced import compiled
 
@@ -47,6 +48,8 @@ class Plan:
       warnings: what a reader should know before running it.
       circumstances: what the job adds to the promise.
       discovery: when a key is found in private; None: keys are declared, or public.
+      facts, notes: what to say of what runs, and of the table of releases.
+      biases: name of a release -> what public bounds do to it.
 
         >>> from weir import Plan
         >>> plan = Plan.from_yaml('''
@@ -69,6 +72,9 @@ class Plan:
     warnings: tuple[str, ...]
     circumstances: Circumstances = NONE
     discovery: Rule | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    biases: Mapping[str, Bias] = field(default_factory=dict)
 
     @classmethod
     def from_config(cls, config: PlanConfig, circumstances: Circumstances = NONE) -> Plan:
@@ -90,10 +96,11 @@ class Plan:
             None if terms.discover is None else terms.discover.max_bytes,
             () if key is None else key.groups or (),
         )
-        program, alternatives = compiled(config.algorithm, terms, config.release_every)
+        made = compiled(config.algorithm, terms, config.release_every)
+        program = made.program
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
-        warnings = warnings_for(config, guarantee, terms.horizon, program, share)
+        warnings = warnings_for(config, guarantee, terms.horizon, made, share)
         rule = found_by(program, terms) if isinstance(program, Aggregates) else None
         return cls(
             config,
@@ -101,10 +108,13 @@ class Plan:
             keys,
             program,
             guarantee,
-            alternatives,
+            made.alternatives,
             warnings,
             circumstances,
             rule,
+            made.facts,
+            made.notes,
+            made.left_out,
         )
 
     @classmethod
@@ -188,16 +198,16 @@ class Plan:
         terms = self.config.terms()
         ticks = self.ticks_to_look_at()
         chosen = next((one for one in self.alternatives if one.chosen), None)
+        now = self.program.released_stddev()
 
         def of_events(other: Terms) -> float:
-            if isinstance(self.program, KnowsNoise):
+            if now is not None:
                 other = replace(other, noise=None if chosen is None else chosen.noise)
-                program, _ = compiled(self.config.algorithm, other, self.config.release_every)
-                assert isinstance(program, KnowsNoise)
-                return program.released_stddev() / self.program.released_stddev()
-            if chosen is not None:
+            elif chosen is not None:
                 other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
-            program, _ = compiled(self.config.algorithm, other, self.config.release_every)
+            program = compiled(self.config.algorithm, other, self.config.release_every).program
+            if now is not None:
+                return (program.released_stddev() or 0.0) / now
             pairs = zip(program.describe(ticks), self.outputs, strict=True)
             ratios = [a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst > 0]
             return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
@@ -205,7 +215,7 @@ class Plan:
         sums = self.program.sums
         if isinstance(self.program, Aggregates):
             sums = tuple(part.mechanism for part in self.program.parts if not part.hidden)
-        if not sums and not isinstance(self.program, KnowsNoise):
+        if not sums and now is None:
             return ()
         return cap_prices(sums, terms, of_events)
 
@@ -354,7 +364,7 @@ class Plan:
     def left_out(self, output: str) -> str:
         """What public bounds keep out of a release, as a clause; "": nothing. No margin of error
         covers it."""
-        return left_out(self.config, self.person, output, self.program)
+        return left_out(self.config, self.person, self.biases.get(output, Bias()))
 
     def _repr_html_(self) -> str:
         """For notebooks."""

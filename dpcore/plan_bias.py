@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weir.dpcore.algorithm import Takes
+from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.event import Schema
 from weir.dpcore.leaves.clock import Clock
@@ -12,7 +12,6 @@ from weir.dpcore.people.caps import Caps
 from weir.dpcore.people.periods import Months, Periods
 from weir.dpcore.people.person import Person
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.program import Program
 from weir.dpcore.words import listing, plural
 
 LENGTHS = {604_800_000_000: "week", 86_400_000_000: "day", 3_600_000_000: "hour",
@@ -24,15 +23,14 @@ AN = {"hour": "an"}
 """Names whose article is not ``a``."""
 
 
-def left_out(config: PlanConfig, person: Person | None, output: str, program: Program) -> str:
+def left_out(config: PlanConfig, person: Person | None, bias: Bias) -> str:
     """What contribution bounds, clips and edges keep out of a release: one sentence without its
     capital and full stop, of public numbers alone; "" where they keep nothing out.
 
     Args:
       config: of the plan. person: its user; None: the unit is an event.
-      output: name of the release. program: what releases it.
+      bias: what they do to it.
     """
-    bias = config.algorithm.left_out(output, program)
     parts = list(bias.clauses)
     if person is not None and bias.takes is not None:
         caps = bounds(person, config.schema_, config.key is not None, bias.takes)

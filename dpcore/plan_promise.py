@@ -19,7 +19,7 @@ from weir.dpcore.leaves.keys import Keys, grouping_of
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.pricing.together import every_period, one_event, together
+from weir.dpcore.pricing.together import every_period, together
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.spaced import compiled
 
@@ -59,7 +59,7 @@ def guarantee_of(
         delta_sel=terms.delta_sel,
     )  # fmt: skip
     if terms.person is not None:
-        event = one_event(program, window).epsilon(delta)
+        event = program.loss_of_event(window).epsilon(delta)
         told = replace(
             told,
             together=together(program, terms),
@@ -132,7 +132,7 @@ def groupings_of(
     terms, count = config.terms(), len(keys.groups)
     chosen = next((one for one in alternatives if one.chosen), None)
     alone = replace(terms, groupings=1, noise=None if chosen is None else chosen.noise)
-    single, _ = compiled(config.algorithm, alone, config.release_every)
+    single = compiled(config.algorithm, alone, config.release_every).program
     pairs = zip(outputs, single.describe(np.asarray(terms.ticks())), strict=True)
     noise = max((a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst), default=1.0)
     epsilon = of_one(program.loss(terms.lasting), count).epsilon(terms.delta)

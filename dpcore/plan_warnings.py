@@ -6,16 +6,16 @@ import math
 
 from weir.dpcore.accounting.guarantee import Guarantee
 from weir.dpcore.accounting.precision import UNEVEN, missing_tail
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.together import long_stays_are_dear
-from weir.dpcore.program import Program
 
 
 def warnings_for(
-    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program, share: float
+    config: PlanConfig, promise: Guarantee, horizon: int | None, made: Compiled, share: float
 ) -> tuple[str, ...]:
     """What a reader should know before running the plan; share: see ``refuse_uneven``."""
-    found: list[str] = []
+    found, program = list[str](), made.program
     if any(math.isinf(row.epsilon) for row in promise.expiration):
         found.append(
             "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
@@ -78,8 +78,7 @@ def warnings_for(
             "cost more than as many promises added up, since what was added is seen in releases "
             "long after. A longer protect_for makes long stays cheaper."
         )
-    found.extend(config.algorithm.warnings(program))
-    found.extend(config.algorithm.doubts(program, config.terms()))
+    found.extend(made.warnings)
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(found)

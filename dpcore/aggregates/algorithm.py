@@ -8,8 +8,7 @@ from typing import ClassVar, Self
 
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.compile import compile_aggregates
-from weir.dpcore.aggregates.program import Aggregates
-from weir.dpcore.algorithm import Bias, Error, Reading, Role, Shown
+from weir.dpcore.algorithm import Compiled, Error, Reading, Role, Shown
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.spans import spans_of
 from weir.dpcore.pricing.band import band_of
@@ -49,7 +48,6 @@ class AggregatesAlgorithm:
     )
 
     def in_spans(self, every: int) -> Self:
-        """See Algorithm."""
         found = {}
         for name, one in self.aggregates.items():
             field = f"aggregates.{name}.over"
@@ -58,28 +56,23 @@ class AggregatesAlgorithm:
         return replace(self, aggregates=found)
 
     def columns_read(self) -> None:
-        """See Algorithm."""
+        """It makes no model."""
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
-        return None
+    def compile(self, terms: Terms) -> Compiled:
+        return self.compiled(*compile_aggregates(self.aggregates, terms))
 
-    def compile(self, terms: Terms) -> tuple[Aggregates, tuple[Alternative, ...]]:
-        """See Algorithm."""
-        return compile_aggregates(self.aggregates, terms)
+    def compiled(self, program: Program, alternatives: tuple[Alternative, ...]) -> Compiled:
+        left_out = {name: one.left_out for name, one in self.aggregates.items()}
+        notes = tuple(self._notes())
+        return Compiled(program, alternatives, notes=notes, left_out=left_out)
 
     def shown(self, output: str) -> Shown:
-        """See Algorithm."""
         one = self.aggregates[output]
         what = one.what if one.where is None else f"{one.what}, where {one.where}"
         role: Role = "bins" if one.in_bins else "value"
         return Shown(what, what, role, reading=one.reading, between=one.between)
 
-    def left_out(self, output: str, program: Program) -> Bias:
-        """See Algorithm."""
-        return self.aggregates[output].left_out
-
-    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+    def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""
         aggregate = self.aggregates[info.name]
         if not aggregate.averages:
@@ -89,12 +82,8 @@ class AggregatesAlgorithm:
             return Error(info.stddev_worst / EVENTS, "*")
         return Error(info.stddev_worst / (each * (info.over or int(ticks[-1]) + 1)), "*")
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """See Algorithm."""
-        return iter(())
-
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def _notes(self) -> Iterator[str]:
+        """What the table of releases leaves open."""
         yield (
             "The worst error of any tick, from noise alone: what contribution bounds and clips "
             "leave out is not in it."
@@ -118,13 +107,8 @@ class AggregatesAlgorithm:
                 )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         for name, aggregate in self.aggregates.items():
             yield from aggregate.refused(name)
-
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        return iter(())
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
         """See Algorithm. Nothing can be read of a value whose band is wider than all that it may

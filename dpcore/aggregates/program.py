@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.leaves.lattice import Rows, sum_cells
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Aggregates:
+class Aggregates(Program):
     """Counts, sums, means, variances and histograms, released jointly.
 
     Formal guarantees:
@@ -79,11 +79,6 @@ class Aggregates:
     channels: tuple[Channel, ...]
     infos: tuple[Output, ...]
     parts: tuple[Part, ...]
-
-    leaf: Literal["sum", "rows"] = "sum"
-    training: ClassVar[None] = None
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
 
     @property
     def dimension(self) -> int:
@@ -193,7 +188,9 @@ class Aggregates:
         """Composition over the parts."""
         return compose(tuple(part.loss(ticks) for part in self.parts))
 
-    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+    def loss_of_periods(
+        self, periods: int, ticks: int | None, among: int, longest: int | None = None
+    ) -> PrivacyLoss:
         """Composition over the parts."""
         return compose(tuple(part.loss_of_periods(periods, ticks, among) for part in self.parts))
 

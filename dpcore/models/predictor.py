@@ -15,7 +15,15 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.dpcore.algorithm import Bias, Error, ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import (
+    Bias,
+    Compiled,
+    Error,
+    ModelColumns,
+    Reading,
+    Shown,
+    noise_behind,
+)
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.limits import FARTHEST, NEAREST
 from weir.dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
@@ -30,7 +38,7 @@ from weir.dpcore.models.prediction import Given, Predicted, linear
 from weir.dpcore.models.words import bounds_words, columns_words, loss_words
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.program import OutputInfo
 from weir.dpcore.words import number
 
 SHOWN = 8
@@ -118,10 +126,6 @@ class Predictor(Section):
     def name(self) -> str:
         """Its name in the config."""
         return self.algorithm
-
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
-        return None
 
     @property
     def only_events(self) -> str:
@@ -286,8 +290,20 @@ class Predictor(Section):
     # ---- what it does
 
     @abstractmethod
-    def compile(self, terms: Terms) -> tuple[Program, tuple[Alternative, ...]]:
-        """See Algorithm."""
+    def compile(self, terms: Terms) -> Compiled:
+        """See Algorithm; what it made is given to ``compiled``."""
+
+    def compiled(self, program: Any, alternatives: tuple[Alternative, ...]) -> Compiled:
+        """See Algorithm; all that is said of the program below is given the same."""
+        noise = noise_behind(alternatives)
+        return Compiled(
+            program,
+            alternatives,
+            tuple(self.facts(program, noise)),
+            tuple(self.notes(program)),
+            tuple(self.warnings(program)),
+            {output: self.left_out(output, program) for output in self.outputs},
+        )
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         """What a model that was released says of other events.
@@ -319,24 +335,27 @@ class Predictor(Section):
         """See Algorithm."""
         return self.outputs.get(output, Shown(""))
 
-    def left_out(self, output: str, program: Program) -> Bias:
-        """See Algorithm."""
+    def left_out(self, output: str, program: Any) -> Bias:
+        """What public bounds do to a release of that name."""
         if output in self.public:
             return Bias(takes=None)
         return Bias((bounds_words(output, self.clips(program), program),))
 
-    def clips(self, program: Program) -> dict[str, float | None]:
+    def clips(self, program: Any) -> dict[str, float | None]:
         """Bounds on one event, by the field of ``model.clip``; None: no event exceeds it."""
         clip = getattr(self, "clip", None)
         fields = () if clip is None else type(clip).model_fields
         return {name: getattr(clip, name) for name in fields}
 
-    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+    def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         """See Algorithm."""
         return Error(info.stddev_worst)
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """What is learned, of what, where, and with which noise."""
+    def facts(self, program: Any, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """What is learned, of what, where, and with which noise: name and words.
+
+        noise: name -> worst stddev of the private sums behind what is released.
+        """
         yield "algorithm", f"{self.name}: {self.title}"
         yield "predicts", f"{', '.join(self.targets)}, with loss {loss_words(self.loss_spec)}"
         yield "from", columns_words(self.features, self.intercept, self.listed)
@@ -348,16 +367,16 @@ class Predictor(Section):
                 yield f"noise of {known}", f"{number(worst)} (std of a coordinate, worst tick)"
         yield from self.own_facts(program)
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What one event may add."""
         return iter(())
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What is of this algorithm alone."""
         return iter(())
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: Any) -> Iterator[str]:
+        """What the table of releases leaves open."""
         return iter(())
 
     def refused(self) -> Iterator[str]:
@@ -379,7 +398,7 @@ class Predictor(Section):
             "model nothing; such numbers are counted for the operator as non_finite"
         )
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
         """See Algorithm; and which learner would serve better."""
         squared = self.loss_spec == "squared"
         yield from advice(self.name, squared, self.dimension, self.fades(terms), terms)
@@ -388,8 +407,8 @@ class Predictor(Section):
         """Whether its pull to a centre fades; None: there is none, or the config chose it."""
         return None
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: Any) -> Iterator[str]:
+        """What a reader should know before running it."""
         if parse_loss(self.loss_spec).labels:
             low, high = self.ranges[self.targets[0]]
             yield (

@@ -7,7 +7,7 @@ from typing import Any
 
 from weir.dpcore.algorithm import Shown
 from weir.dpcore.config.list_column import ListColumn
-from weir.dpcore.program import Program, by_users, takes_rows
+from weir.dpcore.program import Program, takes_rows
 from weir.dpcore.words import listing
 
 SHOWN = 8
@@ -95,7 +95,7 @@ def bounds_words(output: str, clips: Mapping[str, float | None], program: Progra
         found.append(f"losses above {clips['loss']:.4g} count as that")
     if takes_rows(program):
         most, who = program.cap, "events"
-        if by_users(program) and program.most_users is not None:
+        if program.most_users is not None:
             most, who = program.most_users, "users"
         found.append(f"at most {most:,} {who} of a key and tick count")
     return listing(found)

@@ -25,7 +25,6 @@ from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.resolutions import Resolutions
 from weir.dpcore.models.blocks.sliding import Sliding
 from weir.dpcore.models.blocks.training import BlockTraining
-from weir.dpcore.program import hash_ticks, within_cap
 
 TICKS, KEYS = 16, 2
 CAPS = {"ticks": 3, "keys": 2, "events": 3, "ticks_per_key": 2, "total": 5}
@@ -74,13 +73,13 @@ class Stream:
 
     def leaves(self, program: BlockProgram, stay: Any) -> tuple[RowLeaf, ...]:
         """Within the cap, a leaf a tick."""
-        hashes = hashes_of_users(self.high, self.low, hash_ticks(program, self.tick))
+        hashes = hashes_of_users(self.high, self.low, program.hash_ticks(self.tick))
         found = []
         for tick in range(TICKS):
             some = stay & (self.tick == tick)
             times = np.zeros(int(some.sum()), dtype=np.int64)
             leaf = RowLeaf.from_events(self.key[some], self.rows[some], times, hashes[some], KEYS)
-            found.append(within_cap(program, leaf).leaf)
+            found.append(program.capped(leaf).leaf)
         return tuple(found)
 
 

@@ -36,7 +36,6 @@ from apache_beam.transforms.window import GlobalWindows
 from weir.dpcore.people.cap import cap_events, keeps_pairs
 from weir.dpcore.people.cells import gather
 from weir.dpcore.plan import Plan
-from weir.dpcore.program import reads_new
 from weir.transforms.runtime import heartbeat
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from weir.transforms.runtime.flink_quirks import AT_ONCE, on_flink
@@ -197,7 +196,7 @@ class CloseTicks(beam.DoFn):
             cells.forget()
             return
         events = hashes_of(due, self._program)
-        pairs = keeps_pairs(self._person.caps, reads_new(self._program))
+        pairs = keeps_pairs(self._person.caps, self._program.reads_new)
         kept = cap_events(cells.spent(period), events, stop, self._person, pairs)
         if self._clock.ticks is None or stop < self._clock.ticks:  # else nothing follows
             cells.write(kept.capped, period)

@@ -22,7 +22,7 @@ from weir.dpcore.people.cap import Spent, cap_events, keeps_pairs
 from weir.dpcore.people.hashes import CapKeys, name_hashes
 from weir.dpcore.people.untouched import ASKED, NEW, Marks, untouched
 from weir.dpcore.plan import Plan
-from weir.dpcore.program import reads_new, takes_rows
+from weir.dpcore.program import takes_rows
 from weir.transforms.leaves.columns import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.leaves.columns import NEW as NEWCOMER
 from weir.transforms.runtime.aside import Aside
@@ -188,7 +188,7 @@ class CloseHere(beam.DoFn):
             hashes_of(whole, program),
             int(ticks.max()) + 1,
             person,
-            keeps_pairs(person.caps, reads_new(program)),
+            keeps_pairs(person.caps, program.reads_new),
         )
         count(kept.dropped)
         for one in batches(without_hashes(whole, program), kept):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut import Blocks
 from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.fitter import Fitter
@@ -22,14 +20,14 @@ from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.schedule import Schedule
 from weir.dpcore.models.blocks.training import BlockTraining
 from weir.dpcore.models.kit.inputs import Inputs
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, Released
-from weir.dpcore.training import Whole, whole_init, whole_step
+from weir.dpcore.models.kit.linear import model_outputs, released_models
+from weir.dpcore.program import Bounded, OutputInfo, Released, TrainedProgram
 
 FIXED = 64
 """Bytes of state of a key beside rows and models."""
 
 
-class KeptBlocks(ABC):
+class KeptBlocks(TrainedProgram):
     """A model per key, of blocks of its records, on a public schedule.
 
     Attributes:
@@ -40,15 +38,8 @@ class KeptBlocks(ABC):
     inputs: Inputs
     schedule: Schedule
     cut: Blocks
-    cap: int
     algorithm: str
     presence: Presence
-
-    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
-    dtype: ClassVar[Any] = np.float64
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
-    sums: ClassVar[tuple[()]] = ()
 
     @property
     @abstractmethod
@@ -114,37 +105,25 @@ class KeptBlocks(ABC):
         """Rows (n_events, width) float64 in [-1, 1], features clipped in l2."""
         return self.inputs.bound(columns, n_events)
 
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Rows are kept, not summed."""
-        raise TypeError(f"{self.algorithm} takes rows, not sums.")
-
     @property
     def training(self) -> BlockTraining:
         """What Tick, Train and Assemble do."""
         shared, sparse = self.cut.users > 0, self.inputs.sparse
         return BlockTraining(self.fitters, self.schedule, self.cut, self.width, shared, sparse)
 
-    def init(self, n_keys: int) -> Whole:
-        """No rows and no models."""
-        return whole_init(self.training, n_keys)
-
-    def step(
-        self, state: Whole, leaves: tuple[RowLeaf, ...], noise: NoiseOf
-    ) -> tuple[Whole, tuple[Floats, ...]]:
-        """A stride -> new state, theta (n, K, D) and blocks behind it (n, K, 2) at each tick."""
-        return whole_step(self.training, state, leaves, noise)
-
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """theta in scaled units, the same in the user's where features are plain columns, and the
         first and last block behind it."""
-        theta, behind = noisy
-        found = [Released("theta", None, theta, None)]
+        (theta, behind), scored, own = noisy, self.scored, None
         if self.inputs.plain:
-            scored = self.scored
             labels = bool(self.inputs.classes)
             own = self.inputs.coefficients(theta, scored.intercept, labels, scored.outputs)
-            found.append(Released("coefficients", None, own, None))
-        return (*found, Released("model_of", None, behind, None))
+        return released_models(theta, own, behind)
+
+    def outputs_of(self, moved: float, sparse: bool = False) -> tuple[OutputInfo, ...]:
+        """What ``describe`` says. moved: most that one event changes."""
+        theta, own = self.inputs.names(self.scored.intercept, self.scored.outputs)
+        return model_outputs(theta, own if self.inputs.plain else None, moved, sparse, behind=True)
 
     @property
     def total(self) -> Fraction:
@@ -163,7 +142,9 @@ class KeptBlocks(ABC):
         """Of a single cell of a user."""
         return self._loss_of(ALONE, ticks)
 
-    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+    def loss_of_periods(
+        self, periods: int, ticks: int | None, among: int, longest: int | None = None
+    ) -> PrivacyLoss:
         """Of a user in so many periods: at most that of a group of as many."""
         group = self.loss(ticks).of_group(periods)
         whole = self._loss_of(self.presence.of_periods(periods), ticks)

@@ -82,13 +82,7 @@ class BlockProgram(KeptBlocks):
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. A model's error is not additive: NaN."""
-        nan = float("nan")
-        moved = max(level.noise.moved for level in self.levels)
-        theta, own = self.inputs.names(self.objective.intercept, self.objective.outputs)
-        found = [OutputInfo("theta", None, len(theta), moved, nan, theta)]
-        if self.inputs.plain:
-            found.append(OutputInfo("coefficients", None, len(own), moved, nan, own))
-        return (*found, OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")))
+        return self.outputs_of(max(level.noise.moved for level in self.levels))
 
     def released_stddev(self) -> float:
         """Of a coordinate of the noise in a released model, on average over a period: at most."""

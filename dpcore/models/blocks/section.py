@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.algorithm import ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import Compiled, ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.numbers import Positive
 from weir.dpcore.errors import ConfigError
@@ -46,9 +46,8 @@ from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.predictor import NOISES, Predictor
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.price import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 
 BARE = (
     "Models have no band: how noise moves a fit that follows a noisy model depends on the events."
@@ -260,7 +259,7 @@ class BlockModel(Predictor):
         passes = PASSES if self.passes is None else self.passes
         return stochastic_level(objective, size, cut.most * size, changes, budget, share, passes)
 
-    def compile(self, terms: Terms) -> tuple[BlockProgram, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """The schedule with the split and noise that serve best, and every one that could.
 
         Raises:
@@ -306,7 +305,7 @@ class BlockModel(Predictor):
                 f"would let a key's state grow to {state / 2**20:,.0f} MiB ({program.row_bytes} "
                 f"bytes a row), above {MOST_STATE >> 20} MiB; take smaller blocks, or fewer.",
             )
-        return program, alternatives
+        return self.compiled(program, alternatives)
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         """See Predictor."""
@@ -318,34 +317,31 @@ class BlockModel(Predictor):
         """See Algorithm; a class is no number that a report could score."""
         return super().columns_read() if self.classes is None and self.map is None else None
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    def facts(self, program: BlockProgram, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm."""
         yield from super().facts(program, noise)
         if "theta" in noise:
             yield words.noise_fact(noise["theta"])
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: BlockProgram) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
         yield words.bound_fact(program, self.objective)
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: BlockProgram) -> Iterator[tuple[str, str]]:
         """What is fitted, and what is kept."""
-        if isinstance(program, BlockProgram):
-            yield from words.facts(program)
+        yield from words.facts(program)
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: BlockProgram) -> Iterator[str]:
         """See Algorithm."""
-        if isinstance(program, BlockProgram):
-            yield from words.notes(program)
-            if self.loss == "squared":
-                yield words.SQUARED
+        yield from words.notes(program)
+        if self.loss == "squared":
+            yield words.SQUARED
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""
         yield from super().refused()
         yield from words.refused(self.classes is not None, float(self.clip.features))
 
-    def warnings(self, program: Program) -> Iterator[str]:
+    def warnings(self, program: BlockProgram) -> Iterator[str]:
         """See Algorithm."""
-        if isinstance(program, BlockProgram):
-            yield from words.warnings(program)
+        yield from words.warnings(program)

@@ -10,7 +10,6 @@ from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.presence import Presence
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.stochastic import Stochastic
-from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number
 
 SQUARED = (
@@ -28,10 +27,10 @@ def noise_fact(worst: float) -> tuple[str, str]:
     )
 
 
-def bound_fact(program: Program, objective: Objective) -> tuple[str, str]:
+def bound_fact(program: BlockProgram, objective: Objective) -> tuple[str, str]:
     """What one event, or one user, may add."""
     gradient = f"a gradient of l2 norm at most {number(objective.lipschitz)} (scaled units)"
-    if isinstance(program, BlockProgram) and program.cut.users:
+    if program.cut.users:
         return "one user adds", f"to a block, all events together, {gradient}: their mean"
     return "one event adds", gradient
 

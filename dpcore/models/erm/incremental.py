@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm.schedule import Schedule
 from weir.dpcore.models.erm.training import ErmTraining
+from weir.dpcore.models.kit.linear import (
+    ScaledRows,
+    model_outputs,
+    names_of_models,
+    released_models,
+)
 from weir.dpcore.models.kit.rows import Scaling
-from weir.dpcore.models.online.pocg import model_outputs, models
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.solvers.solver import BatchSolver
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
-from weir.dpcore.training import Whole, whole_init, whole_step
+from weir.dpcore.program import OutputInfo, Released, TrainedProgram
 
 FIXED = 40
 """Bytes of state of a key beside its rows and its model: two counts, age and digest."""
 
 
 @dataclass(frozen=True)
-class IncrementalErm:
+class IncrementalErm(ScaledRows, TrainedProgram):
     """A linear model per key, fitted in private to everything so far at some public ticks.
 
     At the ticks of the schedule a batch solver minimises F, the sum of the losses of the key's rows
@@ -67,58 +67,21 @@ class IncrementalErm:
     algorithm: str
     pattern: Pattern | None = None
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
-    dtype: ClassVar[Any] = np.float64
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
-    most_users: ClassVar[None] = None
-    sums: ClassVar[tuple[()]] = ()
-
     @property
     def dimension(self) -> int:
         """d, length of theta."""
         return self.problem.dimension
 
     @property
-    def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return len(self.scaling.columns)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return tuple(dict.fromkeys(self.scaling.columns))
-
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) float64 in [-1, 1]: scaled by the public ranges."""
-        return self.scaling.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Rows are kept, not summed."""
-        raise TypeError(f"{self.algorithm} takes rows, not sums.")
-
-    @property
     def training(self) -> ErmTraining:
         """What Tick, Train and Assemble do."""
         return ErmTraining(self.problem, self.solver, self.schedule, self.width)
 
-    def init(self, n_keys: int) -> Whole:
-        """No rows, and the set's public start."""
-        return whole_init(self.training, n_keys)
-
-    def step(
-        self, state: Whole, leaves: tuple[RowLeaf, ...], noise: NoiseOf
-    ) -> tuple[Whole, tuple[Floats, ...]]:
-        """A stride -> new state, and theta (n, K, d) released at each tick.
-
-        leaves: n row leaves of K keys, one a tick.
-        """
-        return whole_step(self.training, state, leaves, noise)
-
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units."""
-        gradients = self.problem.gradients
-        return models(noisy[0], self.scaling, gradients.intercept, gradients.loss.labels)
+        gradients, theta = self.problem.gradients, noisy[0]
+        own = self.scaling.coefficients(theta, gradients.intercept, gradients.loss.labels)
+        return released_models(theta, own)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival; of a
@@ -128,7 +91,8 @@ class IncrementalErm:
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The error of a solver is not additive: NaN."""
         moved = 2 * self.problem.changes * self.problem.lipschitz
-        return model_outputs(self.scaling, self.problem.gradients.intercept, moved)
+        names = names_of_models(self.scaling, self.problem.gradients.intercept)
+        return model_outputs(*names, moved)
 
     @property
     def row_bytes(self) -> int:

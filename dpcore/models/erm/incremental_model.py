@@ -6,16 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.config.numbers import Lengths
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.erm import tau
-from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.erm.price import refuse_sums, rule_of
 from weir.dpcore.models.erm.schedule import schedule_for
 from weir.dpcore.models.erm.section import RefittedModel
 from weir.dpcore.models.fields import ALGORITHM
 from weir.dpcore.pricing.noises import noises_for
-from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
 
 
@@ -80,7 +79,7 @@ class ErmModel(RefittedModel):
             )
         return "frank_wolfe" if own and self.every is None else self.every
 
-    def compile(self, terms: Terms) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """Incremental ERM with the noise that serves best, and every noise that could.
 
         Raises:

@@ -10,14 +10,14 @@ from pydantic import Field
 
 from weir.dpcore.accounting.calibrate import gdp_mu
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.erm.price import refuse_sums
 from weir.dpcore.models.erm.schedule import Phase, Schedule
 from weir.dpcore.models.erm.section import RefittedModel
 from weir.dpcore.models.fields import ALGORITHM
 from weir.dpcore.pricing.noises import noises_for
-from weir.dpcore.pricing.price import Alternative, round_up
+from weir.dpcore.pricing.price import round_up
 from weir.dpcore.pricing.terms import Terms
 
 
@@ -40,7 +40,7 @@ class NaiveModel(RefittedModel):
         "with every: 1 if need be"
     )
 
-    def compile(self, terms: Terms) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """Incremental ERM with a run at every tick, each (eps', delta')-private.
 
         Formal guarantees: eps' = eps / (2 sqrt(2 l ln(2 / delta))), delta' = delta / (2 l) for the

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, model_validator
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.algorithm import Reading, Shown
+from weir.dpcore.algorithm import Compiled, Reading, Shown
 from weir.dpcore.config.limits import FARTHEST, NEAREST
 from weir.dpcore.config.section import Says, refusal
 from weir.dpcore.errors import ConfigError
@@ -27,9 +27,8 @@ from weir.dpcore.models.regression.section import BARE, FITTED, SO_FAR
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.price import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.registry import SOLVERS
 from weir.dpcore.words import bytes_text, number
 
@@ -130,7 +129,7 @@ class RefittedModel(GradientClipped):
         problem: Problem,
         schedule_of: Callable[[PrivacyLoss], Schedule],
         noises: tuple[str, ...],
-    ) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
+    ) -> Compiled:
         """The program over the noise with the smallest error of a gradient; all are priced."""
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
 
@@ -142,7 +141,7 @@ class RefittedModel(GradientClipped):
             pattern = None if terms.person is None else terms.person.pattern
             return IncrementalErm(scaling, mine, solver, schedule, self.cap, self.name, pattern)
 
-        return choose(terms, noises, schedule_of, program, self.solver)
+        return self.compiled(*choose(terms, noises, schedule_of, program, self.solver))
 
     def problem(self, terms: Terms) -> Problem:
         """What is minimised for each key.
@@ -206,17 +205,17 @@ class RefittedModel(GradientClipped):
 
     # ---- what it says
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What one event may add."""
         shown = number(self.clip.gradient)
         yield "one event adds", f"a gradient of l2 norm at most {shown} (scaled units)"
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What fits, and what is kept."""
         yield "fitted by", self.solver.replace("_", " ")
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: Any) -> Iterator[str]:
         """See Algorithm."""
         yield (
             "A model follows from all rows so far and stands until the next run; the noise is in "
@@ -230,8 +229,7 @@ class RefittedModel(GradientClipped):
             f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
         )
 
-    def warnings(self, program: Program) -> Iterator[str]:
+    def warnings(self, program: IncrementalErm) -> Iterator[str]:
         """See Algorithm."""
         yield from super().warnings(program)
-        if isinstance(program, IncrementalErm):
-            yield from program.notes
+        yield from program.notes

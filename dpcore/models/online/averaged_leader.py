@@ -12,8 +12,8 @@ import numpy as np
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.grid import to_grid
-from weir.dpcore.models.online.base import OverSet
 from weir.dpcore.models.online.nearest import Nearest
+from weir.dpcore.models.online.rule import Rule
 
 Growth = Literal["constant", "root"]
 
@@ -33,7 +33,7 @@ class AveragedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AveragedLeader(OverSet):
+class AveragedLeader(Rule):
     """z_t = Proj_P(centre - Sum_t / w_t), the minimiser of <Sum_t, x> + (w_t/2) ||x - centre||^2
     over P; w_t = w, or w sqrt(t).
 
@@ -80,12 +80,22 @@ class AveragedLeader(OverSet):
 
     @property
     def regret(self) -> str:
-        """See Rule."""
         return (
             "The pull to the centre fades, so that models come to the best one of the set, and the "
             "noise in them falls with the number of ticks, unless features change slowly. Of the "
             "leaders that are averaged regret grows as the root of T (with schedule: root, for any "
             "losses); no bound on that of the average is claimed, which measures better."
+        )
+
+    @property
+    def fading(self) -> str:
+        return " times the root of the ticks" if self.growth == "root" else " in all"
+
+    @property
+    def played(self) -> str:
+        return (
+            "the average of the leaders; gradients are taken at last, "
+            f"{self.momentum:g} of the way from the newest leader to it"
         )
 
     def init(self, n_keys: int) -> AveragedState:
@@ -94,11 +104,9 @@ class AveragedLeader(OverSet):
         return AveragedState(start, t, start.copy(), self._nearest.init(n_keys))
 
     def probe(self, state: AveragedState) -> Floats:
-        """See Rule."""
         return state.probe
 
     def update(self, state: AveragedState, data_sum: Floats) -> AveragedState:
-        """See Rule."""
         t = state.t + 1
         ticks = t.astype(np.float64)
         weight = self.curvature * (np.sqrt(ticks) if self.growth == "root" else np.ones(len(t)))
@@ -109,7 +117,6 @@ class AveragedLeader(OverSet):
         return AveragedState(x, t, probe, near)
 
     def numbers(self) -> Mapping[str, Any]:
-        """See OverSet."""
         calls = {"calls": self.calls} if self.calls else {}
         momentum = float(self.momentum).hex()
         return {"growth": self.growth, "momentum": momentum, **calls}

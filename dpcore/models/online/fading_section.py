@@ -26,7 +26,6 @@ from weir.dpcore.models.online.second_order import SecondOrderLeader
 from weir.dpcore.models.second_moments import MOST, SecondMoments, typical_reach
 from weir.dpcore.models.words import centre_words
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import number
 
 MOMENTUM = 0.6
@@ -212,26 +211,22 @@ class FadingModel(LearnerModel):
             weight = pull_of_second_order(terms.events, math.sqrt(self.dimension) * noise)
         return SecondOrderLeader(convex_set, float(weight), self.middle, self.calls)
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Learner) -> Iterator[tuple[str, str]]:
         """Curvature, what is played, and regret."""
-        rule = program.rule if isinstance(program, Learner) else None
-        if not isinstance(rule, AveragedLeader | SecondOrderLeader):
+        rule = program.rule
+        if not rule.fading:
             yield from super().own_facts(program)
             return
-        averaged = isinstance(rule, AveragedLeader)
-        root = isinstance(rule, AveragedLeader) and rule.growth == "root"
-        times = " times the root of the ticks" if root else " in all"
         around = centre_words(rule.curvature, self.centre).partition(" a tick")[2]
-        yield "curvature", f"{number(rule.curvature)}{times}{around}: it fades beside the events"
+        yield (
+            "curvature",
+            f"{number(rule.curvature)}{rule.fading}{around}: it fades beside the events",
+        )
         if rule.calls:
             yield "step", f"{rule.calls} calls of a linear oracle a tick, by line search"
-        if averaged and isinstance(rule, AveragedLeader):
-            yield (
-                "played",
-                "the average of the leaders; gradients are taken at last, "
-                f"{rule.momentum:g} of the way from the newest leader to it",
-            )
-        elif isinstance(program, Learner) and program.second is not None:
+        if program.second is None:
+            yield "played", rule.played
+        else:
             share = CURVED if self.curvature_weight is None else self.curvature_weight
             yield (
                 "played",

@@ -10,7 +10,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.models.kit.grid import rounding_of, to_grid
-from weir.dpcore.models.online.base import OverSet
+from weir.dpcore.models.online.rule import Rule
 
 
 class LeaderState(NamedTuple):
@@ -29,7 +29,7 @@ class LeaderState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FollowTheLeader(OverSet):
+class FollowTheLeader(Rule):
     """x_{t+1} = Proj_P(y_t), y_t = centre - Sum_t / (mu t): the minimiser of
     <Sum_t, x> + t (mu/2) ||x - centre||^2 over P.
 
@@ -46,7 +46,6 @@ class FollowTheLeader(OverSet):
 
     own_curvature: bool = False
 
-    averages: ClassVar[bool] = False
     rule: ClassVar[str] = "follow_the_leader"
 
     def __post_init__(self) -> None:
@@ -55,12 +54,10 @@ class FollowTheLeader(OverSet):
 
     @property
     def from_centre(self) -> bool:
-        """See OverSet."""
         return not self.own_curvature
 
     @property
     def regret(self) -> str:
-        """See Rule."""
         return (
             "Exact projection: regret grows as ln T while the noise of the sum stays bounded (a "
             "fixed window), at most (L/mu) (L + 2N) (1 + ln T) and a constant, L the largest "
@@ -77,12 +74,7 @@ class FollowTheLeader(OverSet):
             np.zeros(n_keys),
         )
 
-    def probe(self, state: LeaderState) -> Floats:
-        """See Rule."""
-        return state.x
-
     def update(self, state: LeaderState, data_sum: Floats) -> LeaderState:
-        """See Rule."""
         t = state.t + 1
         share = (1.0 / t)[:, None]
         y = data_sum * (-1.0 / self.curvature)
@@ -99,5 +91,4 @@ class FollowTheLeader(OverSet):
         return LeaderState(x, t, played, rounding)
 
     def numbers(self) -> Mapping[str, Any]:
-        """See OverSet."""
         return {"own_curvature": self.own_curvature}

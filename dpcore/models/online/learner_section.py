@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
@@ -21,12 +22,10 @@ from weir.dpcore.models.online.price import Curving, leaf_of
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.rule import Rule
 from weir.dpcore.models.online.section import GradientModel
-from weir.dpcore.models.online.spaced_learner import SpacedLearner
 from weir.dpcore.models.people import events_of, refuse_blind
 from weir.dpcore.pricing.best import Offer, best_sum
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import number
 
 
@@ -74,7 +73,7 @@ class LearnerModel(GradientModel):
         units of the losses' curvature."""
         raise NotImplementedError(f"{self.name} follows no second moments.")
 
-    def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """A learner over the best continual sum for it, and every alternative: its error is that of
         the gradient sum.
 
@@ -95,8 +94,8 @@ class LearnerModel(GradientModel):
             worst = float(np.max(made[0].gradient_stddev(terms.ticks())))
             curving = self.curving(terms, gradients, worst)
             if curving is not None:
-                return self._priced(terms, gradients, curving)
-        return made
+                made = self._priced(terms, gradients, curving)
+        return self.compiled(*made)
 
     def _priced(
         self, terms: Terms, gradients: Gradients, curving: Curving | None
@@ -129,22 +128,17 @@ class LearnerModel(GradientModel):
 
         return best_sum(leaf_of(gradients, self.weight, terms, curving), terms, build)
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
-        return SpacedLearner.of(program, every) if isinstance(program, Learner) else None
-
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Learner) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
-        users = isinstance(program, Learner) and program.gradients.users
         for name, words in super().bounds_facts(program):
-            if users:
+            if program.gradients.users:
                 yield "one user adds", f"to a key and tick, all events together, {words}"
             else:
                 yield name, words
 
-    def releases_loss(self, program: Program) -> bool:
+    def releases_loss(self, program: Learner) -> bool:
         """Whether a running loss is among what is released."""
-        return isinstance(program, Learner) and program.gradients.loss_bound is not None
+        return program.gradients.loss_bound is not None
 
     def curvature_words(self, curvature: float) -> str:
         """The public regulariser, or that there is none."""
@@ -152,7 +146,7 @@ class LearnerModel(GradientModel):
             return f"{curvature:g}, the loss's own: nothing is added"
         return super().curvature_words(curvature)
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: Learner) -> Iterator[str]:
         """See Algorithm."""
         yield from super().notes(program)
         if self.releases_loss(program):
@@ -161,10 +155,10 @@ class LearnerModel(GradientModel):
                 "noise is that of the total, per tick it is divided by the number of ticks."
             )
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+    def doubts(self, program: Learner, terms: Terms) -> Iterator[str]:
         """See Algorithm: noise of the gradients beyond all gradients that are expected."""
         yield from super().doubts(program, terms)
-        if terms.events is None or terms.horizon is None or not isinstance(program, Learner):
+        if terms.events is None or terms.horizon is None:
             return
         last = np.array([terms.horizon - 1])
         noise = math.sqrt(self.dimension) * float(program.gradient_stddev(last)[0])
@@ -176,7 +170,7 @@ class LearnerModel(GradientModel):
                 "most. Take fewer features, longer ticks, coarser keys, or a larger epsilon."
             )
 
-    def warnings(self, program: Program) -> Iterator[str]:
+    def warnings(self, program: Learner) -> Iterator[str]:
         """See Algorithm."""
         if self.releases_loss(program):
             dearer = 1 / math.sqrt(1 - self.weight) - 1

@@ -7,14 +7,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import ALGORITHM
 from weir.dpcore.models.online.fading_section import FadingModel
 from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
-from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.rule import Rule
-from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
 
 
@@ -35,7 +34,7 @@ class PftalModel(FadingModel):
         """See FadingModel."""
         return FollowTheLeader(convex_set, self.mu(terms), self.middle, self.own_curvature)
 
-    def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """As every learner, over the tree."""
         named = terms.continual_sum
         if named not in (None, "tree"):

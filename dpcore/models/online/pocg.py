@@ -5,24 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Floats, Ints, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.kit.linear import (
+    ScaledRows,
+    model_outputs,
+    names_of_models,
+    released_models,
+)
 from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.program import NoiseOf, OutputInfo, Released
 
 NAME = "online.pocg"
 
 
 @dataclass(frozen=True)
-class Pocg:
+class Pocg(ScaledRows):
     """A linear model per key that follows implicit gradient steps and is noised when released.
 
     At tick t theta_t is released: a noised iterate, made from earlier ticks' events. Noise of its
@@ -41,33 +46,15 @@ class Pocg:
     intercept: bool
     pattern: Pattern | None = None
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
-    training: ClassVar[None] = None
-    sums: ClassVar[tuple[()]] = ()
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
-    most_users: ClassVar[None] = None
-    dtype: ClassVar[Any] = np.float64
-
     @property
     def dimension(self) -> int:
         """d, length of theta."""
         return self.descent.dimension
 
     @property
-    def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return len(self.scaling.columns)
-
-    @property
-    def cap(self) -> int:
+    def cap(self) -> int:  # type: ignore[override]  # a field of other programs
         """Rows a key and tick."""
         return self.descent.cap
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return tuple(dict.fromkeys(self.scaling.columns))
 
     @property
     def algorithm(self) -> str:
@@ -93,14 +80,6 @@ class Pocg:
             "grows as sqrt(T) times a power of the dimension, whatever the window."
         )
 
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) float64 in [-1, 1]: scaled by the public ranges."""
-        return self.scaling.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Rows are not summed before a model has met them."""
-        raise TypeError("a learner takes rows, not sums.")
-
     def init(self, n_keys: int) -> DescentState:
         """Every key starts at the set's public start."""
         return self.descent.init(n_keys)
@@ -114,14 +93,15 @@ class Pocg:
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units."""
-        return models(noisy[0], self.scaling, self.intercept, self.descent.loss.labels)
+        theta, labels = noisy[0], self.descent.loss.labels
+        return released_models(theta, self.scaling.coefficients(theta, self.intercept, labels))
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival; of a
         user in a period, from the period's last tick on, and before it."""
         return self.descent.privacy(ticks if self.pattern is None else self.pattern.rows(ticks))
 
-    def spaced(self, every: int) -> Pocg:
+    def every_nth(self, every: int) -> Pocg:
         """Compiled for ticks ``every`` times as long: the same, published so seldom. Iterates step
         at every tick, so that a tick has its share of the pull."""
         own = self.descent
@@ -138,7 +118,7 @@ class Pocg:
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev after a projection is not additive: NaN."""
         moved = float(self.descent.sensitivity(np.zeros(1, dtype=np.int64))[0])
-        return model_outputs(self.scaling, self.intercept, moved)
+        return model_outputs(*names_of_models(self.scaling, self.intercept), moved)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""
@@ -152,27 +132,3 @@ class Pocg:
             "intercept": self.intercept,
             "descent": self.descent.canonical(),
         }
-
-
-def models(
-    theta: Floats, scaling: Scaling, intercept: bool, labels: bool
-) -> tuple[Released, Released]:
-    """theta (n, K, d), and the same model in the user's units."""
-    coefficients = scaling.coefficients(theta, intercept, labels)
-    return (
-        Released("theta", None, theta, None),
-        Released("coefficients", None, coefficients, None),
-    )
-
-
-def model_outputs(
-    scaling: Scaling, intercept: bool, sensitivity: float
-) -> tuple[OutputInfo, OutputInfo]:
-    """What a plan says of ``models``."""
-    features, nan = scaling.columns[:-1], float("nan")
-    names = (*features, *(("intercept",) if intercept else ()))
-    whole = (*features, "intercept")
-    return (
-        OutputInfo("theta", None, len(names), sensitivity, nan, names),
-        OutputInfo("coefficients", None, len(whole), sensitivity, nan, whole),
-    )

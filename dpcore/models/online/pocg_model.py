@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import ALGORITHM
@@ -23,7 +24,6 @@ from weir.dpcore.models.people import rows_of_user
 from weir.dpcore.models.words import centre_words
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import number
 
 MECHANISM = "output_perturbation"
@@ -44,7 +44,7 @@ class PocgModel(GradientModel):
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
     event_only: ClassVar[str] = ""
 
-    def compile(self, terms: Terms) -> tuple[Pocg, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """There is one way to run it.
 
         Raises:
@@ -103,22 +103,18 @@ class PocgModel(GradientModel):
         first = float(descent.sigma(np.zeros(1, dtype=np.int64))[0])
         state, named_worst = program.state_bytes(), {"theta over=all": first}
         chosen = Alternative(MECHANISM, "gaussian", True, 1.0, state, whole, named_worst)
-        return program, (chosen,)
+        return self.compiled(program, (chosen,))
 
     def fades(self, terms: Terms) -> bool | None:
         """See Predictor."""
         return None if self.curvature is not None else terms.events is not None
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
-        return program.spaced(every) if isinstance(program, Pocg) else None
-
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Pocg) -> Iterator[tuple[str, str]]:
         """Curvature, what is played, what a user counts for, and regret."""
-        descent = program.descent if isinstance(program, Pocg) else None
-        if descent is not None and descent.rows > 1:
+        descent = program.descent
+        if descent.rows > 1:
             yield "one user counts for", f"{descent.rows:,} events that change"
-        if descent is None or descent.fading is None:
+        if descent.fading is None:
             yield from super().own_facts(program)
             return
         around = centre_words(descent.curvature, self.centre).partition(" a tick")[2]
@@ -131,4 +127,4 @@ class PocgModel(GradientModel):
             "the mean of the noisy iterates, later ones counting for more, drawn to the centre by "
             "what its noise is worth",
         )
-        yield "regret", program.regret if isinstance(program, Pocg) else "-"
+        yield "regret", program.regret

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,11 @@ from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.leaves.clip import clip_l2
 from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.kit.linear import model_outputs, names_of_models, released_models
 from weir.dpcore.models.kit.rows import Scaling, is_void
 from weir.dpcore.models.moments import BITS, Moments
-from weir.dpcore.models.online.pocg import model_outputs, models
 from weir.dpcore.models.online.ridge_leader import RidgeLeader
-from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.program import MOST_SUM, Bounded, NoiseOf, OutputInfo, Program, Released
 
 NAME = "online.pqftl"
 LATTICE = Lattice(2.0**-BITS)
@@ -32,14 +32,17 @@ class PqftlState(NamedTuple):
     Attributes:
       sums: of the continual sum (clean: to be protected).
       released: (K, D) what it released at the last tick, lattice units.
+      waiting: (K, D) clean sum of the leaves since the last release, where that is at every n-th
+        tick.
     """
 
     sums: SumState
     released: Floats
+    waiting: Any = ()
 
 
 @dataclass(frozen=True)
-class Pqftl:
+class Pqftl(Program):
     """A linear model per key: the ridge solution of noisy running sums of (x x^T, x y).
 
     At tick t theta_t is released: a function of what was released before, made of earlier ticks'
@@ -52,13 +55,16 @@ class Pqftl:
         to a lattice together with |y| <= 1; products are exact, so that the joint change of
         (svec(x x^T), x y) is at most ``Moments.sensitivity``, which ``mechanism`` was given. A void
         row is the event (0, 0), its constant included.
-      Guarantee: that of the continual sum. All the rest is post-processing.
+      Guarantee: that of the continual sum. All the rest is post-processing. Every n-th tick: as
+        ``dpcore.spaced.Spaced``: an event is in one sum of n leaves, and meets ceil(w / n) releases
+        within w ticks of its arrival.
       Source: Jain, Kothari, Thakurta (2012), PQFTL; sums and sensitivity as in incremental
         regression, Kasiviswanathan, Nissim, Jin (2017), joint.
 
     Attributes:
       scaling: the public ranges. rule: what follows from the sums. mechanism: the continual sum.
       reach: X, bound on ||x||_2. intercept: whether theta ends with one.
+      every: n, ticks from one release of the sums to the next.
     """
 
     scaling: Scaling
@@ -66,9 +72,10 @@ class Pqftl:
     mechanism: ContinualSum
     reach: float
     intercept: bool
+    every: int = 1
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
-    training: ClassVar[None] = None
+    def every_nth(self, every: int) -> Pqftl:
+        return replace(self, every=every)
 
     @property
     def dimension(self) -> int:
@@ -82,8 +89,8 @@ class Pqftl:
 
     @property
     def capacity(self) -> int:
-        """Events of a key and tick that exact sums have room for."""
-        return self.moments.capacity
+        """Events of a key in n ticks that exact sums have room for, spread evenly."""
+        return max(1, self.moments.capacity // self.every)
 
     @property
     def row_width(self) -> int:
@@ -142,38 +149,52 @@ class Pqftl:
 
     def init(self, n_keys: int) -> PqftlState:
         """No data."""
-        return PqftlState(self.mechanism.init(n_keys), np.zeros((n_keys, self.dimension)))
+        shape = (n_keys, self.dimension)
+        waiting = () if self.every == 1 else np.zeros(shape, dtype=np.int64)
+        return PqftlState(self.mechanism.init(n_keys), np.zeros(shape), waiting)
 
     def step(
         self, state: PqftlState, leaves: Ints, noise: NoiseOf
     ) -> tuple[PqftlState, tuple[Floats, ...]]:
         """A stride -> new state, and the sums (n, K, D) that were released before each tick."""
-        sums, (released,) = self.mechanism.step(state.sums, leaves, noise(0))
-        before = np.concatenate([state.released[None], released[:-1]])
-        return PqftlState(sums, released[-1].copy()), (before,)
+        if self.every == 1:
+            sums, (released,) = self.mechanism.step(state.sums, leaves, noise(0))
+            before = np.concatenate([state.released[None], released[:-1]])
+            return PqftlState(sums, released[-1].copy()), (before,)
+        keyed, (sums, last, waiting), before = noise(0), state, np.empty(leaves.shape)
+        for i, leaf in enumerate(leaves):
+            before[i], tick = last, keyed.first_tick + i
+            waiting = np.clip(waiting + np.clip(leaf, -MOST_SUM, MOST_SUM), -MOST_SUM, MOST_SUM)
+            if (tick + 1) % self.every == 0:
+                here = keyed.at(tick // self.every)
+                sums, (new,) = self.mechanism.step(sums, waiting[None], here)
+                last, waiting = new[0], np.zeros_like(waiting)
+        return PqftlState(sums, last.copy(), waiting), (before,)
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units."""
         n, n_keys, size = noisy[0].shape
         flat = (noisy[0] * LATTICE.resolution**2).reshape(n * n_keys, size)
-        theta = self.rule(flat, np.repeat(ticks.astype(np.float64), n_keys))
-        return models(theta.reshape(n, n_keys, -1), self.scaling, self.intercept, False)
+        theta = self.rule(flat, np.repeat((ticks // self.every).astype(np.float64), n_keys))
+        theta = theta.reshape(n, n_keys, -1)
+        return released_models(theta, self.scaling.coefficients(theta, self.intercept, False))
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """That of the continual sum."""
-        return self.mechanism.loss(ticks)
+        """That of the continual sum, in its own steps."""
+        return self.mechanism.loss(None if ticks is None else -(-ticks // self.every))
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev of a solution is not additive: NaN."""
-        return model_outputs(self.scaling, self.intercept, self.mechanism.sensitivity)
+        names = names_of_models(self.scaling, self.intercept)
+        return model_outputs(*names, self.mechanism.sensitivity)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""
-        return self.mechanism.state_bytes() + 8 * self.dimension
+        return self.mechanism.state_bytes() + 8 * self.dimension * (1 + (self.every > 1))
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
-        return {
+        whole = {
             "program": NAME,
             "scaling": self.scaling.canonical(),
             "intercept": self.intercept,
@@ -183,6 +204,7 @@ class Pqftl:
             "rule": self.rule.canonical(),
             "mechanism": canonical_mechanism(self.mechanism),
         }
+        return whole if self.every == 1 else {"release_every": self.every, "of": whole}
 
 
 def moments_of(dimension: int, reach: float) -> Moments:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import ALGORITHM, SquaredLoss
@@ -17,13 +18,10 @@ from weir.dpcore.models.online.pqftl import LATTICE, Pqftl, moments_of
 from weir.dpcore.models.online.pull import pull_of_second_order
 from weir.dpcore.models.online.ridge_leader import RidgeLeader
 from weir.dpcore.models.online.section import OnlineModel
-from weir.dpcore.models.online.spaced_pqftl import SpacedPqftl
 from weir.dpcore.models.second_moments import typical_reach
 from weir.dpcore.models.words import centre_words
 from weir.dpcore.pricing.best import Offer, best_sum, check_named
-from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import number
 
 
@@ -42,7 +40,7 @@ class PqftlModel(OnlineModel):
     source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
     event_only: ClassVar[str] = ""
 
-    def compile(self, terms: Terms) -> tuple[Pqftl, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """Over the best continual sum for it.
 
         Raises:
@@ -68,15 +66,11 @@ class PqftlModel(OnlineModel):
             return Offer(program, worst**2, {"moments over=all": worst})
 
         leaf = leaf_of(moments_of(self.dimension, reach), None, terms)
-        return best_sum(leaf, terms, build)
+        return self.compiled(*best_sum(leaf, terms, build))
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
-        return SpacedPqftl.of(program, every) if isinstance(program, Pqftl) else None
-
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Pqftl) -> Iterator[tuple[str, str]]:
         """Curvature, length of events, and regret."""
-        if not isinstance(program, Pqftl) or program.rule.growth == "linear":
+        if program.rule.growth == "linear":
             yield from super().own_facts(program)
             return
         around = centre_words(program.curvature, self.centre).partition(" a tick")[2]

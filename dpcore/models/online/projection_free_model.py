@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,6 @@ from weir.dpcore.models.online.conditional_gradient import ConditionalGradient, 
 from weir.dpcore.models.online.fading_section import FadingModel
 from weir.dpcore.models.online.rule import Rule
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 
 
 class ProjectionFreeModel(FadingModel):
@@ -73,7 +72,7 @@ class ProjectionFreeModel(FadingModel):
         """The step."""
         yield "step", self.step.replace("_", " ")
 
-    def warnings(self, program: Program) -> Iterator[str]:
+    def warnings(self, program: Any) -> Iterator[str]:
         """See Algorithm."""
         lost = parse_set(self.set, self.dimension).guarantee_lost
         if lost:

@@ -11,8 +11,8 @@ import numpy as np
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.grid import to_grid
-from weir.dpcore.models.online.base import OverSet
 from weir.dpcore.models.online.quadratic import FARTHEST, solve_positive, unpack
+from weir.dpcore.models.online.rule import OverSet
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,88 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
 
 from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError, positive
 from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.kit.grid import centre_of, grid_of, start_of, to_grid
 
 
-class Rule(Protocol):
+@dataclass(frozen=True)
+class OverSet:
+    """A rule over a convex set, whose iterates lie on a public grid.
+
+    Attributes:
+      set: P. curvature: mu or w, above 0. centre: d numbers, where the curvature pulls to.
+    """
+
+    set: ConvexSet
+    curvature: float
+    centre: tuple[float, ...]
+
+    rule: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        positive(curvature=self.curvature)
+        centre_of(self.set, self.centre)
+
+    def refuse_unprojected(self, field: str, value: str) -> None:
+        """Raises ConfigError: the set has no projection, which the rule needs."""
+        if not self.set.projects:
+            raise ConfigError(
+                field,
+                value,
+                f"needs a projection, which {self.set.name} has none of; use "
+                "online.conditional_gradient, which needs a linear oracle only.",
+            )
+
+    @cached_property
+    def _grid(self) -> float:
+        return grid_of(self.set)
+
+    @cached_property
+    def _centre(self) -> Floats:
+        return centre_of(self.set, self.centre)
+
+    @property
+    def from_centre(self) -> bool:
+        """Whether x_1 is the centre, if the set holds it."""
+        return True
+
+    @cached_property
+    def start(self) -> Floats:
+        """(d,) x_1: the centre, if one is given and the set holds it; else the set's start."""
+        found = start_of(self.set, self.centre) if self.from_centre else self.set.start()
+        return np.asarray(to_grid(found[None], self._grid)[0])
+
+    def at_start(self, n_keys: int) -> Floats:
+        """(K, d): everyone starts at the public start."""
+        return np.repeat(self.start[None], n_keys, axis=0)
+
+    def numbers(self) -> Mapping[str, Any]:
+        """Public numbers of the rule's own, JSON-able."""
+        return {}
+
+    def canonical(self) -> Mapping[str, Any]:
+        """See Rule."""
+        return {
+            "rule": self.rule,
+            "set": self.set.canonical(),
+            "curvature": self.curvature.hex(),
+            "centre": [value.hex() for value in self.centre],
+            **self.numbers(),
+            "grid": self._grid.hex(),
+        }
+
+
+class Rule(OverSet, ABC):
     """F_t(x) = <data sum, x> + public quadratics; the rule (nearly) minimises it over the set.
 
     With x_1, .., x_t played, Sum the released running sum of clipped gradients, mu and centre
@@ -19,25 +93,32 @@ class Rule(Protocol):
 
     Nothing here reads data: **Formal guarantees** are those of the sum that it is given.
 
-    Attributes:
-      set: where iterates live. curvature: mu > 0.
+    Attributes: see ``OverSet``;
       averages: whether gradients are taken elsewhere than at what is played, which is an average.
+      calls: of a linear oracle a tick, in place of a projection; 0: it projects.
+      fading: weight of the curvature, for people, where it fades beside the events; "": it lasts.
+      played: what is played, for people, where it is not the newest iterate.
     """
 
-    averages: ClassVar[bool]
+    averages: ClassVar[bool] = False
+    calls: int = 0
 
     @property
-    def set(self) -> ConvexSet:
-        """P."""
+    def fading(self) -> str:
+        """See above."""
+        return ""
 
     @property
-    def curvature(self) -> float:
-        """mu."""
+    def played(self) -> str:
+        """See above."""
+        return ""
 
     @property
+    @abstractmethod
     def regret(self) -> str:
         """What is known about its regret, for people."""
 
+    @abstractmethod
     def init(self, n_keys: int) -> Any:
         """A NamedTuple of arrays with leading axis K, among them x (K, d), which is played next,
         and t (K,) int64."""
@@ -45,12 +126,11 @@ class Rule(Protocol):
     def probe(self, state: Any) -> Floats:
         """(K, d), where the gradients of the next tick are taken: a function of what was released,
         as x is, and x itself where the rule does not average."""
+        return np.asarray(state.x)
 
+    @abstractmethod
     def update(self, state: Any, data_sum: Floats) -> Any:
         """One tick; the new state's x is played next.
 
         data_sum: (K, d) float64, released, gradient units; it is kept, and never changed.
         """
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number, JSON-able; floats as hex strings."""

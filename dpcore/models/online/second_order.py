@@ -11,9 +11,9 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.models.kit.grid import to_grid
-from weir.dpcore.models.online.base import OverSet
 from weir.dpcore.models.online.nearest import Nearest
 from weir.dpcore.models.online.quadratic import FARTHEST, solve_positive, triangle
+from weir.dpcore.models.online.rule import Rule
 
 
 class SecondOrderState(NamedTuple):
@@ -33,7 +33,7 @@ class SecondOrderState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SecondOrderLeader(OverSet):
+class SecondOrderLeader(Rule):
     """x_{t+1} = Proj_P(y_t), y_t the minimiser of
 
       sum_{s <= t} ( <g_s, x> + (x - x_s)' H_s (x - x_s) / 2 ) + (w/2) ||x - centre||^2,
@@ -61,8 +61,8 @@ class SecondOrderLeader(OverSet):
 
     calls: int = 0
 
-    averages: ClassVar[bool] = False
     rule: ClassVar[str] = "second_order_leader"
+    fading: ClassVar[str] = " in all"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +75,6 @@ class SecondOrderLeader(OverSet):
 
     @property
     def regret(self) -> str:
-        """See Rule."""
         return (
             "Models follow all events so far as least squares does, and the pull to the centre "
             "fades. For squared losses, while the set does not bind and noise stays bounded (a "
@@ -90,10 +89,6 @@ class SecondOrderLeader(OverSet):
         return SecondOrderState(
             start, t, np.zeros((n_keys, d)), released, self._nearest.init(n_keys)
         )
-
-    def probe(self, state: SecondOrderState) -> Floats:
-        """See Rule."""
-        return state.x
 
     def update(self, state: SecondOrderState, data_sum: Floats) -> SecondOrderState:
         """See Rule. data_sum: (K, d + d (d + 1) / 2), the sum of H behind that of gradients."""
@@ -114,7 +109,6 @@ class SecondOrderLeader(OverSet):
         return SecondOrderState(to_grid(x, self._grid), state.t + 1, right, data_sum.copy(), near)
 
     def numbers(self) -> Mapping[str, Any]:
-        """See OverSet."""
         return {"calls": self.calls}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,6 @@ from weir.dpcore.models.curved import Curved, GradientClip, GradientClipped
 from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
 from weir.dpcore.models.words import OWN_UNITS, centre_words
 from weir.dpcore.neighbours import Family
-from weir.dpcore.program import Program
 from weir.dpcore.words import number
 
 PLAYED = Shown("coefficients in scaled units, as played at the tick", role="scaled_model")
@@ -52,19 +51,6 @@ class LearnerClip(GradientClip):
         return self
 
 
-@runtime_checkable
-class Regretful(Protocol):
-    """A program that knows what its models lose."""
-
-    @property
-    def regret(self) -> str:
-        """What is known about its regret, for people."""
-
-    @property
-    def curvature(self) -> float:
-        """mu, which every tick adds."""
-
-
 class OnlineModel(Curved):
     """A model that is played before its tick's events are seen."""
 
@@ -94,12 +80,11 @@ class OnlineModel(Curved):
         "loss": LOSSES,
     }
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """Curvature and regret."""
-        known = program if isinstance(program, Regretful) else None
-        yield "curvature", "-" if known is None else self.curvature_words(known.curvature)
+        yield "curvature", self.curvature_words(program.curvature)
         yield from self.step_facts()
-        yield "regret", "-" if known is None else known.regret
+        yield "regret", program.regret
 
     def curvature_words(self, curvature: float) -> str:
         """The public regulariser."""
@@ -109,7 +94,7 @@ class OnlineModel(Curved):
         """How a step is made, where there is a choice."""
         return iter(())
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: Any) -> Iterator[str]:
         """See Algorithm."""
         yield (
             "A model is fixed before its tick's events are seen: it follows from what was released "
@@ -142,14 +127,14 @@ class GradientModel(OnlineModel, GradientClipped):
         """The loss as the config writes it."""
         return self.loss
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What one event may add."""
         gradient = f"a gradient of l2 norm at most {number(self.clip.gradient)}"
         released = self.releases_loss(program)
         loss = f", and a loss of at most {number(self.clip.loss)}" if released else ""
         yield "one event adds", f"{gradient}{loss} (scaled units)"
 
-    def releases_loss(self, program: Program) -> bool:
+    def releases_loss(self, program: Any) -> bool:
         """Whether a running loss is among what is released."""
         return False
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.algorithm import ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import Compiled, ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
@@ -30,9 +30,8 @@ from weir.dpcore.models.optimize.way import way_for
 from weir.dpcore.models.optimize.windows import Windows
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.words import OWN_UNITS
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.price import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number
 
 WIDE_STATE = 1 << 30
@@ -114,7 +113,7 @@ class FrankWolfeModel(OptimizeModel):
 
     # ---- what it does
 
-    def compile(self, terms: Terms) -> tuple[WindowProgram, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """The noise with the least bound on its error, and every one that could serve.
 
         Raises:
@@ -165,7 +164,7 @@ class FrankWolfeModel(OptimizeModel):
                 f"bytes a row), above {room >> 20:,} MiB; take smaller blocks, or fewer"
                 + (", or a smaller model.features.most." if inputs.sparse else "."),
             )
-        return made, alternatives
+        return self.compiled(made, alternatives)
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         """See Predictor."""
@@ -177,18 +176,16 @@ class FrankWolfeModel(OptimizeModel):
         """See Algorithm; a class is no number that a report could score."""
         return super().columns_read() if self.classes is None else None
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: WindowProgram) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
         for title, text in super().bounds_facts(program):
-            if isinstance(program, WindowProgram) and program.cut.users:
+            if program.cut.users:
                 yield "one user adds", f"to a block, all events together, {text}: their mean"
             else:
                 yield title, text
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: WindowProgram) -> Iterator[tuple[str, str]]:
         """What is fitted, by which steps, and what is kept."""
-        if not isinstance(program, WindowProgram):
-            return
         cut, way = program.cut, program.way
         whose = "users" if cut.users else "events"
         what = "records" if cut.by_count else f"ticks ({number(cut.divisor)} {whose} expected)"
@@ -208,24 +205,22 @@ class FrankWolfeModel(OptimizeModel):
         yield "error bound", f"{number(way.error)} above the least mean loss (scaled units)"
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: WindowProgram) -> Iterator[str]:
         """See Algorithm."""
         yield (
             "A model is fitted once, when its last block is complete, and released until the next; "
             "before the first there is none (null)."
         )
-        if isinstance(program, WindowProgram) and program.cut.users:
+        if program.cut.users:
             yield shared_note(program.presence)
-        if isinstance(program, WindowProgram) and isinstance(program.way, Selection):
+        if isinstance(program.way, Selection):
             yield (
                 f"A model has at most {program.way.steps:,} vertices of the set: those that its "
                 "steps chose. Which they are is what is released."
             )
 
-    def warnings(self, program: Program) -> Iterator[str]:
+    def warnings(self, program: WindowProgram) -> Iterator[str]:
         """See Algorithm."""
-        if not isinstance(program, WindowProgram):
-            return
         mebibytes, way = program.state_bytes() / 2**20, program.way
         yield (
             f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "

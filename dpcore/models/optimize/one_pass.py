@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut import by_hash
 from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.kit.kept import row_digests
+from weir.dpcore.models.kit.linear import model_outputs, released_models
 from weir.dpcore.models.optimize.course import Course, Drawn
 from weir.dpcore.models.optimize.runs import start_of_run
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, RowProgram
 
 FIXED = 64
 """Bytes of state of a key beside what its course keeps."""
@@ -40,7 +41,7 @@ class OnePassState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnePass:
+class OnePass(RowProgram):
     """A linear model per key that reads each record once, and is released anew when the records
     have doubled.
 
@@ -63,14 +64,9 @@ class OnePass:
     cap: int
     algorithm: str
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
-    training: ClassVar[None] = None
-    sums: ClassVar[tuple[()]] = ()
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
-    most_users: ClassVar[None] = None
-    by_id: ClassVar[bool] = True
-    dtype: ClassVar[Any] = np.float64
+    @property
+    def by_id(self) -> bool:
+        return True
 
     @property
     def dimension(self) -> int:
@@ -95,10 +91,6 @@ class OnePass:
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """Rows (n_events, width) in [-1, 1], features clipped in the lq norm."""
         return self.inputs.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Rows are read in order, not summed."""
-        raise TypeError(f"{self.algorithm} takes rows, not sums.")
 
     def init(self, n_keys: int) -> OnePassState:
         """Before the first record."""
@@ -149,11 +141,7 @@ class OnePass:
         theta, behind = noisy
         course = self.course
         own = self.inputs.coefficients(theta, course.intercept, course.labels)
-        return (
-            Released("theta", None, theta, None),
-            Released("coefficients", None, own, None),
-            Released("model_of", None, behind, None),
-        )
+        return released_models(theta, own, behind)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival: at most
@@ -164,14 +152,9 @@ class OnePass:
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. A model's error is not additive: NaN. Of sparse rows models over hulls
         of unit vectors are released without their zeros."""
-        theta, own = self.inputs.names(self.course.intercept)
-        nan, moved = float("nan"), self.course.moved
+        names = self.inputs.names(self.course.intercept)
         few = self.inputs.sparse and self.course.set.sparse
-        return (
-            OutputInfo("theta", None, len(theta), moved, nan, theta, few),
-            OutputInfo("coefficients", None, len(own), moved, nan, own, few),
-            OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")),
-        )
+        return model_outputs(*names, self.course.moved, few, behind=True)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""

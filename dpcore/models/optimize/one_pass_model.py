@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
-from weir.dpcore.algorithm import Reading, Shown
+from weir.dpcore.algorithm import Compiled, Reading, Shown
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.cut_for import check_places
 from weir.dpcore.models.erm.price import refuse_sums
@@ -18,7 +18,6 @@ from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.price import MOST_STATE, Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number
 
 SHOWN_RUNS = 4
@@ -89,7 +88,7 @@ class OnePassModel(OnePassSection):
             )
         return (terms.noise,)
 
-    def compile(self, terms: Terms) -> tuple[OnePass, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """The form and noise of the least predicted error, and every one that could be.
 
         Raises:
@@ -121,7 +120,7 @@ class OnePassModel(OnePassSection):
                 f"coefficients take {state / 2**20:,.0f} MiB of state a key, above "
                 f"{room >> 20:,} MiB; take fewer, or {self.smaller}.",
             )
-        return program, tuple(
+        alternatives = tuple(
             Alternative(
                 form,
                 noise,
@@ -133,6 +132,7 @@ class OnePassModel(OnePassSection):
             )
             for i, (score, form, noise, course) in enumerate(offers)
         )
+        return self.compiled(program, alternatives)
 
     def _program(self, course: Course) -> OnePass:
         inputs = self.inputs
@@ -140,21 +140,18 @@ class OnePassModel(OnePassSection):
 
     # ---- what it says
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: OnePass) -> Iterator[tuple[str, str]]:
         """What one event may add."""
-        if isinstance(program, OnePass):
-            yield "one event adds", program.course.adds
+        yield "one event adds", program.course.adds
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: OnePass) -> Iterator[tuple[str, str]]:
         """What runs do."""
-        if not isinstance(program, OnePass):
-            return
         yield "noise", program.course.kind.replace("_", " ")
         for run in range(min(SHOWN_RUNS, program.course.served)):
             yield f"run {run + 1}", program.course.words(run)
         yield "state", f"{bytes_text(program.state_bytes())} a key, however many records"
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: OnePass) -> Iterator[str]:
         """See Algorithm."""
         yield (
             "Each record is read once, in the run that its place is in; the model of a run is "
@@ -174,11 +171,9 @@ class OnePassModel(OnePassSection):
         cap = self.cap_for(self.inputs)
         yield f"of more than {cap:,} events of a key and tick, a keyed hash chooses {cap:,}"
 
-    def warnings(self, program: Program) -> Iterator[str]:
+    def warnings(self, program: OnePass) -> Iterator[str]:
         """See Algorithm."""
         yield from super().warnings(program)
-        if not isinstance(program, OnePass):
-            return
         yield (
             "Runs are of records, in the order of tick and id: how many events a key has so far "
             "is told by model_of. Events without an id are refused."

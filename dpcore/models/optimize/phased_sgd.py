@@ -28,7 +28,6 @@ from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
 from weir.dpcore.models.optimize.phased_erm import PhasedErm, erm_run, pieces_of
 from weir.dpcore.models.optimize.runs import MOST_RUNS, start_of_run
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 
 PHASED_NOISES = ("gaussian", "discrete_gaussian")
 MOST_PASSES = 64
@@ -105,16 +104,16 @@ class PhasedSgdModel(OnePassModel):
             return {("learned", name): partial(self._learned, terms, name) for name in names}
         return {("phased", name): partial(self._course, terms, name) for name in names}
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: OnePass) -> Iterator[str]:
         """See Algorithm."""
         yield from super().notes(program)
-        if isinstance(program, OnePass) and isinstance(program.course, Narrowing):
+        if isinstance(program.course, Narrowing):
             yield (
                 "Residuals are clipped at a bound that is learned: models are those of a Huber "
                 "loss of that width, which large residuals pull less than they pull a mean. Where "
                 "they are one-sided take form: halving."
             )
-        if isinstance(program, OnePass) and isinstance(program.course, PhasedErm):
+        if isinstance(program.course, PhasedErm):
             last = start_of_run(self.records, len(program.course.runs))
             if program.course.keep > 1:
                 yield (

@@ -71,14 +71,8 @@ class WindowProgram(KeptBlocks):
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. A model's error is not additive: NaN."""
-        nan, convex_set = float("nan"), self.way.linear.set
-        moved = convex_set.diameter
-        theta, own = self.inputs.names(self.scored.intercept)
-        sparse = convex_set.sparse and len(theta) >= SPARSE_FROM
-        found = [OutputInfo("theta", None, len(theta), moved, nan, theta, sparse)]
-        if self.inputs.plain:
-            found.append(OutputInfo("coefficients", None, len(own), moved, nan, own, sparse))
-        return (*found, OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")))
+        own = self.way.linear
+        return self.outputs_of(own.set.diameter, own.set.sparse and own.dimension >= SPARSE_FROM)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release, and all that a prediction needs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,11 @@ from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, prior_of, quadratic_for
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, Runs
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released, Runs
 
 
 @dataclass(frozen=True)
-class Incremental:
+class Incremental(Program):
     """A linear model per key and target: least squares over a set, of all events so far.
 
     At tick t theta_t is released, a function of what the private sums show of ticks 0 .. t:
@@ -62,8 +62,7 @@ class Incremental:
     algorithm: str
     scores: ContinualSum | None = None
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
-    training: ClassVar[None] = None
+    projected: ClassVar[bool] = False
 
     @property
     def dimension(self) -> int:
@@ -97,6 +96,10 @@ class Incremental:
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Exact moments per cell."""
         return self.rows.moments.accumulate(rows, cells, n_cells)
+
+    @property
+    def sums_runs(self) -> bool:
+        return True
 
     def sum_runs(
         self, columns: Mapping[str, NDArray[Any]], n_events: int, runs: Runs, n_cells: int
@@ -250,9 +253,12 @@ class Incremental:
             named["band"] = rows.targets
         if self.error:
             named.update({"mse": rows.targets, "r2": rows.targets})
-        found = [OutputInfo(name, over, len(x), sensitivity, nan, x) for name, x in named.items()]
+        worst = float(self.stddev(ticks).max())
+        found = [
+            OutputInfo(name, over, len(x), sensitivity, nan, x, inner_stddev=worst)
+            for name, x in named.items()
+        ]
         if self.statistics:
-            worst = float(self.stddev(ticks).max())
             size = self.dimension
             names = rows.moments.labels((*rows.features, *constant), rows.targets)
             found.append(OutputInfo("moments", over, size, sensitivity, worst, names))

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.fields import ALGORITHM, OverSpan
@@ -13,7 +14,6 @@ from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.price import choose_moments
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.solved import SolvedModel
-from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
 
 SCORED = 1 / 8
@@ -49,7 +49,7 @@ class IncrementalModel(SolvedModel):
     source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), joint release"
     event_only: ClassVar[str] = ""
 
-    def compile(self, terms: Terms) -> tuple[Incremental, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """Incremental regression over the best continual sum for it, and every alternative.
 
         Raises:
@@ -81,4 +81,4 @@ class IncrementalModel(SolvedModel):
 
         over = None if self.over == "all" else self.over
         scored = SCORED if self.error else 0.0
-        return choose_moments(over, terms, moments, build, scored)
+        return self.compiled(*choose_moments(over, terms, moments, build, scored))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from weir.dpcore.models.regression.projected_rows import ProjectedRows
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, quadratic_for
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Program, Released
 
 NAME = "regression.projected"
 STEPS = 5000
@@ -32,7 +32,7 @@ _TOGETHER = 1 << 20
 
 
 @dataclass(frozen=True)
-class Projected:
+class Projected(Program):
     """A linear model per key and target of d features, from moments in m < d dimensions.
 
     At tick t theta_t is released: the theta in the set whose Phi theta is best for the noisy
@@ -66,8 +66,7 @@ class Projected:
     statistics: bool
     notes: tuple[str, ...] = ()
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
-    training: ClassVar[None] = None
+    projected: ClassVar[bool] = True
 
     @property
     def dimension(self) -> int:

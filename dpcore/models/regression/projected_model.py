@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.config.numbers import Positive
 from weir.dpcore.config.section import Says, Section
 from weir.dpcore.continual.base import ContinualSum
@@ -27,9 +28,7 @@ from weir.dpcore.models.regression.projection import RandomProjection
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.section import MomentsModel
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 
 Dimension = Annotated[
     int,
@@ -110,7 +109,7 @@ class ProjectedModel(MomentsModel):
     source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg2), joint release"
     event_only: ClassVar[str] = ""
 
-    def compile(self, terms: Terms) -> tuple[Projected | Unprojected, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """Projected regression over the best continual sum for it, and every alternative.
 
         Where the rule asks for as many dimensions as there are features, or more, it is incremental
@@ -163,7 +162,7 @@ class ProjectedModel(MomentsModel):
                 tuple(notes),
             )
 
-        return choose_moments(self._over(), terms, rows.moments, build)
+        return self.compiled(*choose_moments(self._over(), terms, rows.moments, build))
 
     def _over(self) -> int | None:
         return None if self.over == "all" else self.over
@@ -190,9 +189,7 @@ class ProjectedModel(MomentsModel):
         m = dimension_for(inputs, convex_set, size, factor)
         return m, f"The rule with constant {factor:g} asks for {m:,} dimensions at {size:,} {of}"
 
-    def _unprojected(
-        self, terms: Terms, convex_set: ConvexSet, reach: float, why: str
-    ) -> tuple[Unprojected, tuple[Alternative, ...]]:
+    def _unprojected(self, terms: Terms, convex_set: ConvexSet, reach: float, why: str) -> Compiled:
         """Incremental regression with the same bound on events."""
         notes = [
             f"{why}: a projection would save nothing, so this runs regression.incremental. A "
@@ -221,7 +218,7 @@ class ProjectedModel(MomentsModel):
                 notes=tuple(notes),
             )
 
-        return choose_moments(self._over(), terms, moments, build)
+        return self.compiled(*choose_moments(self._over(), terms, moments, build))
 
     def _check_middles(self) -> None:
         """Sparse features need 0 to stay 0 when they are scaled."""
@@ -237,21 +234,20 @@ class ProjectedModel(MomentsModel):
                     f"middle of a range. Write [{-bound:g}, {bound:g}].",
                 )
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        if isinstance(program, Unprojected):
+    def notes(self, program: Projected | Unprojected) -> Iterator[str]:
+        """See Predictor."""
+        if not program.projected:
             yield from super().notes(program)
             return
         yield (
             "A model is lifted from what its features were projected to. It has no band: what the "
             "projection leaves out is no noise, and is not known."
         )
-        if isinstance(program, Projected):
-            yield (
-                "What it was lifted from, projected, has bands: they cover the best model of the "
-                "set for the projected events, as the projection shows it. So does band cover what "
-                "noise does to its predictions."
-            )
+        yield (
+            "What it was lifted from, projected, has bands: they cover the best model of the set "
+            "for the projected events, as the projection shows it. So does band cover what noise "
+            "does to its predictions."
+        )
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""
@@ -259,10 +255,9 @@ class ProjectedModel(MomentsModel):
         if self.inputs is not None:
             yield "an event outside model.inputs counts as none, where features are projected"
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: Projected | Unprojected) -> Iterator[str]:
+        """See Predictor."""
         yield from super().warnings(program)
-        if isinstance(program, Unprojected):
+        if not program.projected:
             yield from self.length_notes(program.rows.moments)
-        if isinstance(program, Projected | Unprojected):
-            yield from program.notes
+        yield from program.notes

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from weir.dpcore.algorithm import Error, Reading, Shown
-from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Ints
 from weir.dpcore.config.numbers import NotNegative
 from weir.dpcore.config.section import Says, Section
 from weir.dpcore.errors import ConfigError
@@ -26,7 +26,7 @@ from weir.dpcore.models.regression.ridge import ADASSP, Ridge
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.program import OutputInfo
 from weir.dpcore.words import number
 
 EVENTS = 10_000
@@ -71,14 +71,6 @@ class MomentsClip(Section):
 RidgeRule = Annotated[
     Literal["default", "adassp"], Says("must be a number, 0 or more, or default or adassp.")
 ]
-
-
-@runtime_checkable
-class Banded(Protocol):
-    """A program that knows the noise of its moments."""
-
-    def stddev(self, ticks: Ints) -> Floats:
-        """(n,), of a coordinate at ticks (n,)."""
 
 
 class MomentsModel(Model):
@@ -177,35 +169,35 @@ class MomentsModel(Model):
         """Length of an event whose features are spread evenly over their ranges."""
         return math.sqrt(len(self.features) / 3 + self.intercept)
 
-    def clips(self, program: Program) -> dict[str, float | None]:
+    def clips(self, program: Any) -> dict[str, float | None]:
         """See Predictor; without a clip events have the typical length at most."""
-        own: Any = getattr(program, "program", program)
-        reach = float(own.rows.moments.reach)
-        longest = math.sqrt(own.rows.moments.features) * SLACK
+        moments = program.rows.moments
+        longest = math.sqrt(moments.features) * SLACK
+        reach = float(moments.reach)
         return {"features": reach if reach < longest else None, "target": self.clip.target}
 
-    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+    def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         """A model's: the stddev of a coefficient, scaled units, at EVENTS events spread evenly over
         their ranges.
 
         Their moments are a third of EVENTS along every feature, and noise of stddev s in a sum
         moves the solution by s over that.
         """
-        if info.name == "theta" and isinstance(program, Banded):
-            worst = float(np.max(program.stddev(ticks)))
+        worst = info.inner_stddev
+        if info.name == "theta" and not math.isnan(worst):
             return Error(3 * worst / EVENTS if math.isfinite(worst) else math.nan, "*")
-        return super().expected_error(info, program, ticks)
+        return super().expected_error(info, ticks)
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
         """See Algorithm: a model that its noise takes across its set, by ``expected_error``."""
         yield from super().doubts(program, terms)
         over = getattr(self, "over", None)
         span = over if isinstance(over, int) else terms.horizon
-        if terms.events is None or span is None or not isinstance(program, Banded):
+        if terms.events is None or span is None:
             return
+        worst = next(x.inner_stddev for x in program.describe(terms.ticks()) if x.name == "theta")
         convex_set = self.projectable_set()
         reach = convex_set.farthest(np.zeros(convex_set.dimension))
-        worst = float(np.max(program.stddev(terms.ticks())))
         noise = math.sqrt(self.dimension) * 3 * worst / (terms.events * span)
         if noise > reach:
             yield (
@@ -215,22 +207,21 @@ class MomentsModel(Model):
                 "clip.features, longer ticks or spans, coarser keys, or a larger epsilon."
             )
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """How models are solved for, and what is kept."""
         yield "solved", self.solver_words()
         yield "kept", f"{program.dimension:,} running sums a key; no row"
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    def facts(self, program: Any, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm; and other ridges and clips beside its own."""
         yield from super().facts(program, noise)
-        own: Any = getattr(program, "program", program)
         std = max((one for one in noise.values() if math.isfinite(one)), default=0.0)
-        if not (isinstance(program, Banded) and std > 0):
+        if program.projected or not std > 0:
             return
         chosen = self.weight_of_ridge
         told = compared.ridges(chosen, EVENTS, std, self.projectable_set())
         yield "ridges", f"{told} (predicted excess of the mean squared error, scaled units*)"
-        moments = own.rows.moments
+        moments = program.rows.moments
         told = compared.clips(moments, len(self.features), self.intercept, EVENTS, std)
         yield "clips", f"{told} (clip.features, predicted std of a coefficient of theta*)"
 
@@ -238,7 +229,7 @@ class MomentsModel(Model):
         """How far, or by what."""
         return f"to a relative gap of {self.tolerance:g}"
 
-    def notes(self, program: Program) -> Iterator[str]:
+    def notes(self, program: Any) -> Iterator[str]:
         """See Algorithm."""
         yield (
             f"* at {EVENTS:,} events in the span, spread evenly over the ranges; with n events it "

@@ -17,7 +17,6 @@ from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.price import SLACK
 from weir.dpcore.models.regression.section import MomentsModel
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.program import Program
 
 SolverName = Annotated[
     Literal["accelerated", "noisy_projected_gradient"],
@@ -102,8 +101,8 @@ class SolvedModel(MomentsModel):
             return super().solver_words()
         return f"by {self.solver.replace('_', ' ')}"
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: Incremental) -> Iterator[str]:
+        """See Predictor."""
         yield from super().warnings(program)
-        if isinstance(program, Incremental) and not self.usual:
+        if not self.usual:
             yield from self.length_notes(program.rows.moments)

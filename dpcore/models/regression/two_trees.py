@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.continual.tree import Tree
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.fields import ALGORITHM, OneTarget
@@ -50,7 +51,7 @@ class TwoTreesModel(SolvedModel):
         """The ridge; without a word on it there is none, as in the paper."""
         return super().weight_of_ridge or 0.0
 
-    def compile(self, terms: Terms) -> tuple[Incremental, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """Incremental regression over one tree for x x^T and another for x y; there is one way to
         run it.
 
@@ -89,7 +90,8 @@ class TwoTreesModel(SolvedModel):
         within_memory("tree", state)
         after = program.loss(None).epsilon(terms.delta)
         worst = {"moments over=all": float(np.max(program.stddev(terms.ticks())))}
-        return program, (Alternative("tree", "gaussian", True, 1.0, state, after, worst),)
+        priced = Alternative("tree", "gaussian", True, 1.0, state, after, worst)
+        return self.compiled(program, (priced,))
 
 
 def trees(terms: Terms, moments: Moments) -> tuple[Tree, Tree]:

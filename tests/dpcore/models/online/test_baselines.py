@@ -335,7 +335,7 @@ def table(rng: Any, n: int) -> dict[str, Any]:
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 def test_moments_of_neighbours_differ_by_the_sensitivity_at_most(relation: str) -> None:
     config = config_of()
-    program, _ = config.model.compile(config.terms())
+    program = config.model.compile(config.terms()).program
     n, rng = 4000, np.random.default_rng(7)
     corners = {name: rng.choice(ends, n) for name, ends in _ends().items()}
     bounded = program.bound(corners, n)
@@ -354,7 +354,7 @@ def _ends() -> dict[str, tuple[float, ...]]:
 
 def test_moments_without_noise_give_the_ridge_solution_in_the_users_units() -> None:
     config = config_of()
-    program, _ = config.model.compile(config.terms())
+    program = config.model.compile(config.terms()).program
     n, rng = 3000, np.random.default_rng(8)
     columns = table(rng, n)
     leaves = program.accumulate(program.bound(columns, n).rows, np.zeros(n, dtype=np.int64), 1)

@@ -47,7 +47,8 @@ def config(
 def compile_learner(given: PlanConfig) -> Any:
     """The model's section, under its terms."""
     assert given.model is not None
-    return given.model.compile(given.terms())
+    made = given.model.compile(given.terms())
+    return made.program, made.alternatives
 
 
 def test_the_default_is_the_least_noise_within_the_promise() -> None:
