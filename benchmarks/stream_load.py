@@ -6,6 +6,7 @@ publisher, Flink and the Python workers share one machine.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import sys
 import time
@@ -253,8 +254,8 @@ def config_of(
 
 
 def end_of(load: Load, after: int) -> str:
-    """End of a clock."""
-    return durations.show_timestamp(int((load.end + after * load.speed) * 1e6))
+    """End of a clock: of a tick of a second."""
+    return durations.show_timestamp(math.ceil(load.end + after * load.speed) * 1_000_000)
 
 
 def replay(load: Load) -> str:

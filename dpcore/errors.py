@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import date
 from typing import Any
 
 SECRET_FORM = r"[0-9a-fA-F]{64}|[0-9A-Za-z+/]{43}="
@@ -39,7 +40,7 @@ class ConfigError(WeirError):
     def __init__(self, field: str, value: Any, remedy: str) -> None:
         self.field = field
         self.value = _without_secrets(value) if isinstance(value, str) else value
-        self.remedy = remedy
+        self.remedy = _without_secrets(remedy)
         given = " " if value is None else f" = {shown(value)}: "
         super().__init__(_without_secrets(f"{field}{given}{remedy}"))
 
@@ -52,6 +53,8 @@ def shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float) and value == 0:
         return "0"
+    if isinstance(value, date):
+        return value.isoformat()
     if type(value) in (list, tuple):
         return f"[{', '.join(map(shown, value))}]"
     if type(value) is dict:

@@ -7,6 +7,7 @@ import math
 from weir.dpcore.accounting.guarantee import Guarantee
 from weir.dpcore.accounting.precision import UNEVEN, missing_tail
 from weir.dpcore.algorithm import Compiled
+from weir.dpcore.config.spans import show_ticks
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.together import long_stays_are_dear
 
@@ -28,6 +29,15 @@ def warnings_for(
     if promise.delta > 1e-4:
         found.append(
             f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
+        )
+    ticks = config.privacy.protect_for
+    if isinstance(ticks, int):
+        clock = config.clock.to_clock()
+        unit = "d" if clock.calendar is None or clock.calendar.days else " months"
+        found.append(
+            f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
+            f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
+            f"{ticks}{unit}."
         )
     if program.loss(1).kind == "pure":
         found.append(

@@ -172,6 +172,13 @@ def compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled:
     Raises:
       ConfigError: nothing can serve; or ``every`` is no schedule for it.
     """
+    try:
+        return _compiled(algorithm, terms, every)
+    except ConfigError as error:
+        raise terms.written(error) from None
+
+
+def _compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled:
     if terms.person is not None and algorithm.only_events:
         raise ConfigError(
             "model.algorithm",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
+from datetime import datetime
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.yaml import main as yaml_main
 from apache_beam.yaml.yaml_transform import YamlTransform
+from packaging.requirements import Requirement
 
 from weir.beam_yaml import PrivateReleases
 from weir.dpcore.errors import ConfigError
@@ -63,6 +67,58 @@ transforms:
     assert len(rows) == 3 * 2 and {row["over"] for row in rows} == {None, 2}
     assert {row["tick_start"] for row in rows} >= {"2025-01-01T00:00:00Z"}
     assert all(row["low"] < row["value"] < row["high"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("2025-01-01T00:00:00Z", "2025-01-04T00:00:00Z"),
+        ("2025-01-01", "2025-01-04"),
+        ("2025-01-01T01:00:00+01:00", "'2025-01-04T00:00:00Z'"),
+    ],
+)
+def test_times_need_no_quotes(start: str, end: str) -> None:
+    """Beam reads them as times, and writes what it read as JSON."""
+    privacy, aggregates = CONFIG["privacy"], CONFIG["aggregates"]
+    spec = f"""
+type: chain
+transforms:
+  - type: Create
+    config:
+      elements: [{{at: "2025-01-01T00:00:00Z", amount: 3.5}}]
+  - type: PrivateReleases
+    config:
+      name: visits
+      schema: {{time: at}}
+      clock: {{start: {start}, period: 1d, end: {end}}}
+      privacy: {privacy}
+      aggregates: {aggregates}
+"""
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        pipeline | YamlTransform(spec, {"PrivateReleases": _provider()})
+
+
+def test_a_time_without_a_zone_is_refused_in_words() -> None:
+    clock = {**CONFIG["clock"], "start": datetime(2025, 1, 1, 5)}
+    with pytest.raises(ConfigError, match="clock.start = '2025-01-01T05:00:00': must say its zone"):
+        PrivateReleases(**{**CONFIG, "clock": clock})
+
+
+def test_the_extra_installs_what_beam_yaml_needs() -> None:
+    """Beam's own extra says which pandas its readers work with: the newest is none."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (base,) = [one for one in extras["dependencies"] if one.startswith("apache-beam")]
+    (beam_yaml,) = extras["optional-dependencies"]["yaml"]
+    assert beam_yaml == base.replace("apache-beam", "apache-beam[yaml]")
+    asked = [Requirement(one) for one in requires("apache-beam") or ()]
+    pandas = [
+        one.specifier
+        for one in asked
+        if one.name == "pandas"
+        and one.marker is not None
+        and one.marker.evaluate({"extra": "yaml"})
+    ]
+    assert pandas and not any("3.0.0" in one for one in pandas)
 
 
 def _provider() -> Any:

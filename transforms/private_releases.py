@@ -216,7 +216,8 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             tuple(range(shards)), plan.clock, self._bounded, stream=self._stream, lead=True
         )
         closing = events.pipeline | "UsersClock" >> beats
-        return (events, closing) | "Cap" >> Cap(plan, secret, shards, self._bounded)
+        cap = Cap(plan, secret, shards, self._bounded, self._stream)
+        return (events, closing) | "Cap" >> cap
 
     def _leaf(self, secret: SecretRef) -> beam.PTransform[Any, Any]:
         plan = self._plan

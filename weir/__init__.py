@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from weir.dpcore.simulate import Events, Simulated, simulate
     from weir.pipelines.notebook.release import release
     from weir.pipelines.notebook.released import Released
+    from weir.pipelines.results.verdict import InputRejected
     from weir.transforms.private_releases import PrivateReleases, Releases
     from weir.transforms.release.flat import FlatReleases
     from weir.transforms.release.rows import ReleaseRow, ReleaseRows
@@ -42,6 +43,7 @@ _PLACES = {
     "Events": "weir.dpcore.simulate:Events",
     "FlatReleases": "weir.transforms.release.flat:FlatReleases",
     "Guarantee": "weir.dpcore.accounting.guarantee:Guarantee",
+    "InputRejected": "weir.pipelines.results.verdict:InputRejected",
     "Plan": "weir.dpcore.plan:Plan",
     "PlanConfig": "weir.dpcore.plan_config:PlanConfig",
     "PrivateReleases": "weir.transforms.private_releases:PrivateReleases",
@@ -63,6 +65,7 @@ __all__ = [
     "Events",
     "FlatReleases",
     "Guarantee",
+    "InputRejected",
     "Plan",
     "PlanConfig",
     "PrivateReleases",

@@ -18,7 +18,7 @@
         config: {}
         transforms: {PrivateReleases: weir.beam_yaml.PrivateReleases}
 
-Times stand in quotes: Beam reads YAML 1.1, and hands on texts and numbers only.
+Times may stand in quotes or without: Beam reads YAML 1.1, in which they are times.
 ``pip install 'weir-dp[yaml]'``, then ``python -m apache_beam.yaml.main --yaml_pipeline_file=FILE``.
 """
 
@@ -32,6 +32,7 @@ import pyarrow as pa
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
+from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.graph.checks import plan_of
@@ -76,6 +77,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         for name, remedy in ELSEWHERE.items():
             if name in config:
                 raise ConfigError(name, config[name], f"has no place in Beam YAML: {remedy}")
+        _times_as_text(config)
         self._dead = None if error_handling is None else str(error_handling["output"])
         self._job = JobConfig.from_dict(config)
         self._plan = plan_of(self._job)
@@ -98,7 +100,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             plan,
             references[0][1] if references else None,
             rotate=references[1:],
-            stream=PRESENT if source is None else source.stream,
+            stream=PRESENT if source is None else source.arrivals(plan),
             first_look=self._job.limits.first_look,
         )
         rows = found.releases | "Rows" >> ReleaseRows(plan)
@@ -108,6 +110,16 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             told = letters | "Letters" >> beam.FlatMap(letter_rows).with_output_types(LETTERS)
             made[self._dead] = told
         return made
+
+
+def _times_as_text(section: dict[str, Any]) -> None:
+    """Writes times of a config as text, in place: Beam keeps the same sections as JSON, which has
+    none."""
+    for name, value in section.items():
+        if isinstance(value, dict):
+            _times_as_text(value)
+        else:
+            section[name] = durations.written(value)
 
 
 RELEASES = RowTypeConstraint.from_fields(

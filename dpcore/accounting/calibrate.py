@@ -215,7 +215,9 @@ def _largest(private_enough: Callable[[float], bool]) -> float:
     while not private_enough(low):
         low /= 2
         if low < 1e-150:
-            raise ConfigError("privacy.epsilon", low, "is too small to calibrate any noise.")
+            raise ConfigError(
+                "privacy.epsilon", None, "is too small to calibrate any noise; raise it."
+            )
     high = 2 * low
     while private_enough(high):
         low, high = high, 2 * high

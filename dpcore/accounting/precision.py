@@ -50,10 +50,10 @@ def refuse_coarse(
     if tail is not None and not tail * stddev < WHOLE:
         raise ConfigError(
             field,
-            stddev,
-            f"is the standard deviation of {name}'s {noise} noise in steps of the lattice: too "
-            "large, as doubles leave out steps from 2^53 on, and its tails reach there (integers "
-            f"end at 2^61); {remedy or REMEDIES[noise]}",
+            None,
+            f"asks {name} for {noise} noise of {stddev:.3g} steps of the lattice: too large, as "
+            "doubles leave out steps from 2^53 on, and its tails reach there (integers end at "
+            f"2^61); {remedy or REMEDIES[noise]}",
         )
 
 

@@ -11,7 +11,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from weir.dpcore.config.section import Section, refusal, validate
+from weir.dpcore.config.bare import skeleton
+from weir.dpcore.config.section import Section, no_section, refusal, validate
 from weir.dpcore.errors import ConfigError, UnknownField
 
 
@@ -40,8 +41,12 @@ class Chosen:
         if isinstance(value, base):
             return value
         if not isinstance(value, Mapping):
-            names = ", ".join(self.fields())
-            raise refusal("", value, f"must be a section with the fields {names}.")
+            every = self.every()
+            chosen = every.get(value) if isinstance(value, str) else None
+            meant = None if chosen is None else skeleton(chosen)
+            if chosen is not None and self.tag is not None:
+                meant = {self.tag: value}
+            raise no_section(value, self.fields(), meant, () if self.tag else every)
         try:
             return validate(self.choose(value), self.prepare(value))
         except ConfigError as error:

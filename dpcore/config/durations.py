@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 UNITS = {
     "us": 1,
@@ -20,6 +21,7 @@ MONTHS = r"^([1-9]\d{0,2}) months?$"
 """How a number of calendar months is written."""
 _PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
 _WHOLE = re.compile(r"(?:\d+(?:us|ms|s|m|h|d|w))+\Z")
+_DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}\Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX = 2**62
 
@@ -51,16 +53,23 @@ def is_length(value: object) -> bool:
     return bool(_WHOLE.match(value)) or months_of(value) is not None
 
 
+def written(moment: Any) -> Any:
+    """A date, or a moment, that a reader of YAML 1.1 made of a text: as text again."""
+    return moment.isoformat() if isinstance(moment, date) else moment
+
+
 def timestamp(text: str) -> int:
-    """ISO 8601 with a zone -> microseconds since 1970-01-01T00:00:00Z.
+    """ISO 8601 with a zone, or a day of UTC -> microseconds since 1970-01-01T00:00:00Z.
 
     Raises:
-      ValueError: not a timestamp, or one without a zone; the remedy is its text.
+      ValueError: not a timestamp, or a time of day without a zone; the remedy is its text.
     """
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         raise ValueError("must be a timestamp like 1997-01-01T00:00:00Z.") from None
+    if moment.tzinfo is None and _DAY.match(text):
+        moment = moment.replace(tzinfo=UTC)
     if moment.tzinfo is None:
         raise ValueError(
             "must say its zone: add Z for UTC, or an offset like +01:00 (1997-01-01T00:00:00Z)."

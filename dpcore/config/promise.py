@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from weir.dpcore.config import durations
@@ -13,7 +12,7 @@ from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.numbers import DurationText, PeriodText, Ticks
 from weir.dpcore.config.section import Says, Section, refusal
 from weir.dpcore.config.spans import ticks_of
-from weir.dpcore.config.zones import calendar_of, moment_in, zone_of
+from weir.dpcore.config.zones import calendar_of, has_offset, moment_in, wall_of, zone_of
 from weir.dpcore.leaves.calendar import DAY, Calendar
 from weir.dpcore.leaves.clock import Clock
 
@@ -27,7 +26,8 @@ def _duration(text: Any) -> Any:
     return text
 
 
-def _timestamp(text: Any) -> Any:
+def _timestamp(moment: Any) -> Any:
+    text = durations.written(moment)
     durations.timestamp(text)
     return text
 
@@ -42,11 +42,13 @@ def _period(text: Any) -> Any:
     try:
         return _duration(text)
     except ValueError as error:
-        raise ValueError(f"{str(error).removesuffix('.')}; or months, like 1 month.") from None
+        also = "; or months, like 1 month." if str(error).startswith("must") else "."
+        raise ValueError(f"{str(error).removesuffix('.')}{also}") from None
 
 
-def _moment(text: Any) -> Any:
-    """Whether a zone is missing can only be said beside clock.zone."""
+def _moment(moment: Any) -> Any:
+    """Whether a zone is missing follows from clock.zone."""
+    text = durations.written(moment)
     moment_in(text, "UTC")
     return text
 
@@ -105,7 +107,8 @@ class ClockConfig(Section):
     """The public release clock."""
 
     start: Moment = Field(
-        description="Start of tick 0: ISO 8601 with an offset or Z, or without one in the zone.",
+        description="Start of tick 0: ISO 8601 with an offset or Z, or without one in the zone; a "
+        "day alone is one of the zone, of UTC where there is none.",
         examples=["1997-01-01T00:00:00Z"],
     )
     period: Period = Field(
@@ -121,7 +124,8 @@ class ClockConfig(Section):
     )
     end: Moment | None = Field(
         default=None,
-        description="No tick ends after this; without it the clock runs for ever.",
+        description="End of the last tick, a whole number of periods after the start; without it "
+        "the clock runs for ever.",
         examples=["1998-07-01T00:00:00Z"],
     )
     delay: Duration = Field(
@@ -145,18 +149,36 @@ class ClockConfig(Section):
         calendar = self._calendar
         if self.end is None:
             return self
-        if calendar is None:
-            first_end = start + durations.duration(self.period)
-        else:
-            first_end = int(calendar.starts(np.asarray([1]))[0])
-        if self._micros("end", self.end) < first_end:
+        period = durations.duration(self.period) if calendar is None else calendar.shortest
+        clock, end = Clock(start, period, calendar=calendar), self._micros("end", self.end)
+        ticks = clock.tick_at(end)
+        if ticks < 1:
+            first = self._as_written(clock.tick_start(1))
             raise refusal(
                 "end",
                 self.end,
-                f"must be at least one period after clock.start: "
-                f"{durations.show_timestamp(first_end)} or later.",
+                "must be at least one period after clock.start: "
+                + (f"{first} or later." if first else "take a shorter clock.period."),
+            )
+        if clock.tick_start(ticks) != end:
+            near = [self._as_written(clock.tick_start(ticks + more)) for more in (0, 1)]
+            raise refusal(
+                "end",
+                self.end,
+                "lies within a tick, which would never be released. Write "
+                f"{' or '.join(filter(None, near))}, where a tick ends.",
             )
         return self
+
+    def _as_written(self, moment: int) -> str:
+        """A moment as the end is written: with an offset, or by the clocks of the zone; empty
+        beyond the calendar."""
+        try:
+            if self.zone is None or self.end is None or has_offset(self.end):
+                return durations.show_timestamp(moment)
+            return wall_of(moment, self.zone)
+        except OverflowError:
+            return ""
 
     def _micros(self, name: str, text: str) -> int:
         """A moment of the clock in microseconds since 1970."""
@@ -214,7 +236,16 @@ class Privacy(Section):
     protect_for: Lasting = Field(
         description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
     )
-    unit: Literal["event", "user"] | None = Field(
+    unit: (
+        Annotated[
+            Literal["event", "user"],
+            Says(
+                "must be 'event' or 'user': what is protected. Name the column of users in "
+                "schema.unit."
+            ),
+        ]
+        | None
+    ) = Field(
         default=None,
         description="What a neighbour changes; event if absent. user: all events of a user in one "
         "period, within the caps of contributions.",

@@ -11,16 +11,17 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
+from weir.dpcore.config import bare
 from weir.dpcore.errors import ConfigError, UnknownField
 
 _KINDS = {
-    "float_type": "must be a number.",
-    "int_type": "must be a whole number.",
-    "int_from_float": "must be a whole number.",
-    "string_type": 'must be text; put it in quotes, like "7".',
-    "bool_type": "must be true or false.",
-    "tuple_type": "must be a list, like [a, b].",
-    "dict_type": "must be a mapping of names to values.",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of names to values",
 }
 
 _NUMBERS = ("float_type", "int_type")
@@ -67,9 +68,30 @@ def refusal(field: str, value: Any, remedy: str, unknown: bool = False) -> Pydan
     return PydanticCustomError("weir", "{remedy}", found)
 
 
-def unknown(field: str, value: Any, allowed: Sequence[str]) -> PydanticCustomError:
-    """What a validator raises for a name that is no field: told before everything else."""
-    return refusal(field, value, f"is not a field; {nearest(field, allowed)}", unknown=True)
+def no_section(
+    value: Any, fields: Iterable[str], meant: Any = None, choices: Iterable[str] = ()
+) -> PydanticCustomError:
+    """What a validator raises for a bare value where a section belongs.
+
+    Args:
+      fields: that may stand there. meant: the section that the value is probably meant as.
+      choices: names of which each is a section of that kind by itself.
+    """
+    found = {"field": "", "value": value, "remedy": "", "unknown": False}
+    bare_of = {"fields": list(fields), "meant": meant, "choices": list(choices)}
+    return PydanticCustomError("weir", "must be a section", {**found, "bare": bare_of})
+
+
+def unknown(
+    field: str, value: Any, allowed: Sequence[str], instead: str = ""
+) -> PydanticCustomError:
+    """What a validator raises for a name that is no field; it comes before other errors.
+
+    instead: what to do, where no name that is allowed is near; a sentence.
+    """
+    near = nearest(field, allowed)
+    more = f" {instead}" if instead and near.startswith("allowed") else ""
+    return refusal(field, value, f"is not a field; {near}{more}", unknown=True)
 
 
 def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") -> SectionType:
@@ -148,12 +170,15 @@ def nearest(name: str, allowed: Sequence[str]) -> str:
     """Remedy for a name that does not exist: the nearest one that does, and all of them."""
     near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? Allowed" if near else "allowed"
+    head, colon, rest = name.partition(":")
+    if colon and head in allowed:
+        hint = f"write a space after the colon, like {head}: {rest}. Allowed"
     return f"{hint} here: {', '.join(allowed)}."
 
 
 def field_names(section: type[BaseModel]) -> list[str]:
     """Names of a section's fields as a config spells them."""
-    return [info.alias or name for name, info in section.model_fields.items()]
+    return bare.names_of(section)
 
 
 def _is_unknown(error: Any) -> bool:
@@ -166,6 +191,8 @@ def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config
     path = [str(part) for part in error["loc"]]
     kind, value = error["type"], _short(error["input"])
     context = error.get("ctx", {})
+    if "bare" in context:
+        return _not_a_section(section, path, at, error["input"], **context["bare"])
     if kind == "weir":
         dotted = ".".join(filter(None, [at, *path, context["field"]]))
         refused = UnknownField if context["unknown"] else ConfigError
@@ -180,8 +207,8 @@ def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config
         return ConfigError(dotted, None, f"is missing{_example(parent, path[-1])}.")
     if kind in ("model_type", "model_attributes_type"):
         inner = _section_at(section, path)
-        listed = ", ".join(field_names(inner)) if inner else ""
-        return ConfigError(dotted, value, f"must be a section with the fields {listed}.")
+        fields = field_names(inner) if inner else []
+        return _not_a_section(section, path, at, error["input"], fields, inner)
     said = _said(section, path) if kind in _BOUNDS else None
     if said is not None:
         return ConfigError(dotted, value, said)
@@ -189,8 +216,72 @@ def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config
         return ConfigError(dotted, value, f"must be {context['expected']}.")
     if kind == "value_error":
         return ConfigError(dotted, value, str(context["error"]))
+    if kind in _KINDS:
+        return ConfigError(dotted, value, _of_kind(section, path, kind, error["input"]))
     message = error["msg"][0].lower() + error["msg"][1:]
-    return ConfigError(dotted, value, _KINDS.get(kind, f"{message}."))
+    return ConfigError(dotted, value, f"{message}.")
+
+
+def _of_kind(section: type[BaseModel], path: Sequence[str], kind: str, value: Any) -> str:
+    """What a value of another kind should be."""
+    must, name = _KINDS[kind], path[-1] if path else ""
+    example = _example_at(section, path)
+    given = "." if example is None else f". Write something like {_line(name, example)}."
+    if value is None:
+        return f"has no value{given}"
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return f'{must}; put it in quotes, like "{str(value).lower()}".'
+    return f"{must}{given}"
+
+
+def _not_a_section(
+    section: type[BaseModel],
+    path: Sequence[str],
+    at: str,
+    value: Any,
+    fields: Sequence[str],
+    meant: Any = None,
+    choices: Sequence[str] = (),
+) -> ConfigError:
+    """A bare value where a section belongs.
+
+    Args:
+      meant: the section that it is probably meant as, or the class of the section.
+      choices: see ``no_section``.
+    """
+    dotted = ".".join(filter(None, [at, *path])) or "config"
+    example, name = _example_at(section, path), path[-1] if path else ""
+    if name in choices:
+        one = bare.flow({"total": {name: value}})
+        return ConfigError(
+            dotted, _short(value), f"needs a name of its own. Write `{'.'.join(path[:-1])}: {one}`."
+        )
+    if isinstance(meant, type):
+        meant = bare.meant(meant, value, example)
+    elif isinstance(meant, Mapping) and isinstance(example, Mapping) and set(meant) <= set(example):
+        meant = {**example, **meant}
+    one = _line(name, example if meant is None else meant)
+    remedy = f"must be a section with the fields {', '.join(fields)}."
+    return ConfigError(dotted, _short(value), f"{remedy} Write something like {one}.")
+
+
+def _line(name: str, example: Any) -> str:
+    """A field as a config has it; an entry of a list by itself."""
+    return f"`{bare.flow(example)}`" if name.isdigit() else f"`{name}: {bare.flow(example)}`"
+
+
+def _example_at(section: type[BaseModel], path: Sequence[str]) -> Any:
+    """The example of the field at a path, or of an entry of the mapping or list that it is of."""
+    for depth in range(len(path), 0, -1):
+        parent = _section_at(section, path[: depth - 1])
+        for name, info in parent.model_fields.items() if parent is not None else ():
+            if path[depth - 1] in (name, info.alias) and info.examples:
+                found = bare.parsed(info.examples[0])
+                for _ in path[depth:]:
+                    inside = list(found.values()) if isinstance(found, Mapping) else found
+                    found = inside[0] if isinstance(inside, list) and inside else None
+                return found
+    return None
 
 
 class _Shown(str):
@@ -228,11 +319,14 @@ def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel
                 for name, info in current.model_fields.items()
                 if part in (name, info.alias)
             ]
+            if not found and part.isdigit():
+                continue  # an entry of a list, which was unwrapped
             if not found:
                 return None
             current = found[0]
         else:
-            current = get_args(current)[-1] if get_args(current) else None
+            inside = [one for one in get_args(current) if one is not ...]
+            current = inside[-1] if inside else None
         current = _unwrap(current)
     return current if isinstance(current, type) and issubclass(current, BaseModel) else None
 
@@ -261,4 +355,7 @@ def _unwrap(annotation: Any) -> Any:
     if isinstance(annotation, type) or getattr(annotation, "__origin__", None) is dict:
         return annotation
     sections = [a for a in get_args(annotation) if a is not type(None)]
-    return sections[0] if len(sections) >= 1 else annotation
+    if not sections:
+        return annotation
+    # Optional[Annotated[Section, ...]] has its section two levels deep.
+    return _unwrap(sections[0]) if hasattr(sections[0], "__metadata__") else sections[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -33,6 +33,25 @@ _VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OPEN, _CLOSE, _ESCAPED = "\ue000", "\ue001", "\ue002"
 _MARKED = re.compile(f"{_OPEN}{_OPEN}([A-Za-z0-9_]+){_CLOSE}|{_ESCAPED}+([A-Za-z0-9_]+){_CLOSE}")
 _MAX_DEPTH = 64
+_MAX_REPEATED = 1 << 17
+"""Values that aliases may repeat in all: a few lines of them can stand for any number."""
+_PROBLEMS = (
+    (r"character '\\t'", "a tab stands where only spaces may. Put spaces in its place."),
+    (r"character '(.)' that", r"a value begins with \1. Put the value in quotes."),
+    (
+        r"mapping values are not allowed",
+        "a second colon, or a line that is indented too far. Put a text with a colon in quotes, or "
+        "align the line with the one above.",
+    ),
+    (
+        r"expected <block end>, but found '<scalar>'",
+        "something follows a text in quotes. Put all of the value in quotes of the other kind.",
+    ),
+    (r"expected ',' or '([]}])'", r"a comma or \1 is missing. Close what is open above."),
+    (r"unknown escape character", "a backslash in double quotes. Use single quotes."),
+    (r"unexpected end of stream", "a quote that is never closed. Close it."),
+)
+"""What the parser says -> what is wrong, and what to do."""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -55,7 +74,7 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> Any:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ConfigError(
-            "config", _where(mark), f"is not YAML here: {_unmark(str(error.problem))}."
+            "config", _where(mark), f"is not YAML here: {_problem(_unmark(str(error.problem)))}"
         ) from None
     except YAMLError as error:
         found = re.search(r"position (\d+)", str(error))
@@ -106,8 +125,24 @@ def _unmark(text: str) -> str:
     return _MARKED.sub(lambda found: f"${{{found.group(1) or found.group(2)}}}", text)
 
 
+def _problem(said: str) -> str:
+    for pattern, words in _PROBLEMS:
+        found = re.search(pattern, said)
+        if found is not None:
+            return found.expand(words)
+    return f"{said}. Correct it, or put the value in quotes."
+
+
 def _where(mark: Any) -> str:
     return "line 1" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}"
+
+
+class _Anchored(NamedTuple):
+    """A value that aliases may stand for: how many it holds, itself included, and how deep."""
+
+    value: Any
+    size: int
+    height: int
 
 
 class _Builder:
@@ -115,7 +150,8 @@ class _Builder:
 
     def __init__(self, variables: Mapping[str, str] | None) -> None:
         self._variables = variables
-        self._anchors: dict[str, Any] = {}
+        self._anchors: dict[str, _Anchored] = {}
+        self._values = self._repeated = self._deepest = 0
 
     def document(self, events: Iterator[Any]) -> Any:
         value: Any = None
@@ -133,17 +169,12 @@ class _Builder:
         return value
 
     def _value(self, event: Any, events: Iterator[Any], depth: int) -> Any:
-        if depth > _MAX_DEPTH:
-            raise ConfigError(
-                "config", _where(event.start_mark), f"is nested deeper than {_MAX_DEPTH} levels."
-            )
         kind = type(event).__name__
         if kind == "AliasEvent":
-            if event.anchor not in self._anchors:
-                raise ConfigError(
-                    "config", _where(event.start_mark), f"names no earlier anchor: *{event.anchor}."
-                )
-            return self._anchors[event.anchor]
+            return self._repeat(event, depth)
+        self._reach(event, depth)
+        before, around, self._deepest = self._values, self._deepest, depth
+        self._values += 1
         value: Any
         if kind == "ScalarEvent":
             value = self._scalar(event)
@@ -156,8 +187,35 @@ class _Builder:
         else:
             value = self._mapping(events, depth)
         if event.anchor is not None:
-            self._anchors[event.anchor] = value
+            size, height = self._values - before, self._deepest - depth
+            self._anchors[event.anchor] = _Anchored(value, size, height)
+        self._deepest = max(around, self._deepest)
         return value
+
+    def _repeat(self, event: Any, depth: int) -> Any:
+        """What an alias stands for; counted as if it were written out."""
+        where = _where(event.start_mark)
+        if event.anchor not in self._anchors:
+            raise ConfigError("config", where, f"names no earlier anchor: *{event.anchor}.")
+        found = self._anchors[event.anchor]
+        self._reach(event, depth + found.height)
+        self._values += found.size
+        self._repeated += found.size
+        if self._repeated > _MAX_REPEATED:
+            raise ConfigError(
+                "config",
+                where,
+                f"repeats more than {_MAX_REPEATED:,} values by its aliases. Write out what is "
+                "needed of them.",
+            )
+        return found.value
+
+    def _reach(self, event: Any, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            raise ConfigError(
+                "config", _where(event.start_mark), f"is nested deeper than {_MAX_DEPTH} levels."
+            )
+        self._deepest = max(self._deepest, depth)
 
     def _mapping(self, events: Iterator[Any], depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}

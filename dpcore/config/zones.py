@@ -53,6 +53,21 @@ def moment_in(text: str, zone: str) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+def has_offset(text: str) -> bool:
+    """Whether a timestamp says its own offset."""
+    return datetime.fromisoformat(text).tzinfo is not None
+
+
+def wall_of(moment: int, zone: str) -> str:
+    """Microseconds since 1970Z as the clocks of a zone show them: what ``moment_in`` reads.
+
+    Raises:
+      OverflowError: beyond the years 1 to 9999.
+    """
+    local = (_EPOCH + moment * _MICROSECOND).astimezone(zone_of(zone))
+    return local.replace(tzinfo=None).isoformat()
+
+
 def calendar_of(start: str, days: int, months: int, zone: str, end: str | None) -> Calendar:
     """The calendar of a clock.
 

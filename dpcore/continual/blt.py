@@ -115,8 +115,9 @@ class Blt(BufferedSum):
         noise_for(cls.name, cls.kinds, budget)
         form, count, end = chosen(window, horizon, buffers, pattern)
         scale = noise_scale_for(units_of(form, count, pattern), sensitivity, budget)
+        made = cls(dimension, scales, sensitivity, scale, overs, form, end, pattern=pattern)
         check_room(cls.name, scale, scales, float(form.noise_squares(end)))
-        return cls(dimension, scales, sensitivity, scale, overs, form, end, pattern=pattern)
+        return made
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""

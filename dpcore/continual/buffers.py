@@ -74,9 +74,9 @@ def check_room(mechanism: str, noise_scale: float, scales: Sequence[float], squa
     if not largest < ROOM:
         raise ConfigError(
             "privacy.epsilon",
-            largest,
-            f"{mechanism}'s noise, in lattice units, must stay below 2^61; raise epsilon or delta, "
-            "protect for a shorter time, or take a coarser resolution.",
+            None,
+            f"asks {mechanism} for noise that may reach {largest:.3g} steps of the lattice, and "
+            "integers end at 2^61; raise epsilon or delta, or protect for a shorter time.",
         )
 
 

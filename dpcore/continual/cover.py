@@ -127,9 +127,9 @@ class CoverSum(ContinualSum):
             if max(drawn, default=0) > MAX_VARIANCE:
                 raise ConfigError(
                     "privacy.epsilon",
-                    max(drawn),
-                    f"{self.name}'s discrete noise must have a variance of at most 2^80 lattice "
-                    "units; raise epsilon or delta, protect for a shorter time, or take gaussian.",
+                    None,
+                    f"asks {self.name} for discrete noise of a variance above 2^80 squared steps "
+                    "of the lattice; raise epsilon or delta, or protect for a shorter time.",
                 )
         return self
 

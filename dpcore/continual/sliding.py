@@ -133,8 +133,9 @@ class Sliding(BufferedSum):
         assert over is not None
         form = chosen(over, horizon, buffers)
         scale = noise_scale_for(units_of(form, horizon, over, pattern), sensitivity, budget)
+        made = cls(dimension, scales, sensitivity, scale, overs, form, horizon, pattern=pattern)
         check_room(cls.name, scale, scales, float(form.noise_squares(horizon)))
-        return cls(dimension, scales, sensitivity, scale, overs, form, horizon, pattern=pattern)
+        return made
 
     @property
     def over(self) -> int:

@@ -132,8 +132,9 @@ class Toeplitz(ContinualSum):
                 f"toeplitz keeps one vector a tick of the window, at most {LARGEST}; choose blt.",
             )
         scale = noise_scale_for(units_of(count, count, pattern), sensitivity, budget)
+        made = cls(dimension, scales, sensitivity, scale, overs, count, horizon, pattern=pattern)
         check_room(cls.name, scale, scales, record_units(count, count))
-        return cls(dimension, scales, sensitivity, scale, overs, count, horizon, pattern=pattern)
+        return made
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""

@@ -147,9 +147,7 @@ def noise_scale_for(units: float, sensitivity: float, budget: PrivacyLoss) -> fl
       ConfigError: the budget is not a number above 0.
     """
     if not budget.value > 0 or math.isnan(budget.value):
-        raise ConfigError(
-            "privacy.epsilon", budget.value, "leaves no budget; raise epsilon or delta."
-        )
+        raise ConfigError("privacy.epsilon", None, "leaves no budget; raise epsilon or delta.")
     if sensitivity == 0 or math.isinf(budget.value):
         return 0.0
     if budget.kind == "gdp":

@@ -22,7 +22,7 @@ class Clock:
       period: microseconds, > 0. Of a calendar clock, no tick is shorter: good for waiting, not for
         finding a tick.
       end: microseconds, or None for a stream without end. The last tick is the last whole one
-        before it.
+        before it; a config must say where a tick ends.
       delay: microseconds by which a message may arrive after its event time and still count.
       ahead: microseconds by which it may arrive before its event time and still count; None: any.
       calendar: where its days or months begin; None: ticks of a fixed length.

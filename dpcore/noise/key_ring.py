@@ -8,7 +8,7 @@ that was there before. Strides must end where a secret begins (``edges``).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from weir.dpcore.noise.prf import RootKey
@@ -84,3 +84,18 @@ class KeyRing:
         if place not in self._roots:
             self._roots[place] = self._make[place]()
         return self._roots[place]
+
+
+def first_difference(one: Mapping[int, str], other: Mapping[int, str]) -> int | None:
+    """The first tick whose noise two schedules of secrets key differently; None: there is none.
+
+    Args:
+      one, other: first tick -> mark of the secret that keys the noise from there on; both begin at
+        tick 0.
+    """
+
+    def at(marks: Mapping[int, str], tick: int) -> str:
+        return marks[max(first for first in marks if first <= tick)]
+
+    edges = sorted({*one, *other})
+    return next((tick for tick in edges if at(one, tick) != at(other, tick)), None)

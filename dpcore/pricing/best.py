@@ -193,6 +193,9 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
         # A mechanism that protects nothing after the window is taken only when asked for by name.
         able = [(a, p) for a, p in able if not a.note]
     if not able:
+        refused = [one.refusal for one in tried if one.refusal is not None]
+        if len(refused) == len(tried) and len({error.field for error in refused}) == 1:
+            raise refused[0]  # the others ask for the same
         raise ConfigError(
             "mechanism",
             named,

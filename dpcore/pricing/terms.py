@@ -11,6 +11,7 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.people.discover import Discover
 from weir.dpcore.people.person import Person
@@ -63,6 +64,15 @@ class Terms:
     delta_sel: float = 0.0
     discover: Discover | None = None
     groupings: int = 1
+
+    def written(self, error: ConfigError) -> ConfigError:
+        """An error with the value of epsilon or delta in the config: what finds that it leaves too
+        little knows only the budget that it became."""
+        delta = float(f"{self.delta + self.delta_sel:.12g}")
+        values = {"privacy.epsilon": self.epsilon, "privacy.delta": delta}
+        if error.field not in values:
+            return error
+        return type(error)(error.field, values[error.field], error.remedy)
 
     @property
     def horizon(self) -> int | None:

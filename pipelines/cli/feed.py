@@ -93,9 +93,9 @@ def feed(
 
     \b
       weir feed shop.yaml --events 1000000 --to events.parquet
-      weir feed shop.yaml --rate 500 --times now --to projects/acme/topics/purchases
+      weir feed shop.yaml --rate 500 --times now --to projects/acme-data/topics/purchases
       weir feed shop.yaml --from yesterday.csv --speed 60 --to -
-      weir feed live.yaml --from year.csv --speed 24 --create --to projects/acme/topics/rides
+      weir feed live.yaml --from year.csv --speed 24 --create --to projects/acme-data/topics/rides
       weir feed shop.yaml --late 0.1 --duplicate 0.1 --malformed 0.01 --to bad.ndjson
     """
     from weir.pipelines.config.job import load

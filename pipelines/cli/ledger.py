@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.cli.base import AS_JSON, SETS, print_json
+from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 if TYPE_CHECKING:
     from weir.pipelines.ledger.store import Store
@@ -33,10 +33,42 @@ def ledger() -> None:
 
     \b
       weir ledger show shop.yaml
+      weir ledger open staff.yaml
       weir ledger add ledger.db --scope customers --epsilon 0.5 --delta 1e-7 --note "survey of 2024"
       weir ledger close shop.yaml --entry 3f2a --reason "cluster was given up"
       weir ledger export ledger.db --format csv > entries.csv
     """
+
+
+@ledger.command("open", short_help="Open a scope for people who have none yet.")
+@CONFIG
+@SETS
+@click.option(
+    "--shares",
+    multiple=True,
+    metavar="SCOPE",
+    help="A scope whose events hold people of this one too: the same events may be read under "
+    "both. May be repeated.",
+)
+@AS_JSON
+def open_(config: Path, sets: tuple[str, ...], shares: tuple[str, ...], as_json: bool) -> None:
+    """Open the scope that the section `ledger` of CONFIG names, with its budget.
+
+    The first run of a ledger opens the scope that it names. Every further one is opened here, so
+    that a name that is misspelt does not get a budget of its own. Reads no data and spends nothing.
+
+    \b
+      weir ledger open staff.yaml
+      weir ledger open staff.yaml --shares customers
+    """
+    from weir.pipelines.config.job import load
+    from weir.pipelines.graph.checks import plan_of
+    from weir.pipelines.ledger import hand
+
+    job = load(config, sets)
+    if job.ledger is None:
+        raise ConfigError("ledger", None, f"is no section of {config}. Add it, with the scope.")
+    _say(hand.open_scope(job.ledger, plan_of(job), shares), as_json)
 
 
 @ledger.command(short_help="Show what is spent, period by period, and by whom.")
@@ -141,7 +173,7 @@ def add(
 @click.option(
     "--release",
     is_flag=True,
-    help="Give it back, where nothing of it was released: its folder is looked at.",
+    help="Give it back, where no run began under it.",
 )
 @AS_JSON
 def close(
@@ -155,8 +187,8 @@ def close(
 ) -> None:
     """Say that the job of an entry is over: nothing more will be released under it.
 
-    It stays spent. --release gives it back if its folder shows that no release of it, published or
-    held back, is there; what went to a table, a topic or the screen cannot be given back.
+    It stays spent. --release gives it back if no run began under it: one that was stopped before
+    its job was submitted. What began may have been seen, whatever its folders hold now.
     """
     from weir.pipelines.ledger import hand
 

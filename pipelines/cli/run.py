@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 LOG_FORMATS = ("text", "json")
+_log = logging.getLogger(__name__)
 
 
 @click.command(
@@ -67,8 +69,8 @@ LOG_FORMATS = ("text", "json")
 @click.option(
     "--publish",
     is_flag=True,
-    help="Publish what a run over files held back because too much of it was refused. Reads no "
-    "data.",
+    help="Publish what a run over files held back because too much of it was rejected or a file "
+    "was damaged. Reads no data.",
 )
 @click.option(
     "--new",
@@ -112,8 +114,9 @@ def run(
 ) -> None:
     """Run CONFIG: read its events and write its releases.
 
-    A run over files is published when it is over, unless more of its records were refused than
-    limits.refused allows: then it exits with 1, and --publish moves its releases into place. One
+    A run over files is published when it is over, unless more of its records were rejected than
+    limits.refused allows, or a file was damaged: then it exits with 1, and --publish moves its
+    releases into place. What was rejected of a run that is published is a note on stderr. One
     that was stopped goes on when it is started again with the same secret; a stream on Flink goes
     on with --resume. Ctrl-C stops a stream on Flink with a savepoint. Without a secret the direct
     runner draws a fresh one and says so. Make one with:
@@ -134,6 +137,7 @@ def run(
     from weir.pipelines.graph.parts import parts_of
     from weir.pipelines.run import run as command
     from weir.pipelines.runners.flink_target import EMBEDDED, FlinkTarget
+    from weir.pipelines.show import summary
 
     runner = runner.lower()
     given = {
@@ -170,7 +174,9 @@ def run(
         else:
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar, rewind)
             result = command.run(parts, runner, list(beam), target, new=new)
-    from weir.pipelines.show import summary
+        note = summary.lossy(result, job.limits.refused)
+        if note is not None:
+            _log.warning(note)
     from weir.pipelines.terminal import console
 
     if as_json:

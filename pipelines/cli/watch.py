@@ -57,7 +57,7 @@ def watch(
 
     \b
       weir watch out/
-      weir watch --subscription projects/acme/subscriptions/page --plan plan.json
+      weir watch --subscription projects/acme-data/subscriptions/page --plan plan.json
       weir watch out/ --private --flink-master localhost:8081
     """
     from weir.pipelines.watch import watch as command

@@ -245,11 +245,15 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
         fields = data.get(section)
         for name in names if isinstance(fields, dict) else ():
             value = fields.get(name)
-            if isinstance(value, str) and value and "://" not in value:
+            if isinstance(value, str) and value and not _is_uri(value):
                 fields[name] = str(folder / Path(value).expanduser())
     for entry in later:
         if isinstance(entry, dict) and isinstance(entry.get("file"), str):
             entry["file"] = str(folder / Path(entry["file"]).expanduser())
+
+
+def _is_uri(place: str) -> bool:
+    return "://" in place or place[:5].lower() == "file:"
 
 
 def _is_zone(name: str) -> bool:

@@ -3,6 +3,7 @@ what runs it."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -13,7 +14,15 @@ from weir.dpcore.config.promise import Duration, Timestamp
 from weir.dpcore.config.section import Section, as_tuple, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
+from weir.pipelines.doors.door import PROJECT, PROJECT_RULE, check_disk, check_place
+from weir.pipelines.doors.paths import local
 from weir.transforms.runtime.secret import SecretRef
+
+_VERSION = re.compile(
+    rf"projects/({PROJECT.pattern}|\d+)(/locations/[a-z0-9-]+)?/secrets/[\w-]{{1,255}}/"
+    r"versions/[\w-]+",
+    re.ASCII,
+)
 
 
 class OneOf(Section):
@@ -79,7 +88,7 @@ class SecretPlace(OneOf):
     gcp: str | None = Field(
         default=None,
         description="Version of a Google Secret Manager secret.",
-        examples=["projects/acme/secrets/weir/versions/1"],
+        examples=["projects/acme-data/secrets/weir/versions/1"],
     )
     kubernetes: str | None = Field(
         default=None,
@@ -91,6 +100,18 @@ class SecretPlace(OneOf):
     @classmethod
     def choices(cls) -> tuple[str, ...]:
         return ("file", "env", "gcp", "kubernetes")
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        check_disk("file", self.file, "Keep a secret of a cluster in Secret Manager: gcp.")
+        if self.gcp is not None and not _VERSION.fullmatch(self.gcp):
+            raise refusal(
+                "gcp",
+                self.gcp,
+                "is no version of a secret in Secret Manager. Write "
+                f"projects/P/secrets/S/versions/V, where P has {PROJECT_RULE}.",
+            )
+        return self
 
     @property
     def value(self) -> str:
@@ -200,6 +221,8 @@ class Engine(Section):
         for name, least in (("checkpoint_every", "500ms"), ("bundle_time", "1ms")):
             if durations.duration(getattr(self, name)) < durations.duration(least):
                 raise refusal(name, getattr(self, name), f"must be {least} or longer.")
+        if self.checkpoints is not None:
+            check_place("checkpoints", local(self.checkpoints))
         return self
 
 

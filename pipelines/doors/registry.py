@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic_core import core_schema
 
-from weir.dpcore.config.section import field_names, nested, refusal, unknown
+from weir.dpcore.config.bare import skeleton
+from weir.dpcore.config.section import field_names, nested, no_section, refusal, unknown
 from weir.dpcore.errors import WeirError
 from weir.dpcore.registry import Registry
 from weir.pipelines.doors.door import Door
@@ -20,10 +21,11 @@ class Doors(Mapping[str, type[Door]]):
     Args:
       role: section of a job. files: ours, as module:Class.
       group: of entry points by which other packages add theirs, name = module:Class.
+      instead: what to do where none is of the kind that is asked for; a sentence.
     """
 
-    def __init__(self, role: str, files: Mapping[str, str], group: str) -> None:
-        self.role = role
+    def __init__(self, role: str, files: Mapping[str, str], group: str, instead: str = "") -> None:
+        self.role, self.instead = role, instead
         self._registry = Registry(files, group)
 
     def __getitem__(self, name: str) -> type[Door]:
@@ -78,19 +80,27 @@ class OneKind:
         if isinstance(value, Door) and value.role == self.doors.role:
             return value
         if not isinstance(value, Mapping):
-            fields = ", ".join(self._fields())
-            raise refusal("", value, f"must be a section with the fields {fields}.")
+            raise no_section(value, self._fields(), self._meant(value))
         kind = self.doors.only(value)
         if kind is None or value[kind] is None:
             return self._among_all(value)
         return nested(self.doors[kind], value)
+
+    def _meant(self, value: Any) -> Mapping[str, Any] | None:
+        """The section that a bare value is probably meant as: of the kind that it names, or of the
+        first that knows it as one of its places."""
+        if not isinstance(value, str):
+            return None
+        if value in self.doors:
+            return skeleton(self.doors[value])
+        return next(filter(None, (cls.meant(value) for cls in self.doors.values())), None)
 
     def _among_all(self, value: Mapping[str, Any]) -> Door:
         """As ``read``, where names are there that the one kind does not have."""
         fields = self._fields()
         for name in value:
             if name not in fields:
-                raise unknown(str(name), value[name], list(fields))
+                raise unknown(str(name), value[name], list(fields), self.doors.instead)
         kinds = [name for name in self.doors if value.get(name) is not None]
         if len(kinds) != 1:
             raise refusal(

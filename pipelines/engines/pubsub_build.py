@@ -6,14 +6,12 @@ for ten minutes, where Pub/Sub keeps them for seven days.
 
 from __future__ import annotations
 
-import hashlib
-import platform
 import shutil
-import subprocess
 from pathlib import Path
 
+from weir.pipelines.engines import go_build
 from weir.pipelines.engines.cache import Component
-from weir.pipelines.engines.tools import InstallFailed, need, run
+from weir.pipelines.engines.tools import InstallFailed
 
 MODULE = "cloud.google.com/go/pubsub/v2"
 VERSION = "v2.7.0"
@@ -25,22 +23,12 @@ KEEPS = "const retentionDuration = 7 * 24 * time.Hour"
 
 
 def _make(folder: Path) -> None:
-    go = need("go", "building the Pub/Sub server")
-    build = folder / "build"
-    shutil.copytree(SOURCE, build)
-    run([go, "mod", "download"], "pubsub: go mod download", build)
-    _patch(go, build)
-    run(
-        [go, "build", "-trimpath", "-ldflags=-s -w", "-o", str(folder / BINARY), "."],
-        "pubsub: go build",
-        build,
-    )
-    shutil.rmtree(build)
+    go_build.build(folder, "the Pub/Sub server", SOURCE, BINARY, change=_patch)
 
 
 def _patch(go: str, build: Path) -> None:
     """Puts a changed copy of the module beside the program and has it compiled instead."""
-    original = Path(_ask([go, "list", "-m", "-f", "{{.Dir}}", MODULE], build))
+    original = Path(go_build.ask([go, "list", "-m", "-f", "{{.Dir}}", MODULE], build))
     copy = build / "pubsub"
     shutil.copytree(original, copy)
     for path in (copy, *copy.rglob("*")):  # Go keeps its modules read-only
@@ -50,28 +38,10 @@ def _patch(go: str, build: Path) -> None:
     if text.count(FORGETS) != 1:
         raise InstallFailed(f"pubsub: {MODULE} {VERSION} is not the source that was expected.")
     source.write_text(text.replace(FORGETS, KEEPS))
-    _ask([go, "mod", "edit", f"-replace={MODULE}={copy}"], build)
+    go_build.ask([go, "mod", "edit", f"-replace={MODULE}={copy}"], build)
 
 
-def _ask(command: list[str], build: Path) -> str:
-    done = subprocess.run(command, cwd=build, capture_output=True, text=True)
-    if done.returncode:
-        raise InstallFailed(f"pubsub: {' '.join(command)} failed: {done.stderr.strip()}")
-    return done.stdout.strip()
-
-
-def _digest() -> str:
-    parts = [(SOURCE / name).read_bytes() for name in ("main.go", "go.mod", "go.sum")]
-    return hashlib.sha256(b"\0".join([*parts, KEEPS.encode()])).hexdigest()[:8]
-
-
-COMPONENT = Component(
-    "pubsub",
-    "pubsub",
-    f"{VERSION}-{_digest()}-{platform.system().lower()}-{platform.machine()}",
-    BINARY,
-    _make,
-)
+COMPONENT = Component("pubsub", "pubsub", go_build.version(VERSION, SOURCE, KEEPS), BINARY, _make)
 
 
 def binary() -> Path:

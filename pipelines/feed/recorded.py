@@ -11,7 +11,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
@@ -20,10 +19,12 @@ from weir.pipelines.feed.targets import SUFFIXES
 from weir.pipelines.results.events import arrow_batches
 from weir.transforms.decode.csv import parse_header
 from weir.transforms.decode.encoding import UTF_8, Recoded
-from weir.transforms.decode.lines import chunks
+from weir.transforms.decode.lines import chunks, without_marks
+from weir.transforms.decode.parquet import parquet_groups, whole_batches
 from weir.transforms.decode.schema import Stamp
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.decode.time import to_time
+from weir.transforms.sources.regular import require_regular
 
 ROWS = 1 << 14
 
@@ -32,11 +33,13 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
     """A recorded file in batches.
 
     Raises:
-      ConfigError: no such file, not a format known here, or not readable; never quotes its content.
+      ConfigError: no such file, a pipe, not a format known here, or not readable; never quotes its
+        content.
     """
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
         raise ConfigError("--from", str(path), f"must end in one of {', '.join(SUFFIXES)}.")
+    require_regular(str(path), "--from")
     try:
         for batch in _csv(path, config) if form == "csv" else _READERS[form](path):
             if config.schema_.time.column not in batch.schema.names:
@@ -91,13 +94,17 @@ def _recoded(handle: BinaryIO, text: TextForm) -> Callable[[int], bytes]:
 def _ndjson(path: Path) -> Iterator[pa.RecordBatch]:
     with path.open("rb") as handle:
         while lines := list(islice(handle, ROWS)):
-            rows = [orjson.loads(line) for line in lines if line.strip()]
+            rows = [orjson.loads(line) for line in map(without_marks, lines) if line.strip()]
             if rows:
                 yield pa.RecordBatch.from_pylist(rows)
 
 
 def _parquet(path: Path) -> Iterator[pa.RecordBatch]:
-    yield from pq.ParquetFile(path).iter_batches(ROWS)
+    with pa.OSFile(str(path)) as file:
+        groups = parquet_groups(file)
+        if groups is None:
+            raise ValueError
+        yield from whole_batches(file, groups, ROWS)
 
 
 def _arrow(path: Path) -> Iterator[pa.RecordBatch]:

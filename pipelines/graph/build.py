@@ -55,7 +55,7 @@ def build(
         bounded=bounded,
         every=sink.every,
         rotate=parts.secrets[1:],
-        stream=source.stream,
+        stream=source.arrivals(plan),
     )
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()

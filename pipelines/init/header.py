@@ -25,6 +25,7 @@ from weir.transforms.decode.text_form import TextForm
 from weir.transforms.decode.time import to_time
 from weir.transforms.sources import matching
 from weir.transforms.sources.csv_head import csv_head
+from weir.transforms.sources.regular import require_regular
 from weir.transforms.sources.text_file import first_lines
 from weir.transforms.sources.wrong_format import kind_of, kind_of_text
 
@@ -97,6 +98,7 @@ def sniff(
     Raises:
       ConfigError: not a file, in no format that is known, or without names that may be shown.
     """
+    require_regular(path, "FILE")
     form = _format_of(path, encoding)
     text = None
     if form == "csv":

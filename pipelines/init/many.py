@@ -56,6 +56,13 @@ def _join(found: dict[str, Any], more: Mapping[str, Any], first: str, other: str
     types = {one["name"]: one["type"] for one in more["columns"]}
     for column in found["columns"]:
         kinds = {column["type"], types[column["name"]]}
+        if len(kinds) > 1 and "other" in kinds:
+            raise ConfigError(
+                "FILE",
+                other,
+                f"holds values of another type in {column['name']} than {first}, of which one is "
+                "nested or a duration; name files of one kind.",
+            )
         if len(kinds) > 1:
             column["type"] = "number" if kinds == {"integer", "number"} else "text"
     kept = {one["name"] for one in found["columns"] if one["type"] in ("integer", "number")}

@@ -13,16 +13,17 @@ from typing import Any
 import fastavro
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.cast import MISSING, is_text
+from weir.transforms.decode.cast import MISSING, is_text, plain_type
 from weir.transforms.decode.columnar import is_broken
 from weir.transforms.decode.lists import holds_numbers
+from weir.transforms.decode.parquet import parquet_groups, whole_batches
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.sources import matching
 from weir.transforms.sources.csv_head import csv_head
 from weir.transforms.sources.text_file import first_lines
+from weir.transforms.sources.wrong_format import OVER_LINES, begins_over_lines
 
 ROWS = 200
 """Records that are looked at."""
@@ -86,7 +87,10 @@ def _kind_of_texts(values: Sequence[str]) -> str:
 
 def _read_ndjson(path: str) -> _Found:
     samples: dict[str, list[Any]] = {}
-    for line in first_lines(path, TextForm(), ROWS).lines:
+    lines = first_lines(path, TextForm(), ROWS).lines
+    if begins_over_lines(lines):
+        raise ConfigError("FILE", path, f"holds {OVER_LINES}.")
+    for line in lines:
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -138,7 +142,8 @@ def list_size(kind: str) -> int:
 
 def _first_batch(form: str, raw: Any) -> Any:
     if form == "parquet":
-        return next(pq.ParquetFile(raw).iter_batches(ROWS), None)
+        groups = parquet_groups(raw)
+        return None if groups is None else next(whole_batches(raw, groups, ROWS), None)
     try:
         reader = pa.ipc.open_file(raw)
         return reader.get_batch(0).slice(0, ROWS) if reader.num_record_batches else None
@@ -148,8 +153,7 @@ def _first_batch(form: str, raw: Any) -> Any:
 
 
 def _kind_of_type(kind: pa.DataType) -> str:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = plain_type(kind)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return "time"
     if pa.types.is_integer(kind):
@@ -160,7 +164,8 @@ def _kind_of_type(kind: pa.DataType) -> str:
         return "boolean"
     if pa.types.is_fixed_size_list(kind) and holds_numbers(kind):
         return list_word(kind.list_size)
-    return "text" if is_text(kind) else "other"
+    # Of a column without a single value, as of one of CSV.
+    return "text" if is_text(kind) or pa.types.is_null(kind) else "other"
 
 
 def _read_avro(path: str) -> _Found:

@@ -68,7 +68,8 @@ def refuse_other(ledger: Ledger, scope: Scope) -> None:
             remedy = (
                 "put it back, or change the scope for all plans: weir ledger add CONFIG --budget."
                 if name.startswith("budget")
-                else "put it back, or give another scope (which keeps a budget of its own)."
+                else "put it back, or open another scope, which keeps a budget of its own: weir "
+                "ledger open CONFIG."
             )
             raise ConfigError(
                 f"ledger.{name}",
@@ -81,7 +82,7 @@ def refuse_other(ledger: Ledger, scope: Scope) -> None:
             "ledger.protect_for",
             ledger.protect_for,
             f"differs from the scope {ledger.scope!r}, which was opened with "
-            f"{shown_horizon(scope)}: put it back, or give another scope.",
+            f"{shown_horizon(scope)}: put it back, or open another scope: weir ledger open CONFIG.",
         )
     if ledger.per is not None and grid is not None:
         months, per = months_of(ledger.per), None
@@ -93,7 +94,7 @@ def refuse_other(ledger: Ledger, scope: Scope) -> None:
                 "ledger.per",
                 ledger.per,
                 f"differs from the scope {ledger.scope!r}, which was opened with "
-                f"{shown_grid(grid)}: put it back, or give another scope.",
+                f"{shown_grid(grid)}: put it back, or open another scope: weir ledger open CONFIG.",
             )
 
 

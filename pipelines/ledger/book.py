@@ -13,10 +13,11 @@ from weir.dpcore.accounting.scope import Charge, Scope, charge
 from weir.dpcore.accounting.spent import Span, sweep
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.ledger.chain import Row, verify
+from weir.pipelines.ledger.identity import Identity
 from weir.pipelines.ledger.store import Store
 
 RESERVED, RUNNING, CLOSED, RELEASED = "reserved", "running", "closed", "released"
-"""How an entry stands. It is spent in each but the last."""
+"""How an entry stands. It is spent in each but the last, which only one that never began takes."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,12 @@ class Entry:
 
     Attributes:
       id: in its scope. name: of the release, or of another system. digest: of the plan; "": by
-        hand. mark: of the secret, keyed. price: what it costs. note: in words.
+        hand. mark: of the first secret, keyed. price: what it costs. note: in words.
       state: reserved (nothing was submitted), running (submitted, or left to itself), closed (over)
         or released (given back by hand).
       turn: number of the record that last reserved it.
-      places: where releases of it went, as far as it ran. running: those that may still run.
-      source: keyed digest of the events behind it; None: nobody knows.
+      began: each run that began under it, in order: it may have drawn noise since.
+      running: names of places of those that may still run.
       at: when it was entered. reason: of who closed it by hand.
     """
 
@@ -43,15 +44,19 @@ class Entry:
     at: str
     state: str = RESERVED
     turn: int = 0
-    places: tuple[Mapping[str, Any], ...] = ()
+    began: tuple[Identity, ...] = ()
     running: tuple[str, ...] = ()
-    source: str | None = None
     reason: str = ""
 
     @property
     def counts(self) -> bool:
         """Whether it is spent."""
         return self.state != RELEASED
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where releases of it went, each once."""
+        return tuple(dict.fromkeys(one.output.name for one in self.began))
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,16 @@ class Book:
 
     Attributes:
       name: of the scope. scope: its terms; None: not opened. entries: in order, by id.
-      hashes: of its records.
+      hashes: of its records. shares: other scopes whose events hold people of this one too.
+      at: when its last record was written; "": there is none.
     """
 
     name: str
     scope: Scope | None = None
     entries: Mapping[str, Entry] = field(default_factory=dict)
     hashes: tuple[str, ...] = ()
+    shares: frozenset[str] = frozenset()
+    at: str = ""
 
     @classmethod
     def read(cls, name: str, rows: Sequence[Row], store: str) -> Book:
@@ -81,15 +89,20 @@ class Book:
         verify(name, rows, store)
         scope: Scope | None = None
         entries: dict[str, Entry] = {}
+        shares: set[str] = set()
+        at = ""
         for row in rows:
             body = json.loads(row.body)
+            at = max(at, body.get("at", ""))
             if body["kind"] == "scope":
                 scope = Scope.from_json(body["scope"])
+                shares.update(body.get("shares", ()))
             elif body["kind"] == "entry":
                 entries[body["entry"]] = _entered(body)
             else:
                 entries[body["entry"]] = _moved(entries[body["entry"]], body, row.number)
-        return cls(name, scope, entries, tuple(row.hash for row in rows))
+        hashes = tuple(row.hash for row in rows)
+        return cls(name, scope, entries, hashes, frozenset(shares), at)
 
     @property
     def records(self) -> int:
@@ -116,15 +129,6 @@ class Book:
     def spans(self) -> tuple[Span, ...]:
         """What is spent, period by period."""
         return sweep(list(self.charges.values()))
-
-    def same(self, digest: str, mark: str) -> Entry | None:
-        """The entry of a plan and a secret, unless it was given back."""
-        found = [
-            entry
-            for entry in self.entries.values()
-            if entry.counts and digest and (entry.digest, entry.mark) == (digest, mark)
-        ]
-        return found[-1] if found else None
 
     def with_entry(self, body: Mapping[str, Any]) -> Book:
         """The same with an entry that is about to be written."""
@@ -156,6 +160,13 @@ def book_of(store: Store | None, scope: str) -> Book:
     return Book(scope) if store is None else Book.read(scope, store.rows(scope), store.name)
 
 
+def books_of(store: Store | None) -> dict[str, Book]:
+    """All scopes as they are now. Inside a transaction of the store: as they are in it."""
+    if store is None:
+        return {}
+    return {name: Book.read(name, rows, store.name) for name, rows in store.chains().items()}
+
+
 def _entered(body: Mapping[str, Any]) -> Entry:
     return Entry(
         body["entry"],
@@ -172,17 +183,24 @@ def _moved(entry: Entry, body: Mapping[str, Any], number: int) -> Entry:
     """An entry after a change of its state."""
     state = body["state"]
     if state == RESERVED:
-        kept = RUNNING if entry.running else RESERVED
-        return replace(entry, state=kept, turn=number, source=body["source"])
+        return replace(entry, state=entry.state if entry.began else RESERVED, turn=number)
     if state == RUNNING:
-        here = body["place"]
-        places = (*(one for one in entry.places if one["place"] != here["place"]), here)
-        running = tuple(dict.fromkeys((*entry.running, here["place"])))
-        return replace(entry, state=RUNNING, places=places, running=running)
+        one = Identity.from_json(body.get("began"), body["place"], entry.mark)
+        running = tuple(dict.fromkeys((*entry.running, one.output.name)))
+        return replace(entry, state=RUNNING, began=(*entry.began, one), running=running)
     gone = body.get("place")
     running = tuple(place for place in entry.running if gone is not None and place != gone)
     state = RUNNING if running else state
     return replace(entry, state=state, running=running, reason=body.get("reason") or entry.reason)
 
 
-__all__ = ["CLOSED", "RELEASED", "RESERVED", "RUNNING", "Book", "Entry", "book_of"]
+__all__ = [
+    "CLOSED",
+    "RELEASED",
+    "RESERVED",
+    "RUNNING",
+    "Book",
+    "Entry",
+    "book_of",
+    "books_of",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,9 +11,12 @@ from weir.dpcore.accounting.price import Point, Price, known_bound
 from weir.dpcore.accounting.scope import Scope
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.ledger import places
-from weir.pipelines.ledger.book import CLOSED, RELEASED, Book, book_of
-from weir.pipelines.ledger.desk import change, enter, entry_id, move, now
+from weir.dpcore.plan import Plan
+from weir.pipelines.ledger.asking import opened
+from weir.pipelines.ledger.book import CLOSED, RELEASED, Book, book_of, books_of
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.names import refuse_alike
+from weir.pipelines.ledger.records import change, enter, entry_id, move, open_body, with_book
 from weir.pipelines.ledger.standing import Standing, standing
 from weir.pipelines.ledger.store import Store
 
@@ -88,6 +91,43 @@ def add(store: Store, scope: str, spent: Foreign) -> Standing:
     return found
 
 
+def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Standing:
+    """Opens the scope that a config names, with its terms.
+
+    Args:
+      plan: of the config: what its section leaves out is as there.
+      shares: other scopes whose events hold people of this one too. A scope that is open already
+        is given them.
+
+    Raises:
+      ConfigError: it is open, looks like another, or shares with one that is not open.
+    """
+
+    def work(book: Book, store: Store) -> tuple[list[dict[str, Any]], Standing]:
+        others = [name for name in books_of(store) if name != book.name]
+        missing = [name for name in shares if name not in others]
+        if missing:
+            raise ConfigError(
+                "--shares",
+                missing[0],
+                f"is no other scope of this ledger. Write one of {', '.join(others) or '(none)'}.",
+            )
+        if book.scope is not None and not shares:
+            raise ConfigError(
+                "ledger.scope",
+                book.name,
+                "is open already. Run a job that names it, or say with --shares NAME whose events "
+                "hold its people too.",
+            )
+        if book.scope is None:
+            refuse_alike(book.name, others)
+        terms = book.scope or opened(ledger, plan)
+        return [open_body(terms, shares)], standing(replace(book, scope=terms), terms)
+
+    found: Standing = with_book(ledger, work)
+    return found
+
+
 def rebudget(store: Store, scope: str, epsilon: float, delta: float) -> Standing:
     """Gives a scope another budget. A larger one is a weaker promise to its people.
 
@@ -97,8 +137,7 @@ def rebudget(store: Store, scope: str, epsilon: float, delta: float) -> Standing
 
     def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
         terms = replace(opened_scope(book), epsilon=epsilon, delta=delta)
-        body = {"kind": "scope", "scope": terms.to_json(), "at": now()}
-        return [body], standing(replace(book, scope=terms), terms)
+        return [open_body(terms)], standing(replace(book, scope=terms), terms)
 
     found: Standing = change(store, scope, work)
     return found
@@ -109,18 +148,24 @@ def close(store: Store, scope: str, entry: str, reason: str, release: bool) -> S
 
     Args:
       entry: the beginning of its id. reason: in words, kept. release: whether it is given back,
-        which is refused where a release of it may be anywhere.
+        which is refused where a run began under it.
 
     Raises:
-      ConfigError: no such entry, or nothing shows that none of its releases is out.
+      ConfigError: no such entry, or noise may have been drawn under it.
     """
 
     def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
         terms, found = opened_scope(book), book.entry(entry)
         if not found.counts:
             raise ConfigError("--entry", found.id, "was given back already.")
-        if release:
-            refuse_out(book, found.id)
+        if release and found.began:
+            raise ConfigError(
+                "--release",
+                found.id,
+                f"is refused: a run began under it ({', '.join(found.places)}), and noise may have "
+                "been drawn and seen, whatever lies there now. What began stays spent; close it "
+                "without --release.",
+            )
         state = RELEASED if release else CLOSED
         body = move(found.id, state, reason=reason)
         kept = {name: one for name, one in book.entries.items() if not (release and one is found)}
@@ -128,30 +173,6 @@ def close(store: Store, scope: str, entry: str, reason: str, release: bool) -> S
 
     answer: Standing = change(store, scope, work)
     return answer
-
-
-def refuse_out(book: Book, name: str) -> None:
-    """Refuses to give back what may have been released.
-
-    Raises:
-      ConfigError: names ``--release``, and the place that holds releases or cannot be looked into.
-    """
-    entry = book.entries[name]
-    if not entry.digest:
-        return  # by hand entered, by hand corrected
-    for place in entry.places:
-        if not places.is_untouched(place):
-            raise ConfigError(
-                "--release",
-                name,
-                f"is refused: releases of it may be in {place['place']}, which "
-                + (
-                    "holds some, is complete, or is no folder of its run any more."
-                    if place["folder"]
-                    else "cannot be looked into."
-                )
-                + " What may have been seen stays spent; close it without --release.",
-            )
 
 
 def opened_scope(book: Book) -> Scope:
@@ -164,7 +185,7 @@ def opened_scope(book: Book) -> Scope:
         raise ConfigError(
             "--scope",
             book.name,
-            "is not open: the first weir run whose config names it opens it.",
+            "is not open. Open it with weir ledger open CONFIG.",
         )
     return book.scope
 
@@ -198,7 +219,8 @@ def exported(store: Store, scope: str) -> Iterator[dict[str, Any]]:
             "charged": None if charged is None else charged.loss,
             "plan": entry.digest,
             "secret": entry.mark,
-            "places": [str(place["place"]) for place in entry.places],
+            "began": len(entry.began),
+            "places": list(entry.places),
             "note": entry.note,
             "reason": entry.reason,
         }
@@ -221,4 +243,13 @@ def is_sqlite(path: Path) -> bool:
     return found == SQLITE
 
 
-__all__ = ["Foreign", "add", "close", "exported", "is_sqlite", "moment", "rebudget"]
+__all__ = [
+    "Foreign",
+    "add",
+    "close",
+    "exported",
+    "is_sqlite",
+    "moment",
+    "open_scope",
+    "rebudget",
+]

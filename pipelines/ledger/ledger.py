@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from weir.dpcore.config.contributions import Per
 from weir.dpcore.config.promise import Delta, Duration, Epsilon
@@ -37,7 +37,8 @@ class Ledger(Door):
 
     scope: ScopeName = Field(
         description="Whose budget it is: a name for the people in the events. Plans over the same "
-        "people belong into one scope, whatever their sources.",
+        "people belong into one scope, whatever their sources. The first run of a ledger opens its "
+        "scope; `weir ledger open` opens further ones.",
         examples=["customers"],
     )
     budget: Budget = Field(
@@ -78,6 +79,15 @@ class Ledger(Door):
         "the plan that opens it.",
         examples=["zcdp"],
     )
+
+    @field_validator("scope")
+    @classmethod
+    def _check_scope(cls, value: str) -> str:
+        if not value.isprintable():
+            raise refusal(
+                "", ascii(value)[1:-1], "holds a letter that nobody sees. Write visible letters."
+            )
+        return value
 
     @model_validator(mode="after")
     def _check_ledger(self) -> Self:

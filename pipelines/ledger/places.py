@@ -1,4 +1,4 @@
-"""Where releases of an entry went, and whether any is known not to be there."""
+"""Where releases of a run go, and what the run has noted there."""
 
 from __future__ import annotations
 
@@ -47,18 +47,4 @@ def noted_in(place: Place) -> Mapping[str, Any] | None:
     return None if begun is None else begun.get("ledger")
 
 
-def is_untouched(place: Mapping[str, Any]) -> bool:
-    """Whether a folder is known to hold no release, published or held back, of a run that began.
-
-    What cannot be looked into may hold some, and so may a folder that is gone.
-    """
-    name = str(place["place"])
-    if not place["folder"] or plan_in(name) is None:
-        return False
-    from weir.transforms.sinks import place as folders
-
-    over = folders.exists(folders.join(name, folders.COMPLETE_FILE))
-    return not over and not folders.has_results(name)
-
-
-__all__ = ["Place", "is_untouched", "noted_in", "plan_in"]
+__all__ = ["Place", "noted_in", "plan_in"]

@@ -17,6 +17,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.ledger.chain import Row, next_row
 from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from weir.transforms.runtime.secret import drawn
 
 FIELD: Final = "ledger.postgresql"
 AGAIN: Final = frozenset({"40001", "40P01", "23505"})
@@ -24,6 +25,8 @@ AGAIN: Final = frozenset({"40001", "40P01", "23505"})
 others, it waited in a circle, or another wrote the same number."""
 TRIES: Final = 50
 _HAS_TABLE: Final = "SELECT to_regclass('weir_ledger') IS NOT NULL"
+KEY_TABLE: Final = "weir_ledger_key"
+_HAS_KEY: Final = f"SELECT to_regclass('{KEY_TABLE}') IS NOT NULL"
 _LAYOUT: Final = (
     "CREATE TABLE weir_ledger (scope text NOT NULL, number bigint NOT NULL, body text NOT NULL, "
     "before text NOT NULL, hash text NOT NULL, PRIMARY KEY (scope, number))",
@@ -97,6 +100,7 @@ class PostgresqlStore(Store):
                 FIELD, without_password(address), "needs psycopg: pip install weir-dp[postgresql]."
             ) from None
         self.name = without_password(address)
+        self._saying = False
         with self._told():
             self._base = psycopg.connect(address, autocommit=True, connect_timeout=20)
             self._base.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
@@ -133,6 +137,33 @@ class PostgresqlStore(Store):
             (scope,),
         )
         return [Row(*row) for row in found]
+
+    def chains(self) -> dict[str, list[Row]]:
+        with self._told():
+            found = self._base.execute(
+                "SELECT scope, number, body, before, hash FROM weir_ledger ORDER BY scope, number"
+            )
+            chains: dict[str, list[Row]] = {}
+            for scope, *row in found:
+                chains.setdefault(str(scope), []).append(Row(*row))
+            return chains
+
+    @property
+    def key_name(self) -> str:
+        return f"the table {KEY_TABLE} of {self.name}"
+
+    def key(self, create: bool) -> bytes | None:
+        """A table of its own: who may read the records need not be let into it."""
+        with self._told():
+            if create and not self._value(_HAS_KEY):
+                with self._turn("layout"), self._base.transaction():
+                    if not self._value(_HAS_KEY):
+                        self._base.execute(f"CREATE TABLE {KEY_TABLE} (value bytea NOT NULL)")
+                        self._base.execute(f"INSERT INTO {KEY_TABLE} VALUES (%s)", (drawn(),))
+            if not self._value(_HAS_KEY):
+                return None
+            found = self._value(f"SELECT value FROM {KEY_TABLE} ORDER BY value LIMIT 1")
+            return None if found is None else bytes(found)
 
     def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
         import psycopg
@@ -181,9 +212,14 @@ class PostgresqlStore(Store):
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """What the server says, in a sentence, without the address that holds a password."""
+        """What the server says, in a sentence, without the address that holds a password. The
+        outermost says it: a transaction looks at what the server says, too."""
         import psycopg
 
+        if self._saying:
+            yield
+            return
+        self._saying = True
         try:
             yield
         except psycopg.Error as error:
@@ -194,6 +230,8 @@ class PostgresqlStore(Store):
                 f"cannot be used ({type(error).__name__}{state}): see that the server runs, that "
                 "it lets you in, and that you may make tables there.",
             ) from None
+        finally:
+            self._saying = False
 
 
 __all__ = ["PostgresqlLedger", "PostgresqlStore", "open_database", "without_password"]

@@ -5,21 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.door import check_disk
 from weir.pipelines.ledger.chain import Row, next_row
 from weir.pipelines.ledger.disks import remote_type
 from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from weir.transforms.runtime.secret import BYTES, drawn
 
 FIELD: Final = "ledger.sqlite"
 APPLICATION: Final = 0x57454952
 """``WEIR``: says in the file's header whose it is."""
+KEY_ENDING: Final = ".key"
+"""Behind the name of a ledger's file: that of its key."""
 PATIENCE: Final = 60.0
 """Seconds to wait for others who write."""
 
@@ -49,6 +54,15 @@ class SqliteLedger(Ledger):
         "Keep copies: who loses it has lost what is spent.",
         examples=["ledger.db"],
     )
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return None if "://" in text else {"sqlite": text}
+
+    @model_validator(mode="after")
+    def _check_file(self) -> Self:
+        check_disk("sqlite", self.sqlite, "Use ledger.postgresql for several machines.")
+        return self
 
     def store(self, create: bool) -> Store | None:
         return open_file(Path(self.sqlite), create)
@@ -128,6 +142,25 @@ class SqliteStore(Store):
             )
             return [Row(*row) for row in found]
 
+    def chains(self) -> dict[str, list[Row]]:
+        return {scope: self.rows(scope) for scope in self.scopes()}
+
+    @property
+    def key_name(self) -> str:
+        return f"{self.name}{KEY_ENDING}"
+
+    def key(self, create: bool) -> bytes | None:
+        path = Path(self.key_name)
+        with _told(path):
+            if create and not path.exists():
+                _make_key(path)
+            found = path.read_bytes() if path.exists() else None
+        if found is not None and len(found) != BYTES:
+            raise ConfigError(
+                FIELD, str(path), f"must hold {BYTES} bytes: bring it back from a copy."
+            )
+        return found
+
     def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
         with _told(self._path), self._writing():
             rows = self.rows(scope)
@@ -157,6 +190,19 @@ class SqliteStore(Store):
 
     def _value(self, question: str) -> int:
         return int(self._base.execute(question).fetchone()[0])
+
+
+def _make_key(path: Path) -> None:
+    """Makes a key for its owner only, unless another process is faster."""
+    file, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        os.write(file, drawn())
+        os.fsync(file)
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        os.close(file)
+        os.unlink(temporary)
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ class Standing:
         if self.entry is None and self.known is not None:
             return (
                 f"{self._words}. This plan is entered already ({self.known}): under the secret of "
-                "that run it is the same entry, and costs nothing more"
+                "that run and over its events it is the same entry, and costs nothing more"
             )
         return self._words
 

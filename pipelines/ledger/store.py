@@ -37,6 +37,27 @@ class Store(ABC):
         """Records of a scope in order, not yet verified. Writes nothing."""
 
     @abstractmethod
+    def chains(self) -> dict[str, list[Row]]:
+        """Records of all scopes, each in order, not yet verified. Writes nothing. Within ``work``
+        of ``change``, what it answers is part of the transaction."""
+
+    @abstractmethod
+    def key(self, create: bool) -> bytes | None:
+        """32 random bytes beside the records, not in them: what digests of events are keyed with.
+
+        Args:
+          create: whether to make them where there are none.
+
+        Returns:
+          None where there are none, and none are to be made.
+        """
+
+    @property
+    def key_name(self) -> str:
+        """Where the key is, in words."""
+        return f"the key of {self.name}"
+
+    @abstractmethod
     def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
         """One transaction: nobody else writes to the scope from ``work``'s rows to the commit.
 

@@ -6,6 +6,7 @@ It is ``weir run`` over events in memory: the same checks, pipeline, secrets and
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,11 +19,18 @@ from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.notebook.released import Released
 from weir.pipelines.results.flat import flat_table
 from weir.pipelines.results.run import Run
-from weir.pipelines.run.run import FRESH, RunFailed, run
-from weir.pipelines.runners.flink_target import HELD
+from weir.pipelines.results.verdict import InputRejected
+from weir.pipelines.run.run import FRESH, run
+from weir.pipelines.show.summary import spent_of
 from weir.pipelines.sinks.parquet import ParquetSink
 from weir.pipelines.sinks.sink import Sink
 from weir.pipelines.sources.memory import MemorySource
+
+LOSSY = (
+    "some records or values were rejected, or there were none; `counters` has how many, by field "
+    "and reason, as private numbers."
+)
+_log = logging.getLogger(__name__)
 
 
 def release(
@@ -61,7 +69,8 @@ def release(
     Raises:
       ConfigError: refused before anything is released: the config, the events, the budget, or a
         secret that would be used again with nothing that remembers it.
-      WeirError: the run failed, or too much of the events was refused.
+      InputRejected: more of the records was rejected than ``limits.refused`` allows.
+      WeirError: the run failed.
     """
     job = job_of(config)
     from weir.transforms.runtime.ipython_quirks import plain_steps
@@ -81,12 +90,11 @@ def release(
             )
         secret = None if secret_file is None else os.fspath(secret_file)
         result = run(parts_of(job, "direct", secret), "direct")
-        if result.state == HELD:
-            assert result.verdict is not None
-            raise RunFailed(
-                f"{result.verdict}: nothing is given back. Correct the events or the "
-                "config, or allow more with limits.refused."
-            )
+        verdict = result.verdict
+        if verdict is not None and not verdict.passes:
+            raise InputRejected(verdict, spent_of(result))
+        if verdict is not None and verdict.note is not None:
+            _log.warning(LOSSY)
         assert result.folder is not None
         table = flat_table(Run.open(result.folder))
     notes = (FRESH, *result.notes) if result.fresh_secret else result.notes

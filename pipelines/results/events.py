@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
@@ -60,12 +59,7 @@ def tables(
         raise ConfigError(option, str(path), "is no file.")
     try:
         if ending == ".parquet":
-            with pq.ParquetFile(path) as reader:
-                _check(reader.schema_arrow.names, wanted, path, option)
-                if not reader.metadata.num_rows:
-                    yield reader.schema_arrow.empty_table()
-                for batch in reader.iter_batches(ROWS):
-                    yield pa.Table.from_batches([batch])
+            yield from _parquet(path, wanted, option)
             return
         if ending in ARROW:
             schema, batches = arrow_batches(path)
@@ -86,6 +80,20 @@ def tables(
         raise ConfigError(option, str(path), f"cannot be read ({type(error).__name__}).") from None
     _check(table.schema.names, wanted, path, option)
     yield table
+
+
+def _parquet(path: Path, wanted: Sequence[str], option: str) -> Iterator[pa.Table]:
+    from weir.transforms.decode.parquet import parquet_groups, whole_batches
+
+    with pa.OSFile(str(path)) as file:
+        groups = parquet_groups(file)
+        if groups is None:
+            raise ValueError
+        _check(groups.schema.names, wanted, path, option)
+        if not sum(groups.rows):
+            yield groups.schema.empty_table()
+        for batch in whole_batches(file, groups, ROWS):
+            yield pa.Table.from_batches([batch])
 
 
 def _csv(path: Path, numeric: Sequence[str] | None) -> pa.Table:
@@ -115,16 +123,18 @@ def _json(path: Path, objects: str | None) -> pa.Table:
     """NDJSON; times are the text that they are there. Where the values of a column are objects, as
     maps: Arrow would make a field of each place, and could not tell a null from a place that is
     not there."""
+    from weir.transforms.decode.lines import without_marks
+
     with path.open("rb") as file:
-        head = next((line for line in file if line.strip()), b"{}")
+        head = next((line for line in map(without_marks, file) if line.strip()), b"{}")
     first = {} if objects is None else orjson.loads(head)
     if not isinstance(first, dict) or not isinstance(first.get(objects), dict):
-        return _json_texts(path)
+        return _json_texts(pa.py_buffer(without_marks(path.read_bytes())))
     assert objects is not None
     lines: list[bytes] = []
     maps: list[Any] = []
     with path.open("rb") as file:
-        for line in file:
+        for line in map(without_marks, file):
             if line.strip():
                 record = orjson.loads(line)
                 found = record.pop(objects, None)

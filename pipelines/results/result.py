@@ -43,8 +43,14 @@ COUNTERS = {
     "clipped": "values moved by a clip",
     "non_finite": "values missing or not finite, counted as 0 (in no bin; no model learns of them)",
     "out_of_range": "values outside a histogram, or events outside model.inputs",
+    "stamps_behind": "arrival stamps moved to stamps_behind before their publication",
+    "stamps_ahead": "arrival stamps moved to stamps_ahead after their publication",
+    "source_errors": "calls to the source that failed",
+    "leases_given_up": "messages that waited too long for a checkpoint, and come again",
     "divergent": "releases that came twice and differ (ALARM)",
 }
+DIVERGENT = "divergent"
+"""Counter of releases that were computed twice, with different content."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,9 @@ class Result:
       notes: what else to know.
       state: done, held (nothing is published), stopped (with what it needs to go on) or running (on
         a cluster, by itself).
-      verdict: what a run over files refused, and how much it may; None where nobody asks.
+      verdict: what a run over files rejected, and how much it may; None where nobody asks.
       ledger: how the budget stands with this run; None where no ledger was asked.
+      divergent: releases of this job that came twice and differ; counters are of all jobs.
     """
 
     plan: Plan
@@ -75,11 +82,13 @@ class Result:
     state: str = "done"
     verdict: Verdict | None = None
     ledger: Mapping[str, Any] | None = None
+    divergent: int = 0
 
     @property
     def fails(self) -> bool:
-        """Whether more was refused than ``limits.refused`` allows."""
-        return self.verdict is not None and not self.verdict.passes
+        """Whether more was rejected than ``limits.refused`` allows, a file was damaged, or two
+        releases differ."""
+        return self.divergent > 0 or (self.verdict is not None and not self.verdict.passes)
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir run --json``."""

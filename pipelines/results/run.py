@@ -23,6 +23,7 @@ from weir.pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_fi
 from weir.pipelines.results.packed import Sizes
 from weir.pipelines.results.ruler import Ruler
 from weir.transforms.release.table import INTERVAL
+from weir.transforms.runtime.files import SERVICES
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -106,7 +107,13 @@ class Run:
         """
         directory = Path(directory)
         if not directory.is_dir():
-            raise ConfigError("directory", str(directory), "must be a folder that a run wrote to.")
+            remedy = "must be a folder that a run wrote to."
+            if str(directory).partition(":/")[0] in SERVICES:  # pathlib has dropped a slash
+                remedy = (
+                    "lies in a bucket, and this reads folders of a disk. Copy it first: gcloud "
+                    "storage cp -r, or aws s3 cp --recursive."
+                )
+            raise ConfigError("directory", str(directory), remedy)
         found = result_files(directory)
         plan_file = directory / "_plan.json"
         held = directory if directory.name == HELD_FOLDER else directory / HELD_FOLDER

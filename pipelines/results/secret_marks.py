@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.key_ring import first_difference
 from weir.dpcore.noise.prf import RootKey
 from weir.dpcore.plan import Plan
 from weir.transforms.runtime.secret import SecretRef
@@ -54,12 +55,9 @@ def differ(before: Marks, now: Marks, ticks: int) -> bool:
 
     Later ticks may get another one: that is a rotation.
     """
-    edges = {int(tick) for tick in (*before, *now)}
-    return any(_at(before, tick) != _at(now, tick) for tick in edges if tick < ticks)
-
-
-def _at(marks: Marks, tick: int) -> str:
-    return marks[str(max(int(first) for first in marks if int(first) <= tick))]
+    one, other = ({int(tick): mark for tick, mark in marks.items()} for marks in (before, now))
+    first = first_difference(one, other)
+    return first is not None and first < ticks
 
 
 def read(folder: str, field: str) -> dict[str, str] | None:
@@ -94,9 +92,12 @@ def refuse_other(folder: str, field: str, now: Marks | None, plan: Plan) -> None
     published, kept = (place.ticks_in(one) for one in (folder, place.held(folder)))
     if before is None or now is None or not differ(before, now, max(published, kept)):
         return
+    entry = place.entered_as(folder)
     remedy = (
         "Give that secret, or another folder, and count both."
         if published
+        else f"Give that secret, or another folder; the ledger counts both (entry {entry})."
+        if entry is not None
         else "Give that secret; or, as nothing is published yet and if nobody has seen "
         f"{place.held(folder)}, remove that and start again at no cost."
     )

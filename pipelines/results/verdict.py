@@ -7,22 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from weir.dpcore.errors import WeirError
+from weir.pipelines.results.remedies import reasons, remedy
 from weir.pipelines.terminal import count
 from weir.transforms.runtime.reasons import UNREAD, Refused, refused_by_field
+
+_VALUES = "values of "
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run over files refused, and how much it may.
+    """What a run over files rejected, and how much it may.
 
     Attributes:
-      limit: ``limits.refused``, a share of the records, and of the bytes of files.
-      records: that were read, refused or not.
-      rows: what was refused. Private numbers, like the next.
+      limit: ``limits.refused``, a share of the records.
+      records: that were read, rejected or not.
+      rows: what was rejected. Private numbers, like the next.
       known: whether the runner told its counts.
       files: that were read. lost_files: of which nothing could be read.
-      size: bytes of all files. lost_bytes: those that could not be read: nobody knows how many
-        records they held, so they are held against the limit by themselves.
+      size: bytes of all files. lost_bytes: those that could not be read. How many records they
+        held cannot be known, so no limit allows any.
+      filtered: events that ``where`` left out.
     """
 
     limit: float
@@ -33,10 +38,11 @@ class Verdict:
     lost_files: int = 0
     size: int = 0
     lost_bytes: int = 0
+    filtered: int = 0
 
     @property
     def put_aside(self) -> int:
-        """Records that were refused."""
+        """Records that were rejected."""
         return sum(row.count for row in self.rows if row.put_aside)
 
     @property
@@ -46,7 +52,7 @@ class Verdict:
         for row in self.rows:
             if not row.put_aside:
                 values[row.field] = values.get(row.field, 0) + row.count
-        named = {f"values of {field}": n for field, n in values.items()}
+        named = {f"{_VALUES}{field}": n for field, n in values.items()}
         for what, n in {"records": self.put_aside, **named}.items():
             if n and n / max(1, self.records) > self.limit:
                 return what, n
@@ -60,7 +66,7 @@ class Verdict:
     @property
     def loss(self) -> str:
         """What of the files could not be read, in words."""
-        share = f"{100 * self.lost:.3g} %"
+        share = "less than 0.01 %" if self.lost < 1e-4 else f"{100 * self.lost:.3g} %"
         if self.lost_files:
             return (
                 f"{self.lost_files:,} of {count(self.files, 'file')} could not be read "
@@ -71,7 +77,53 @@ class Verdict:
     @property
     def passes(self) -> bool:
         """Whether the releases may be published without anybody's word."""
-        return self.known and self.excess is None and self.lost <= self.limit
+        return self.known and self.excess is None and not self.lost_bytes
+
+    @property
+    def note(self) -> str | None:
+        """What to say of a run that passes and yet left records out, or had none; else None."""
+        if not self.known or not self.passes:
+            return None
+        if self.records == 0:
+            return (
+                "no record was read, so the releases are noise alone. Check that the source names "
+                "the right files."
+            )
+        if self.filtered >= self.records:
+            return (
+                f"`where` left out all of {count(self.records, 'record')}, so the releases are "
+                "noise alone. Check the predicate."
+            )
+        if not self.rows:
+            return None
+        values = sum(row.count for row in self.rows if not row.put_aside)
+        said = " and ".join(
+            clause
+            for clause, n in (
+                (f"rejected {self.put_aside:,} of {count(self.records, 'record')}", self.put_aside),
+                (f"could not read {count(values, 'value')}", values),
+            )
+            if n
+        )
+        return (
+            f"the run {said} ({reasons(self.rows)}); limits.refused = {self.limit:g} allows that. "
+            f"{self.remedy}."
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to do about what holds the run back, or was rejected; without a full stop."""
+        if self.lost_bytes:
+            return "Write the damaged files again, or leave them out of the source"
+        return remedy(self._blamed)
+
+    @property
+    def _blamed(self) -> tuple[Refused, ...]:
+        """What was rejected, as far as it is beyond the limit where anything is."""
+        if self.excess is None or self.excess[0] == "records":
+            return tuple(row for row in self.rows if row.put_aside) or self.rows
+        named = self.excess[0].removeprefix(_VALUES)
+        return tuple(row for row in self.rows if row.field == named and not row.put_aside)
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir run --json``."""
@@ -89,18 +141,56 @@ class Verdict:
     def __str__(self) -> str:
         """Why it does not pass."""
         if not self.known:
-            return "the runner does not tell how many records were refused"
-        if self.lost > self.limit:
-            return f"{self.loss}, and limits.refused = {self.limit:g} allows {100 * self.limit:g} %"
+            return "the runner does not tell how many records were rejected"
+        if self.lost_bytes:
+            return f"{self.loss}, and no limit allows damaged files"
         what, beyond = self.excess or ("records", self.put_aside)
-        allowed = math.floor(self.limit * self.records)
-        return (
-            f"{beyond:,} {what} of {self.records:,} were refused, and limits.refused = "
-            f"{self.limit:g} allows {allowed:,}"
-            if what == "records"
-            else f"{beyond:,} {what} in {self.records:,} records could not be read, and "
-            f"limits.refused = {self.limit:g} allows {allowed:,}"
+        allowed = (
+            f"limits.refused = {self.limit:g} allows {math.floor(self.limit * self.records):,}"
         )
+        said = f"{beyond:,} of {self.records:,} records were rejected"
+        if what != "records":
+            said = f"{beyond:,} {what} in {self.records:,} records could not be read"
+        return f"{said} ({reasons(self._blamed)}), and {allowed}"
+
+
+class InputRejected(WeirError):
+    """Nothing is given back, because too much of the input was rejected.
+
+    Attributes:
+      field: ``limits.refused``, the setting that decides. value: what it is.
+      records: that were read, rejected or not; a private number, like the next.
+      rejected: what was rejected, the most frequent first, each with ``field``, ``reason`` and
+        ``count``.
+      remedy: what to do about it.
+
+    Args:
+      verdict: of the run. counted: what a ledger counts of it, in words.
+
+        >>> import weir
+        >>> events = [{"at": "2025-01-01T10:00:00Z"}, {"at": "yesterday"}]
+        >>> try:
+        ...     weir.release(events, '''
+        ... name: visits
+        ... schema: {time: at}
+        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-03T00:00:00Z}
+        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+        ... aggregates: {visits: {count: events}}
+        ... ''')
+        ... except weir.InputRejected as error:
+        ...     [(one.field, one.reason, one.count) for one in error.rejected]
+        [('at', 'unreadable_time', 1)]
+    """
+
+    def __init__(self, verdict: Verdict, counted: str = "") -> None:
+        self.field, self.value = "limits.refused", verdict.limit
+        self.records, self.rejected = verdict.records, verdict.rows
+        self.remedy = (
+            f"{verdict.remedy}; or allow more: limits.refused is the share of the records that may "
+            "be rejected."
+        )
+        said = f"nothing is given back: {verdict}{f', {counted}' if counted else ''}"
+        super().__init__(f"{said}. {self.remedy}")
 
 
 def judge(counters: Mapping[str, int], limit: float) -> Verdict:
@@ -109,7 +199,7 @@ def judge(counters: Mapping[str, int], limit: float) -> Verdict:
     Args:
       counters: by name. A run that released something and counted nothing has a runner that does
         not tell.
-      limit: the share of records that may be refused, and of the bytes of files that may be lost.
+      limit: the share of the records that may be rejected.
     """
     rows = tuple(refused_by_field(counters))
     unread = sum(row.count for row in rows if row.reason in UNREAD)
@@ -123,4 +213,8 @@ def judge(counters: Mapping[str, int], limit: float) -> Verdict:
         lost_files=counters.get("lost_files", 0),
         size=counters.get("bytes", 0),
         lost_bytes=counters.get("lost_bytes", 0),
+        filtered=counters.get("filtered", 0),
     )
+
+
+__all__ = ["InputRejected", "Verdict", "judge"]

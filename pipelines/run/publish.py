@@ -7,12 +7,15 @@ from pathlib import Path
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.parts import Parts
+from weir.pipelines.ledger.places import Place, noted_in
+from weir.pipelines.ledger.rules import refuse_uncounted
 from weir.pipelines.results.result import Result
 from weir.pipelines.terminal import count
 
 
 def publish(parts: Parts) -> Result:
-    """Publishes a run that is held back, and says what is there.
+    """Publishes a run that is held back, and says what is there. A ledger that the config names
+    must count it.
 
     Stopped in the middle, the same command goes on.
 
@@ -28,6 +31,9 @@ def publish(parts: Parts) -> Result:
             None,
             "is for runs over files into a folder; a stream publishes as it goes.",
         )
+    if parts.ledger is not None:
+        place = Place.of(sink)
+        refuse_uncounted(parts.ledger, plan, place.name, noted_in(place))
     moved = sink.publish(plan)
     return Result(
         plan=plan,

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
-from weir.pipelines.graph.budget import Spent, entered
+from weir.pipelines.graph.budget import Spent, entered, resumes
 from weir.pipelines.graph.parts import Parts
-from weir.pipelines.results.result import Result
+from weir.pipelines.results.result import DIVERGENT, Result
 from weir.pipelines.results.verdict import judge
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.progress import Progress, Total
 from weir.pipelines.run.watch import Watch, added, counters
 from weir.pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
+from weir.pipelines.runners.single_job import alone, refuse_restart
 from weir.pipelines.sinks.sink import Sink
 from weir.pipelines.sources.source import Source
 from weir.pipelines.terminal import console
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from weir.pipelines.runners.flink import FlinkRun
     from weir.pipelines.runners.flink_cause import Unreadable
     from weir.pipelines.runners.state_folder import StateFolder
+    from weir.transforms.runtime.fence import Fence
 
 FRESH = (
     "no secret is given, so this run draws a fresh one; running it again on the same "
@@ -84,20 +86,25 @@ def run(
             reference.refuse_readers()
     if runner == "direct":
         parts.secret.resolve()  # one that cannot be read is refused before anything starts
-    with entered(parts, rehearsal) as spent:
-        return _started(parts, runner, flags, flink, rehearsal, said, spent)
+    resumed = resumes(runner, flags, None if flink is None else flink.resume)
+    with (
+        alone(parts, runner, flags) as around,
+        entered(parts, rehearsal, runner, resumed) as spent,
+    ):
+        return _started(runner, flags, flink, rehearsal, said, spent, around)
 
 
 def _started(
-    parts: Parts,
     runner: str,
     flags: Sequence[str],
     flink: FlinkTarget | None,
     rehearsal: bool,
     said: list[str],
     spent: Spent,
+    around: Fence,
 ) -> Result:
-    """As ``run``, of a run that has its budget."""
+    """As ``run``, of a run that has its budget. around: where it is not on Flink."""
+    parts = spent.parts
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
     from weir.pipelines.runners.flink_cause import Unreadable
     from weir.pipelines.runners.pipeline import pipeline_for
@@ -118,7 +125,7 @@ def _started(
     if runner != "dataflow":
         for note in source.check():
             _log.warning(note)
-    around, given = fence.OPEN, flags
+    given = flags
     if on_flink is not None:
         on_flink.take_over(
             plan.clock.ticks,
@@ -137,7 +144,7 @@ def _started(
     fresh = parts.secret.is_fresh
     if fresh and not rehearsal:
         _log.warning(FRESH)
-    spent.start(parts)
+    spent.start()
     process_counts.reset()
     began = time.monotonic()
     watch = Watch(process_counts.snapshot)
@@ -153,7 +160,9 @@ def _started(
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
     counts, how = counters(ended.result, process_counts.snapshot()), ended.how
+    divergent = counts.get(DIVERGENT, 0)
     if around.state is not None:  # of the jobs before, and of this one where it cannot be asked
+        divergent = divergent or state.divergent(around.state.epoch)
         counts = added(counts, state.counted(around.state.epoch if counts else None))
     if how == DONE:
         refuse_short(sink, plan, {} if on_flink is not None else counts, source.bounded)
@@ -161,7 +170,7 @@ def _started(
     holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:
         how = HELD
-    elif how == DONE and is_complete(source, sink, plan):
+    elif how == DONE and not divergent and is_complete(source, sink, plan):
         sink.finish(plan, not streaming)
     if how in (DONE, HELD):
         spent.over()
@@ -177,6 +186,7 @@ def _started(
         state=how,
         verdict=verdict,
         ledger=spent.facts,
+        divergent=divergent,
     )
 
 
@@ -197,29 +207,6 @@ def refuse_short(sink: Sink, plan: Plan, counts: Mapping[str, int], bounded: boo
             f"the job has ended and {short}: {drained}its runner has lost something. What is there "
             f"is right{remedy}."
         )
-
-
-def refuse_restart(sink: Sink, state: StateFolder, resumed: str | None) -> None:
-    """Refuses a stream that would begin anew where an earlier run has released something.
-
-    Raises:
-      ConfigError: names ``--resume``.
-    """
-    if resumed is not None:
-        return
-    if state.latest() is not None:
-        where = f"there are checkpoints in {state.path}"
-    elif sink.has_results():
-        where = f"there are releases in {sink.named}"
-    else:
-        return
-    raise ConfigError(
-        "--resume",
-        None,
-        f"is missing: {where}, and a stream that begins anew would forget what it has summed up. "
-        "Add --resume, or give engine.checkpoints and the sink new places (which spends budget "
-        "again).",
-    )
 
 
 def state_before(state: StateFolder, target: FlinkTarget, broken: Unreadable) -> str:

@@ -24,9 +24,11 @@ from apache_beam.options.pipeline_options import (
 from google.protobuf import json_format
 
 from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.doors.door import PROJECT, PROJECT_RULE
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.runners import dataflow_limits
 from weir.pipelines.runners.options import NO_LISTING
+from weir.transforms.runtime import files
 
 BUCKETS = ("gs://",)
 EMULATOR = "PUBSUB_EMULATOR_HOST"
@@ -69,7 +71,7 @@ def check_job(parts: Parts) -> None:
                 "secret",
                 secret.kind,
                 "must be in Secret Manager for Dataflow, like "
-                "`secret: {gcp: projects/acme/secrets/weir/versions/1}`; the workers' service "
+                "`secret: {gcp: projects/acme-data/secrets/weir/versions/1}`; the workers' service "
                 "account needs roles/secretmanager.secretAccessor on it.",
             )
 
@@ -100,12 +102,24 @@ def settle(options: Any, name: str, dry: bool = False, version: int | None = Non
     ):
         if not value:
             raise ConfigError(flag, None, f"is missing for --runner dataflow; add {flag}={example}")
+    if not PROJECT.fullmatch(cloud.project):
+        raise ConfigError(
+            "--project",
+            cloud.project,
+            f"cannot be the ID of a project. Write the project's ID: {PROJECT_RULE}.",
+        )
+    # Beam would ask Google for another bucket in place of one that it takes for a mistake.
     for flag, value in (
         ("--temp_location", cloud.temp_location),
         ("--staging_location", cloud.staging_location),
     ):
-        if value and not value.startswith(BUCKETS):
-            raise ConfigError(flag, value, "must be in a bucket: gs://BUCKET/FOLDER.")
+        if not value:
+            continue
+        wrong = files.fault(value)
+        if wrong is not None:
+            raise ConfigError(flag, value, wrong)
+        if not value.startswith(BUCKETS) or not value.removeprefix("gs://").partition("/")[2]:
+            raise ConfigError(flag, value, "must be in a bucket. Write gs://BUCKET/FOLDER.")
     if dry and cloud.update:
         raise ConfigError(
             "--update", True, "asks the service for the running job; leave it out of a dry run."
@@ -127,6 +141,13 @@ def settle(options: Any, name: str, dry: bool = False, version: int | None = Non
             raise ConfigError(flag, str(value), "is not needed: the image holds all code.")
     if not cloud.job_name:
         cloud.job_name = job_name(name)
+    if not dataflow_limits.JOB_NAME.fullmatch(cloud.job_name):
+        raise ConfigError(
+            "--job_name",
+            cloud.job_name,
+            "cannot be the name of a job. Write up to 63 lower-case letters, digits and dashes, "
+            "with a letter first.",
+        )
     setup.save_main_session = False
     setup.sdk_location = "container"
     options.view_as(DebugOptions).add_experiment(NO_LISTING)

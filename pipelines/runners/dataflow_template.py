@@ -16,6 +16,7 @@ from pathlib import Path
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.ledger.ledger import Ledger
+from weir.transforms.runtime import files
 
 
 def parameters(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -37,18 +38,14 @@ def fetch(place: str, sets: Sequence[str] = ()) -> JobConfig:
     Raises:
       ConfigError: it cannot be read, or what it says is refused.
     """
-    from apache_beam.io.filesystems import FileSystems
-
     changes = tuple(part.strip() for text in sets for part in text.split(";") if part.strip())
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "job.yaml"
         try:
-            with FileSystems.open(place) as file:
+            with files.open_raw(place) as file:
                 copy.write_bytes(file.read())
-        except Exception as error:  # clients of buckets have many kinds
-            raise ConfigError(
-                "--config", place, f"cannot be read: {type(error).__name__}."
-            ) from None
+        except OSError as error:
+            raise ConfigError("--config", place, f"cannot be read: {error.strerror}") from None
         return load(copy, changes)
 
 
@@ -69,19 +66,25 @@ def refuse_here(ledger: Ledger | None) -> None:
 
 def main(arguments: Sequence[str], image: str) -> int:
     """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
-    from weir.pipelines.graph.budget import entered
+    from weir.pipelines.graph.budget import entered, resumes
     from weir.pipelines.graph.parts import parts_of
     from weir.pipelines.runners.pipeline import pipeline_for
+    from weir.pipelines.runners.single_job import alone
 
     known, flags = parameters(arguments)
     try:
         parts = parts_of(fetch(known.config, known.sets), "dataflow")
         flags.append(f"--sdk_container_image={image}")
         refuse_here(parts.ledger)
-        with entered(parts) as spent:
+        resumed = resumes("dataflow", flags, None)
+        with (
+            alone(parts, "dataflow", flags),
+            entered(parts, False, "dataflow", resumed) as spent,
+        ):
+            parts = spent.parts
             pipeline = pipeline_for(parts, "dataflow", flags)
             parts.sink.prepare(parts.plan, parts.secrets, not parts.streaming)
-            spent.start(parts)
+            spent.start()
             pipeline.run()
     except ConfigError as error:
         print(f"weir: refused: {error}", file=sys.stderr)

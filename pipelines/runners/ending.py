@@ -105,6 +105,7 @@ class Warden:
       name: of the job. ticks, written: see ``End``. savepoints: folder of the one that a drain
         leaves. finish: marks the results as complete. draining: notes the drain, and tells whether
         this worker was the first: of two drains at once each makes the other fail.
+      differs: whether releases came twice and differ: then the results are not marked.
     """
 
     url: str
@@ -114,6 +115,7 @@ class Warden:
     written: Callable[[], bool | None]
     finish: Callable[[], None]
     draining: Callable[[], bool]
+    differs: Callable[[], bool] = bool
 
     def watch(self) -> None:
         """From now on, in a thread, looks for the end of the stream and then ends the job."""
@@ -133,7 +135,7 @@ class Warden:
                     looks = looks + 1 if end.has_come(rest, job) else 0
                     if looks >= AHEAD and self.draining():
                         _log.info("the stream is over and nobody waits for its job: it ends itself")
-                        if self.written():
+                        if self.written() and not self.differs():
                             self.finish()
                         rest.stop(job, self.savepoints, drain=True)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import local
 from weir.pipelines.engines import job_server
 from weir.pipelines.engines.flink_rest import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed, free_ports
@@ -134,6 +135,7 @@ class FlinkRun:
                 written,
                 finish,
                 partial(fence.note_drain, claims[0]),
+                partial(_differs, self._state, claims[0].epoch),
             )
             stop = partial(cancel, self.rest.url, self.name)
             self.fence = fence.Fence(claims[0], tuple(claims[1:]), stop, warden.watch)
@@ -242,6 +244,7 @@ class FlinkRun:
             self._job.limits.refused,
             self._parallelism,
             0 if self.fence.state is None else self.fence.state.epoch,
+            None if self._job.sink.place is None else local(self._job.sink.place),
         )
 
     def _stop(self, job: str, tell: Callable[[str], None], waiter: Waiter) -> Ended:
@@ -262,3 +265,8 @@ class FlinkRun:
             raise
         waiter.join(60.0)
         return Ended(STOPPED, job, self.rest.url, place)
+
+
+def _differs(state: StateFolder, epoch: int) -> bool:
+    """Whether releases of a job came twice and differ."""
+    return state.divergent(epoch) > 0

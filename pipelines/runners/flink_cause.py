@@ -30,7 +30,8 @@ _BROKEN = re.compile(
 """In the trace of a job whose checkpoint is broken, or gone."""
 _REFUSED = re.compile(
     r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
-    r"runtime\.fence\.Fenced|sources\.pubsub\.acked\.Outdated)): "
+    r"runtime\.fence\.(?:Fenced|Removed)|runtime\.pubsub_client\.Gone|"
+    r"sources\.pubsub\.acked\.Outdated)): "
     r"([^\n\[]{1,1000})"
 )
 

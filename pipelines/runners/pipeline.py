@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from weir.pipelines.graph.parts import Parts
@@ -20,6 +21,7 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
     """
     import apache_beam as beam
 
+    from weir.dpcore.errors import ConfigError
     from weir.pipelines.graph import build
     from weir.pipelines.runners.options import options_for
 
@@ -28,9 +30,14 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
         from weir.pipelines.runners import dataflow
 
         dataflow.check_job(parts)
+    if dry:
+        parts = replace(parts, source=parts.source.described(), sink=parts.sink.described())
     options = options_for(runner, flags, parts.streaming)
     if runner == "dataflow":
         dataflow.settle(options, parts.name, dry, parts.plan.config.version)
-    pipeline = beam.Pipeline(runner=build.in_process_runner() if here else None, options=options)
+    try:
+        pipeline = beam.Pipeline(build.in_process_runner() if here else None, options)
+    except ValueError as error:  # Beam's own words on options, which hold nothing of an event
+        raise ConfigError("options", None, f"are refused by Beam: {error}") from None
     build.build(pipeline, parts, here=here)
     return pipeline

@@ -7,14 +7,11 @@ finds nothing, and the sources of the stream would stand still for ever, or fail
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-
-from apache_beam.io.filesystems import FileSystems
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.doors.paths import local
 from weir.pipelines.engines.job_server import MAP_STATE, Kept, kept_by
-from weir.transforms.sinks import place as sinks_place
+from weir.transforms.runtime import files
 
 HEAD = 1 << 20
 """Bytes of a file that are looked at: the names of the states in it come first."""
@@ -59,13 +56,7 @@ def in_a_map(savepoint: str) -> bool | None:
 def _heads(savepoint: str) -> Iterator[bytes]:
     """What is looked at, file by file; the metadata hold small states themselves."""
     folder = local(savepoint)
-    if sinks_place.is_remote(folder):
-        for result in FileSystems.match([f"{folder}/*"]):
-            for item in result.metadata_list:
-                with FileSystems.open(item.path) as file:
-                    yield bytes(file.read(HEAD))
-        return
-    for path in sorted(Path(folder).iterdir()):
-        if path.is_file():
-            with path.open("rb") as file:
+    for path in sorted(files.join(folder, name) for name in files.names(folder)):
+        if files.exists(path):
+            with files.open_raw(path) as file:
                 yield file.read(HEAD)

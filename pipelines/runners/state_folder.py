@@ -9,21 +9,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
-
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.doors.paths import local
 from weir.pipelines.results.plan_file import plan_json, refuse_changed
 from weir.pipelines.results.secret_marks import identities
-from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime import fence, files, kept_counts
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks import place as sinks_place
 from weir.transforms.sources.pubsub import acked
@@ -33,11 +31,12 @@ JOB_FILE = "_job.json"
 LATEST = "latest"
 METADATA = "_metadata"
 """File that Flink writes last into a checkpoint or savepoint: with it, it is whole."""
+_METADATA = re.compile(rf"/(checkpoints/[^/]+/chk-[^/]+|savepoints/[^/]+)/{METADATA}\Z")
 
 
 @dataclass(frozen=True)
 class StateFolder:
-    """A folder on a disk, or a bucket that Beam's FileSystems and the cluster both reach.
+    """A folder on a disk, or in a bucket that this machine and the cluster both reach.
 
     Attributes:
       path: absolute, or a URI.
@@ -109,8 +108,9 @@ class StateFolder:
                         "secret.rotate, from a tick that is still ahead.",
                     )
         self.make()
-        if stored is None:
-            self._write(sinks_place.PLAN_FILE, plan_json(plan))
+        if stored is None and not self._write(sinks_place.PLAN_FILE, plan_json(plan)):
+            faster = self._read(sinks_place.PLAN_FILE)
+            refuse_changed(faster or {}, plan, "engine.checkpoints", self.path)
         if marks is not None:
             self._write(SECRETS_FILE, {**(before or {}), **marks}, replace=True)
         return marks is not None
@@ -120,8 +120,13 @@ class StateFolder:
 
         The savepoint of a drain is none of them: its stream is over.
         """
-        found = self._metadata()
-        return _uri(max(found)[1]) if found else None
+        found = self.newest()
+        return None if found is None else found[1]
+
+    def newest(self) -> tuple[float, str] | None:
+        """The same with the time at which it was written, seconds since 1970."""
+        at, path = max(self._metadata(), default=(0.0, ""))
+        return (at, _uri(path)) if path else None
 
     def before(self, place: str) -> str | None:
         """URI of the newest one that is older than another, which is there or is not any more."""
@@ -214,11 +219,23 @@ class StateFolder:
         """Counts of the jobs on this stream; before: the number of the first that is left out."""
         return kept_counts.kept(self.path, before)
 
+    def divergent(self, epoch: int) -> int:
+        """Releases that came twice and differ, of the job of a number and those after it."""
+        every, before = (self.counted(until).get("divergent", 0) for until in (None, epoch))
+        return every - before
+
     def remember(
-        self, url: str, job: str, name: str, refused: float, parallelism: int, epoch: int
+        self,
+        url: str,
+        job: str,
+        name: str,
+        refused: float,
+        parallelism: int,
+        epoch: int,
+        sink: str | None = None,
     ) -> None:
-        """Notes where the job runs, its limits.refused and its number, for ``weir status``, and how
-        many work at it, for a resume."""
+        """Notes where the job runs, its limits.refused, its number and the folder of its releases,
+        for ``weir status``, and how many work at it, for a resume."""
         noted = {
             "url": url,
             "job": job,
@@ -226,12 +243,17 @@ class StateFolder:
             "refused": refused,
             "parallelism": parallelism,
             "epoch": epoch,
+            "sink": sink,
         }
         self._write(JOB_FILE, noted, replace=True)
 
     def running(self) -> Mapping[str, Any] | None:
         """What was last noted; None where nothing was."""
         return self._read(JOB_FILE)
+
+    def failure(self, epoch: int) -> str | None:
+        """Why the job of a number has ended, where a worker noted it."""
+        return fence.failure(fence.Claim(self.path, epoch))
 
     def is_begun(self) -> bool:
         """Whether a job has made this folder."""
@@ -250,27 +272,12 @@ class StateFolder:
         ]
 
     def _all_metadata(self) -> list[tuple[float, str]]:
-        if sinks_place.is_remote(self.path):
-            matched = FileSystems.match(
-                [f"{self.path}/checkpoints/*/*/{METADATA}", f"{self.path}/savepoints/*/{METADATA}"]
-            )
-            return [
-                (float(item.last_updated_in_seconds or 0), item.path)
-                for result in matched
-                for item in result.metadata_list
-            ]
-        folder = Path(self.path)
-        files = [
-            *folder.glob(f"checkpoints/*/chk-*/{METADATA}"),
-            *folder.glob(f"savepoints/*/{METADATA}"),
+        return [
+            (found.changed, found.path)
+            for name in ("checkpoints", "savepoints")
+            for found in files.under(sinks_place.join(self.path, name))
+            if _METADATA.search(found.path)
         ]
-        found = []
-        for file in files:
-            try:
-                found.append((file.stat().st_mtime, str(file)))
-            except FileNotFoundError:  # Flink has just replaced it by a newer one
-                continue
-        return found
 
     def _read(self, name: str) -> dict[str, Any] | None:
         data = sinks_place.read(sinks_place.join(self.path, name))
@@ -284,13 +291,14 @@ class StateFolder:
             raise ConfigError("engine.checkpoints", self.path, f"holds a {name} that is not ours.")
         return value
 
-    def _write(self, name: str, value: Mapping[str, Any], replace: bool = False) -> None:
+    def _write(self, name: str, value: Mapping[str, Any], replace: bool = False) -> bool:
+        """Returns whether it was written: a file that is there stays, unless it is replaced."""
         text = (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()
         place = sinks_place.join(self.path, name)
-        if replace:
-            sinks_place.replace(place, text)
-        else:
-            sinks_place.put(place, text)
+        if not replace:
+            return sinks_place.put(place, text)
+        sinks_place.replace(place, text)
+        return True
 
 
 def _uri(metadata: str) -> str:
@@ -301,14 +309,11 @@ def _uri(metadata: str) -> str:
 
 def _written(place: str) -> float | None:
     """When a checkpoint or savepoint was complete; None where nobody here can know."""
-    path = sinks_place.join(local(place), METADATA)
-    if sinks_place.is_remote(path):
-        try:
-            found = [item for one in FileSystems.match([path]) for item in one.metadata_list]
-        except BeamIOError:  # in reach of the cluster only
-            return None
-        return float(found[0].last_updated_in_seconds or 0) if found else None
-    return os.path.getmtime(path) if os.path.exists(path) else None
+    try:
+        found = files.entry(sinks_place.join(local(place), METADATA))
+    except OSError:  # in reach of the cluster only
+        return None
+    return None if found is None else found.changed
 
 
 def _notes(folder: str) -> list[str]:

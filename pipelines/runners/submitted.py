@@ -100,8 +100,11 @@ class Submitted:
         """Why a job fails, as far as it may be told."""
         try:
             self.fence.check()
-        except fence.Fenced as replaced:
-            return replaced
+        except fence.Fatal as ended:
+            return ended
+        noted = self._noted()
+        if noted is not None:
+            return WeirError(noted)
         with contextlib.suppress(EngineFailed):
             history = self.rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
             refused = refusal_in(str(history.get("root-exception") or ""))
@@ -158,9 +161,18 @@ class Submitted:
                     self.rest.stop(job, self.savepoints, drain=True)
                     ending = True
 
+    def _noted(self) -> str | None:
+        """Why a worker has ended the job, as it noted it."""
+        with contextlib.suppress(OSError):
+            return None if self.fence.state is None else fence.failure(self.fence.state)
+        return None
+
     def _refusal(self, job: str) -> str | None:
         """Our own words in the last failure of a job that is being restarted."""
         if self.rest.state(job) == "RUNNING":
             return None
+        noted = self._noted()
+        if noted is not None:
+            return noted
         history = self.rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
         return refusal_in(str(history.get("root-exception") or ""))

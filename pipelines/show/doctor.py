@@ -36,6 +36,7 @@ from weir.pipelines.engines.tools import HOW
 from weir.pipelines.show.doctor_job import findings_of
 from weir.pipelines.show.finding import Finding, State, judged, space
 from weir.pipelines.terminal import bytes_text, heading, table
+from weir.transforms.runtime.files import SERVICES
 
 STYLES = {"good": "green", "absent": "dim", "wrong": "bold red"}
 LEAST = {"java": 17, "go": 1, "mvn": 3}
@@ -52,8 +53,9 @@ TOOLS_OF = {prism.COMPONENT.name: ("go",), job_server.COMPONENT.name: ("mvn", "j
             flink_home.COMPONENT.name: ("java",), pubsub_build.COMPONENT.name: ("go",)}  # fmt: skip
 """What a component is made with, and Flink runs on."""
 EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp",
-             "postgresql": "postgresql"}  # fmt: skip
-"""Extras of the package that a kind of source, sink, secret, ledger or a runner needs."""
+             "postgresql": "postgresql",
+             **{scheme: service.extra for scheme, service in SERVICES.items()}}  # fmt: skip
+"""Extras of the package that a kind of source, sink, secret, ledger, bucket or a runner needs."""
 
 
 def examine(
@@ -91,6 +93,8 @@ def _extras(job: JobConfig | None, runner: str | None) -> set[str]:
     if job is not None:
         doors = (job.source, job.sink, job.dead_letters, job.secret, job.ledger)
         kinds += [door.kind for door in doors if door is not None]
+        places = [str(door.value) for door in doors if door is not None]
+        kinds += [place.partition("://")[0] for place in [*places, job.state_folder]]
     return {EXTRAS_OF[kind] for kind in kinds if kind in EXTRAS_OF}
 
 

@@ -86,6 +86,7 @@ def scope_facts(store: Store, name: str) -> dict[str, Any]:
         "relation": scope.relation,
         "protect_for": shown_horizon(scope),
         "accounting": scope.accounting,
+        "shares": sorted(book.shares),
         "records": book.records,
         "head": book.head,
         "spans": [_span(scope, span) for span in book.spans],
@@ -125,7 +126,8 @@ def _entry(scope: Scope, charges: Mapping[str, Any], entry: Entry) -> dict[str, 
         "to": moment(entry.price.last),
         "alone": alone if alone is not None and alone < float("inf") else None,
         "plan": entry.digest,
-        "places": [str(place["place"]) for place in entry.places],
+        "began": len(entry.began),
+        "places": list(entry.places),
         "note": entry.note,
         "reason": entry.reason,
     }
@@ -148,6 +150,9 @@ def render(name: str, scopes: Sequence[Mapping[str, Any]], out: Console) -> None
                 style="dim",
             ),
         )
+        if told["shares"]:
+            shared = ", ".join(told["shares"])
+            _put(out, Text(f"The same events may be read under {shared}: they hold other people."))
         rows = table("entry", "what", "state", "event times", "alone", right=("alone",))
         for entry in told["entries"]:
             rows.add_row(

@@ -17,108 +17,16 @@ from rich.text import Text
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.doors.paths import local
-from weir.pipelines.engines.flink_rest import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.ledger.places import plan_in
 from weir.pipelines.results.files import HELD_FOLDER, result_files
 from weir.pipelines.results.result import COUNTERS
 from weir.pipelines.results.run import Run
-from weir.pipelines.run.watch import added
-from weir.pipelines.runners.flink_counters import counters_of, metrics_of
 from weir.pipelines.runners.state_folder import StateFolder
-from weir.pipelines.show.alarms import alarms_of
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.show.flink_jobs import moment, of_flink, of_state
 from weir.pipelines.terminal import bytes_text, console, count, heading, table
+from weir.transforms.runtime import fence
 from weir.transforms.runtime.reasons import by_field, words
-
-OURS = "weir-"
-"""How the jobs are named that ``weir run`` submits."""
-NEVER = -(1 << 62)
-
-
-def of_flink(
-    url: str, wanted: str | None = None, limit: float | None = None
-) -> list[dict[str, Any]]:
-    """Our jobs on a cluster, newest first, JSON-able.
-
-    Args:
-      url: of Flink's REST interface. wanted: one job's id; None: all of ours that run, and if none
-        does, the last that did.
-      limit: ``limits.refused`` of the job, its default where nobody knows.
-
-    Raises:
-      ConfigError: Flink does not answer there, or knows no such job.
-    """
-    rest = FlinkRest(url if "://" in url else f"http://{url}")
-    try:
-        jobs = [job for job in rest.jobs() if str(job["name"]).startswith(OURS)]
-        if wanted is not None:
-            jobs = [job for job in jobs if job["jid"] == wanted]
-        live = [job for job in jobs if job["end-time"] < 0]
-        return [job_of(rest, job, limit) for job in live or jobs[:1]]
-    except EngineFailed:
-        raise ConfigError(
-            "--flink-master",
-            url,
-            "does not answer: give HOST:PORT of Flink's REST interface. (An embedded Flink ends "
-            "with its `weir run`.)",
-        ) from None
-
-
-def job_of(rest: FlinkRest, entry: Mapping[str, Any], limit: float | None = None) -> dict[str, Any]:
-    """One job; limit: see ``of_flink``.
-
-    Raises:
-      EngineFailed: Flink does not answer.
-    """
-    job = str(entry["jid"])
-    saved = rest.checkpoints(job)
-    last = saved["latest"]["completed"] or {}
-    running = metrics_of(rest, f"/jobs/{job}/metrics", ["numRestarts"])
-    counts = counters_of(rest, job)
-    return {
-        "name": entry["name"],
-        "job": job,
-        "state": entry["state"],
-        "since": moment(entry["start-time"]),
-        "restarts": int(running.get("numRestarts", 0)),
-        "checkpoints": {
-            "completed": saved["counts"]["completed"],
-            "failed": saved["counts"]["failed"],
-            "last": moment(last.get("latest_ack_timestamp")),
-            "bytes": last.get("state_size"),
-            "milliseconds": last.get("end_to_end_duration"),
-            "place": last.get("external_path"),
-        },
-        "last_tick": counts.pop("last_tick", None),
-        "watermark_lag_seconds": lag_of(rest, job),
-        "alarms": list(alarms_of(counts, Limits().refused if limit is None else limit)),
-        "operator": counts,
-    }
-
-
-def lag_of(rest: FlinkRest, job: str, now: float | None = None) -> float | None:
-    """Seconds that the slowest step's watermark is behind the wall clock; None where none has one.
-
-    Raises:
-      EngineFailed: Flink does not answer.
-    """
-    marks: list[int] = []
-    for vertex in rest.get(f"/jobs/{job}")["vertices"]:
-        path = f"/jobs/{job}/vertices/{vertex['id']}/watermarks"
-        marks += [int(mark["value"]) for mark in rest.get(path)]
-    known = [mark for mark in marks if mark > NEVER]
-    if not known:
-        return None
-    wall = time.time() if now is None else now
-    return max(0.0, round(wall - min(known) / 1000, 3))
-
-
-def moment(milliseconds: int | None) -> str | None:
-    """ISO text; None stays None."""
-    if milliseconds is None or milliseconds < 0:
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
 
 
 def of_folder(folder: Path) -> dict[str, Any]:
@@ -138,6 +46,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
             "complete": False,
             "behind_seconds": None,
             "held": len(result_files(folder / HELD_FOLDER)),
+            **started_in(folder),
             **budget_in(plan),
         }
     run = Run.open(folder)
@@ -152,8 +61,15 @@ def of_folder(folder: Path) -> dict[str, Any]:
         "ticks": run.ticks_planned,
         "complete": run.complete,
         "behind_seconds": behind,
+        **started_in(folder),
         **budget_in(run.plan),
     }
+
+
+def started_in(folder: Path) -> dict[str, Any]:
+    """When a stream was last started here; nothing where none was."""
+    started = fence.moments(str(folder), fence.FOLDER)
+    return {"started": moment(int(max(started.values()) * 1000))} if started else {}
 
 
 def budget_in(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,13 +102,7 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
     if noted is None and state.is_begun():
         raise ConfigError("status", place, "is a folder of checkpoints whose job never ran.")
     if noted is not None:
-        found = of_flink(noted["url"], noted["job"], noted.get("refused"))
-        if not found:
-            raise ConfigError("status", place, f"was last run as job {noted['job']}, now gone.")
-        for entry in found:
-            entry |= budget_in(plan_in(state.path) or {})
-            entry["operator"] = added(entry["operator"], state.counted(noted.get("epoch", 0)))
-        return found
+        return [of_state(state, noted) | budget_in(plan_in(state.path) or {})]
     return [of_folder(Path(local(place)))]
 
 
@@ -314,20 +224,28 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         if entry["behind_seconds"] is not None:
             found.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
         found.append(("complete", "yes" if entry["complete"] else "no"))
+        if entry.get("started") and not entry["complete"]:
+            there = "whether its job runs: weir status FOLDER OF ITS CHECKPOINTS"
+            found.append(("last started", f"{entry['started']}; {there}"))
         return [*found, *budget_of(entry)]
     saved = entry["checkpoints"]
     lag, last = entry["watermark_lag_seconds"], entry["last_tick"]
     rate = entry.get("events_per_second")
     size = "" if saved["bytes"] is None else f", {bytes_text(saved['bytes'])}"
     took = "" if saved["milliseconds"] is None else f", {saved['milliseconds']:,} ms"
+    since = "" if entry["since"] is None else f" since {entry['since']}"
+    seen = saved["completed"] is not None
+    whole = f"{saved['completed']:,} whole, {saved['failed']:,} failed{size}{took}" if seen else ""
+    acked = entry.get("acknowledged")
     return [
-        ("job", f"{entry['job']}, {entry['state']} since {entry['since']}"),
-        ("restarts", f"{entry['restarts']:,}"),
+        ("job", f"{entry['job']}, {entry['state']}{since}"),
+        *([] if entry["restarts"] is None else [("restarts", f"{entry['restarts']:,}")]),
         ("last tick released", "none yet" if last is None else f"{last:,}"),
         ("watermark behind", "unknown" if lag is None else f"{lag:,.1f} s"),
         *([] if rate is None else [("events read", f"{rate:,.0f} a second")]),
-        ("checkpoints", f"{saved['completed']:,} whole, {saved['failed']:,} failed{size}{took}"),
+        *([("checkpoints", whole)] if seen else []),
         ("last checkpoint", f"{saved['last'] or 'none'} {saved['place'] or ''}".strip()),
+        *([] if acked is None else [("last acknowledged", acked)]),
         *budget_of(entry),
     ]
 

@@ -21,6 +21,7 @@ from weir.pipelines.results.files import HELD_FOLDER, result_files
 from weir.pipelines.results.margins import ends, interval, lopsided
 from weir.pipelines.results.result import COUNTERS, Result
 from weir.pipelines.results.run import Run
+from weir.pipelines.results.verdict import judge
 from weir.pipelines.runners.flink_target import HELD
 from weir.pipelines.show.plan import one_line
 from weir.pipelines.terminal import count, heading, least_width, number, span, table
@@ -65,7 +66,8 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
     out.print(heading("Cost"))
-    unseen = "nothing as long as nobody sees it; published: " if result.state == HELD else ""
+    free = result.state == HELD and result.ledger is None
+    unseen = "nothing as long as nobody sees it; published: " if free else ""
     out.print(Text(f"  {unseen}{one_line(result.plan)}"))
     out.print(
         Text(
@@ -150,31 +152,70 @@ def refused_table(rows: Sequence[Refused], loss: tuple[str, str] | None = None) 
 
 
 def held_back(result: Result, out: Console) -> None:
-    """Says what was refused, and by which field."""
+    """Says what was rejected, and by which field."""
     assert result.verdict is not None
-    out.print(heading("Held back: what was refused (private counts, for the operator only)"))
+    out.print(heading("Held back: what was rejected (private counts, for the operator only)"))
     verdict = result.verdict
     lost = (f"{verdict.lost_files:,}", f"unknown: {100 * verdict.lost:.3g} % of the bytes")
     told = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
     out.print(Padding(told, (0, 0, 0, 2), expand=False))
 
 
+def lossy(result: Result, limit: float) -> str | None:
+    """What stderr says of a run that left records out, or had none, and is published; else None.
+
+    Args:
+      limit: ``limits.refused``.
+    """
+    found = judge(result.counters, limit)
+    if result.fails or not found.known:
+        return None
+    return found.note if found.passes else f"{found}. {found.remedy}."
+
+
 def failure(result: Result) -> WeirError:
-    """What the operator must know of a run that refused too much."""
-    why = str(result.verdict)
-    if result.state != HELD:
-        return WeirError(f"{why}. {result.sink} publishes as it goes, so the releases are out.")
-    if result.folder is None:
+    """What the operator must know of a run that rejected too much, met a damaged file, or whose
+    releases differ."""
+    if result.divergent:
+        differ = count(result.divergent, "release")
         return WeirError(
-            f"nothing is shown: {why}. Noise was drawn, but no budget is spent, because nobody has "
-            "seen it. Mend the events or the config; or show it with --set limits.refused=1."
+            f"{differ} came twice and differ: two jobs, or two versions of events or code, were at "
+            f"work on {result.sink}. What was there first stays; find the cause before you use "
+            "what came later (docs/operations.md, When releases diverge)."
+        )
+    verdict = result.verdict
+    assert verdict is not None
+    why = f"{verdict}"
+    if verdict.lost_bytes and result.dead_letters:
+        why += f" ({result.dead_letters} lists them)"
+    if result.state != HELD:
+        return WeirError(
+            f"{why}. {result.sink} publishes as it goes, so the releases are out. {verdict.remedy}."
+        )
+    counted = spent_of(result)
+    if result.folder is None:
+        cost = counted or "but no budget is spent, because nobody has seen it"
+        allow = "name a folder as the sink, and publish what could be read with --publish"
+        if not verdict.lost_bytes:
+            allow = "show it with --set limits.refused=1"
+        return WeirError(
+            f"nothing is shown: {why}. Noise was drawn, {cost}. {verdict.remedy}; or {allow}."
         )
     private = f"{result.sink.rstrip('/')}/{HELD_FOLDER}"
+    cost = counted or f"but no budget is spent as long as nobody sees {private}"
+    again = "take a new secret and a new folder" if counted else "remove that folder"
     return WeirError(
-        f"nothing is published: {why}. Noise was drawn, but no budget is spent as long as nobody "
-        f"sees {private}. Mend the events or the config and remove that folder; or publish what is "
-        "in it: the same command with --publish, which reads no data."
+        f"nothing is published: {why}. Noise was drawn, {cost}. {verdict.remedy}; then {again} and "
+        "run again. Or publish what is in it: the same command with --publish, which reads no data."
     )
+
+
+def spent_of(result: Result) -> str:
+    """What the ledger counts of a run that is held back, in words; "" where none was asked."""
+    if result.ledger is None:
+        return ""
+    entry = result.ledger["entry"]
+    return f"and the run is counted in the ledger as spent (entry {entry}), published or not"
 
 
 def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:

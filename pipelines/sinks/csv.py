@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from weir.pipelines.doors.paths import FolderText
 from weir.pipelines.sinks.folder import Folder
 
 
@@ -15,4 +16,4 @@ class CsvSink(Folder):
     kind: ClassVar[str] = "csv"
     paths: ClassVar[tuple[str, ...]] = ("csv",)
 
-    csv: str = Field(description="Folder of CSV files.", examples=["out/"])
+    csv: FolderText = Field(description="Folder of CSV files.", examples=["out/"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.pipelines.doors.door import Door, check_name
+from weir.pipelines.doors.door import Door, check_name, check_place
+from weir.pipelines.doors.paths import FolderText, meant_folder
 
 
 class DeadLetters(Door):
@@ -28,6 +30,15 @@ class DeadLetters(Door):
 class DeadFolder(DeadLetters):
     """A folder of files of one format."""
 
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return meant_folder(cls.kind, text)
+
+    @model_validator(mode="after")
+    def _check_folder(self) -> Self:
+        check_place(self.kind, self.place)
+        return self
+
     @property
     def place(self) -> str:
         return str(self.value)
@@ -44,7 +55,7 @@ class DeadParquet(DeadFolder):
     kind: ClassVar[str] = "parquet"
     paths: ClassVar[tuple[str, ...]] = ("parquet",)
 
-    parquet: str = Field(description="Folder of Parquet files.", examples=["dead/"])
+    parquet: FolderText = Field(description="Folder of Parquet files.", examples=["dead/"])
 
 
 class DeadCsv(DeadFolder):
@@ -53,7 +64,7 @@ class DeadCsv(DeadFolder):
     kind: ClassVar[str] = "csv"
     paths: ClassVar[tuple[str, ...]] = ("csv",)
 
-    csv: str = Field(description="Folder of CSV files.", examples=["dead/"])
+    csv: FolderText = Field(description="Folder of CSV files.", examples=["dead/"])
 
 
 class DeadNdjson(DeadFolder):
@@ -62,7 +73,7 @@ class DeadNdjson(DeadFolder):
     kind: ClassVar[str] = "ndjson"
     paths: ClassVar[tuple[str, ...]] = ("ndjson",)
 
-    ndjson: str = Field(description="Folder of JSON-lines files.", examples=["dead/"])
+    ndjson: FolderText = Field(description="Folder of JSON-lines files.", examples=["dead/"])
 
 
 class DeadTopic(DeadLetters):
@@ -70,12 +81,16 @@ class DeadTopic(DeadLetters):
 
     kind: ClassVar[str] = "pubsub"
 
-    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme/topics/dead"])
+    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme-data/topics/dead"])
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_name("pubsub", self.pubsub, "topics")
         return self
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {"pubsub": text} if "/topics/" in text else None
 
     def open(self) -> Any:
         from weir.transforms.sinks.dead_letters import PublishDead

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import model_validator
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
+from weir.pipelines.doors.door import check_place
+from weir.pipelines.doors.paths import meant_folder
 from weir.pipelines.sinks.sink import Secrets, Sink
+from weir.transforms.runtime.files import refusals
 
 
 class Folder(Sink):
-    """A folder, or a bucket that Beam's FileSystems know, of files of one format."""
+    """A folder on a disk or in a bucket, of files of one format."""
+
+    @model_validator(mode="after")
+    def _check_folder(self) -> Self:
+        check_place(self.kind, self.place)
+        return self
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return meant_folder(cls.kind, text)
 
     @property
     def place(self) -> str:
@@ -44,7 +58,8 @@ class Folder(Sink):
             return None
         from weir.pipelines.results import plan_file
 
-        return plan_file.version_in(self.place)
+        with refusals(self.field):
+            return plan_file.version_in(self.place)
 
     def check_plan(self, plan: Plan) -> bool:
         from weir.pipelines.results import plan_file
@@ -62,13 +77,14 @@ class Folder(Sink):
         from weir.pipelines.results import secret_marks
         from weir.transforms.sinks import place
 
-        if not self.check_plan(plan):
-            return
-        if not secrets or secrets[0][1].is_fresh:
-            place.refuse_fresh(self.place, self.field)
-        else:
-            marks = secret_marks.whole(secrets, plan)
-            secret_marks.refuse_other(self.place, self.field, marks, plan)
+        with refusals(self.field):
+            if not self.check_plan(plan):
+                return
+            if not secrets or secrets[0][1].is_fresh:
+                place.refuse_fresh(self.place, self.field)
+            else:
+                marks = secret_marks.whole(secrets, plan)
+                secret_marks.refuse_other(self.place, self.field, marks, plan)
 
     def _is_new(self) -> bool:
         """Whether a folder on this machine is not there yet, or empty."""
@@ -92,11 +108,12 @@ class Folder(Sink):
         if parts > 1:
             told[place.PARTS] = parts
         try:
-            begun = place.prepare(self.place, told, self.field)
-            if secrets:
-                secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
-            if hold:
-                place.make_held(self.place)
+            with refusals(self.field):
+                begun = place.prepare(self.place, told, self.field)
+                if secrets:
+                    secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
+                if hold:
+                    place.make_held(self.place)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ConfigError(
@@ -159,6 +176,6 @@ class Folder(Sink):
         from weir.transforms.sinks.transforms import parts_of
 
         needed = parts_of(plan, self.every, self.layout)
-        if needed == 1:  # then a folder that was begun has one too: nobody need connect to see
+        if needed == 1 or self._described:  # one file is one wherever a folder was begun
             return needed
         return place.parts_in(self.place) or needed

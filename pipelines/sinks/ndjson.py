@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from weir.pipelines.doors.paths import FolderText
 from weir.pipelines.sinks.folder import Folder
 
 
@@ -15,4 +16,4 @@ class NdjsonSink(Folder):
     kind: ClassVar[str] = "ndjson"
     paths: ClassVar[tuple[str, ...]] = ("ndjson",)
 
-    ndjson: str = Field(description="Folder of JSON-lines files.", examples=["out/"])
+    ndjson: FolderText = Field(description="Folder of JSON-lines files.", examples=["out/"])

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from weir.pipelines.doors.paths import FolderText
 from weir.pipelines.sinks.folder import Folder
 
 
@@ -15,4 +16,4 @@ class ParquetSink(Folder):
     kind: ClassVar[str] = "parquet"
     paths: ClassVar[tuple[str, ...]] = ("parquet",)
 
-    parquet: str = Field(description="Folder of Parquet files.", examples=["out/"])
+    parquet: FolderText = Field(description="Folder of Parquet files.", examples=["out/"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,7 +17,9 @@ class PubSubSink(Sink):
 
     kind: ClassVar[str] = "pubsub"
 
-    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme/topics/releases"])
+    pubsub: str = Field(
+        description="A Pub/Sub topic.", examples=["projects/acme-data/topics/releases"]
+    )
     format: Literal["ndjson", "arrow"] = Field(
         default="ndjson",
         description="What a message of releases holds: lines of JSON, or an Arrow stream.",
@@ -27,6 +30,10 @@ class PubSubSink(Sink):
     def _check(self) -> Self:
         check_name("pubsub", self.pubsub, "topics")
         return self
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {"pubsub": text} if "/topics/" in text else None
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
         from weir.transforms.sinks.pubsub import PublishReleases

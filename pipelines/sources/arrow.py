@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from weir.pipelines.doors.paths import FilesText
 from weir.pipelines.sources.files import Files
 
 
@@ -16,4 +17,4 @@ class ArrowSource(Files):
     paths: ClassVar[tuple[str, ...]] = ("arrow",)
     endings: ClassVar[tuple[str, ...]] = ("arrow", "arrows", "ipc", "feather")
 
-    arrow: str = Field(description="Arrow IPC files or streams.", examples=["events.arrow"])
+    arrow: FilesText = Field(description="Arrow IPC files or streams.", examples=["events.arrow"])

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from weir.pipelines.doors.paths import FilesText
 from weir.pipelines.sources.files import Files
 
 
@@ -16,4 +17,4 @@ class AvroSource(Files):
     paths: ClassVar[tuple[str, ...]] = ("avro",)
     endings: ClassVar[tuple[str, ...]] = ("avro",)
 
-    avro: str = Field(description="Avro container files.", examples=["events.avro"])
+    avro: FilesText = Field(description="Avro container files.", examples=["events.avro"])

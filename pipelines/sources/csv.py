@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from weir.dpcore.config.section import as_tuple, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
+from weir.pipelines.doors.paths import FilesText
 from weir.pipelines.sources.files import Files
 from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.source import schema_of
@@ -31,7 +32,9 @@ class CsvSource(Files):
     paths: ClassVar[tuple[str, ...]] = ("csv",)
     endings: ClassVar[tuple[str, ...]] = ("csv", "tsv", "txt")
 
-    csv: str = Field(description="CSV, with a header line or columns.", examples=["purchases.csv"])
+    csv: FilesText = Field(
+        description="CSV, with a header line or columns.", examples=["purchases.csv"]
+    )
     delimiter: str = Field(
         default=",", description="What stands between the fields of CSV.", examples=[";"]
     )

@@ -24,12 +24,12 @@ class Limits(Section):
         examples=[False],
     )
     refused: float = Field(
-        default=0.5,
+        default=0.05,
         json_schema_extra={"minimum": 0, "maximum": 1},
-        description="Share of the records, from 0 to 1, that may be refused, of each field's "
-        "values that may be unreadable, and of the bytes of files that may be damaged: beyond it "
-        "the releases of a run over files are held back until `weir run --publish`, and a stream "
-        "is shown in red.",
+        description="Share of the records, from 0 to 1, that may be rejected, and of each field's "
+        "values that may be unreadable: beyond it the releases of a run over files are held back "
+        "until `weir run --publish`, and a stream is shown in red. A damaged file holds them back "
+        "whatever is allowed here.",
         examples=[0.01],
     )
 
@@ -38,5 +38,5 @@ class Limits(Section):
         if not 64 <= self.line_bytes <= 1 << 28:
             raise refusal("line_bytes", self.line_bytes, "must be from 64 to 268435456 bytes.")
         if not 0 <= self.refused <= 1:
-            raise refusal("refused", self.refused, "must be a share from 0 to 1, like 0.5.")
+            raise refusal("refused", self.refused, "must be a share from 0 to 1, like 0.05.")
         return self

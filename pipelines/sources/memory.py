@@ -35,10 +35,10 @@ class MemorySource(Source):
         super().check_plan(plan)
         self._schema = schema_of(plan)
 
-    def seal(self, key: bytes) -> str | None:
+    def seal(self, key: bytes) -> tuple[str | None, Source]:
         from weir.transforms.sources.memory import seal
 
-        return seal(self.memory, self._schema, key)
+        return seal(self.memory, self._schema, key), self
 
     def check_runner(self, runner: str) -> None:
         """Refuses workers that cannot see this memory."""

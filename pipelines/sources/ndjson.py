@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from weir.pipelines.doors.paths import FilesText
 from weir.pipelines.sources.files import Files
 
 
@@ -17,4 +18,4 @@ class NdjsonSource(Files):
     endings: ClassVar[tuple[str, ...]] = ("ndjson", "jsonl", "json")
     named_columns: ClassVar[bool] = False
 
-    ndjson: str = Field(description="One JSON object a line.", examples=["events-*.ndjson"])
+    ndjson: FilesText = Field(description="One JSON object a line.", examples=["events-*.ndjson"])

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from weir.pipelines.doors.paths import FilesText
 from weir.pipelines.sources.files import Files
 
 
@@ -16,7 +17,7 @@ class ParquetSource(Files):
     paths: ClassVar[tuple[str, ...]] = ("parquet",)
     endings: ClassVar[tuple[str, ...]] = ("parquet", "pq")
 
-    parquet: str = Field(description="Parquet files.", examples=["events/*.parquet"])
+    parquet: FilesText = Field(description="Parquet files.", examples=["events/*.parquet"])
 
     def amount(self) -> tuple[int | None, int | None]:
         import pyarrow.parquet as pq

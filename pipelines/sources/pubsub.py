@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -50,11 +50,12 @@ class SubscriptionConfig(Section):
     """Events from a Pub/Sub subscription.
 
     An event's arrival stamp, by which it is late or not, is the column schema.arrival, else the
-    attribute ``timestamp``, else the time at which its message was published.
+    attribute ``timestamp``, both within bounds, else the time at which its message was published.
     """
 
     subscription: str = Field(
-        description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
+        description="The subscription to read.",
+        examples=["projects/acme-data/subscriptions/purchases"],
     )
     payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
         default="ndjson",
@@ -79,6 +80,19 @@ class SubscriptionConfig(Section):
         description="Attribute that says when a message arrived: RFC 3339, or milliseconds since "
         "1970.",
         examples=["sent_at"],
+    )
+    stamps_behind: Duration = Field(
+        default="2s",
+        description="How long before its message was published an arrival stamp (schema.arrival, "
+        "timestamp) may lie; an earlier one counts as this long before. Where stamps are declared, "
+        "releases wait so much longer. A replay takes stamps as they are.",
+        examples=["30s"],
+    )
+    stamps_ahead: Duration = Field(
+        default="1h",
+        description="How long after its message was published an arrival stamp may lie; a later "
+        "one counts as this long after.",
+        examples=["5m"],
     )
     id: str | None = Field(
         default=None,
@@ -125,8 +139,12 @@ class PubSubSource(Source):
 
     pubsub: SubscriptionConfig = Field(
         description="A Pub/Sub subscription.",
-        examples=["{subscription: projects/acme/subscriptions/purchases}"],
+        examples=["{subscription: projects/acme-data/subscriptions/purchases}"],
     )
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {"pubsub": {"subscription": text}} if "/subscriptions/" in text else None
 
     @property
     def form(self) -> str:
@@ -149,18 +167,31 @@ class PubSubSource(Source):
         decoder = MessageDecoder(
             section.payload, schema_of(plan), section.subscription, limits.line_bytes
         )
-        return ReadPubSub(self.subscription(), decoder, plan.clock, section.readers, section.id)
+        subscription = self.subscription(plan)
+        return ReadPubSub(subscription, decoder, plan.clock, section.readers, section.id)
 
-    def subscription(self) -> Any:
+    def arrivals(self, plan: Plan) -> StreamTime:
+        """See Source."""
+        earliest: StreamTime = self.subscription(plan).earliest
+        return earliest
+
+    def subscription(self, plan: Plan) -> Any:
         """As its reader takes it, with the emulator that this process is told to use, if any."""
         from weir.transforms.runtime.pubsub_client import emulator
-        from weir.transforms.sources.pubsub.reader import Subscription
+        from weir.transforms.sources.pubsub.stamps import Subscription
 
+        section, stamped = self.pubsub, plan.config.schema_.arrival is not None
+        behind, ahead = (
+            durations.duration(length) if stamped or section.timestamp is not None else 0
+            for length in (section.stamps_behind, section.stamps_ahead)
+        )
         return Subscription(
-            name=self.pubsub.subscription,
-            ack_seconds=self.pubsub.ack_seconds,
-            slack=durations.duration(self.pubsub.slack),
-            timestamp=self.pubsub.timestamp,
+            name=section.subscription,
+            ack_seconds=section.ack_seconds,
+            slack=durations.duration(section.slack),
+            timestamp=section.timestamp,
+            behind=behind,
+            ahead=ahead,
             stream=self.stream,
             host=emulator(),
         )
@@ -199,6 +230,9 @@ class PubSubSource(Source):
                 deadline,
                 f"is shorter than the subscription's: write {found.ack_deadline_seconds}s.",
             )
+
+    def seal(self, key: bytes) -> tuple[str | None, Source]:
+        return self.pubsub.subscription, self
 
     def rewind(self, snapshot: str) -> None:
         """Takes the subscription back: it gives again what it had not acknowledged then.

@@ -19,6 +19,7 @@ SOURCES = Doors(
         "pubsub": "weir.pipelines.sources.pubsub:PubSubSource",
     },
     "weir.sources",
+    "Export what lies in a database to Parquet, or give weir.release a frame or an Arrow table.",
 )
 
 AnySource = Annotated[Source, OneKind(SOURCES)]

@@ -66,6 +66,10 @@ class Source(Door):
         """What wall time stands for: the present, or a moment of a stream that is replayed."""
         return PRESENT
 
+    def arrivals(self, plan: Plan) -> StreamTime:
+        """Wall time -> the earliest arrival that an event which comes then may bear."""
+        return self.stream
+
     def text_form(self, line_bytes: int = LINE_BYTES) -> TextForm:
         """How its texts are written."""
         return TextForm(line_bytes=line_bytes)
@@ -115,10 +119,28 @@ class Source(Door):
         """Records and bytes that there are to read, as far as that is cheap to know."""
         return None, None
 
-    def seal(self, key: bytes) -> str | None:
-        """Keyed digest of all that there is to read, the same wherever it lies; None where nobody
-        knows before it is read. Reads it once; tells nothing to who has not the key."""
-        return None
+    def seal(self, key: bytes) -> tuple[str | None, Source]:
+        """Looks at all that there is to read, for a ledger.
+
+        Args:
+          key: of the digest, which says nothing without it.
+
+        Returns:
+          What tells one input from another: of files a keyed digest of their content, the same
+          wherever they lie; of a stream its name. None where nobody knows before it is read. And
+          the same source, which reads that input and no other, as far as it can tell.
+
+        Raises:
+          ConfigError: it changes while it is looked at.
+        """
+        return None, self
+
+    def reading(self, limits: Limits) -> dict[str, Any]:
+        """The settings by which bytes become events, JSON-able: the same bytes read otherwise are
+        other events."""
+        apart = {*self.paths, self.kind}
+        fields = self.model_dump(mode="json", exclude=apart, exclude_defaults=True)
+        return {"kind": self.kind, **fields}
 
     def rewind(self, snapshot: str) -> None:
         """Gives again what had not been acknowledged at a snapshot.

@@ -48,6 +48,7 @@ WORDS = (
     *("", " ", "a b", "\t7", " 5", "5 ", "\u00a05", "\ufeff", "\u2028", "\x00", "\x0b"),
 )
 TEXTS = (*NUMBERS, *TIMES, *WORDS)
+MARK = b"\xef\xbb\xbf"
 NOT_TEXT = (b"\xff", b"\xed\xa0\x80", b"a\xc3", b"\xf5\x80\x80\x80")
 
 INTEGERS = (
@@ -144,6 +145,9 @@ def csv_lines(draw: st.DrawFn, schema: EventSchema) -> list[bytes]:
     odd |= st.sampled_from([b'"open', b'a"b', b'"a"b', b'"a,b"', b"\r", b"\xef\xbb\xbf"])
 
     def line() -> bytes:
+        return MARK * (draw(st.integers(0, 9)) // 8) + unmarked()
+
+    def unmarked() -> bytes:
         cells = [pick[name].encode() for name in COLUMNS]
         what = draw(st.integers(0, 9))
         if what < 3:
@@ -221,6 +225,9 @@ def json_lines(draw: st.DrawFn, schema: EventSchema, nest: bool = False) -> list
         pick[name] = text.encode() if bare else orjson.dumps(text)
 
     def line() -> bytes:
+        return MARK * (draw(st.integers(0, 9)) // 8) + unmarked()
+
+    def unmarked() -> bytes:
         pairs = list(pick.items())
         what = draw(st.integers(0, 11))
         if what > 3:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from tests.contracts import alone_encodings as enc
 from tests.contracts.alone_cells import (
     COLUMNS,
     DOUBLES,
@@ -21,35 +23,22 @@ from tests.contracts.alone_cells import (
     TEXTS,
     fitting,
 )
+from tests.contracts.alone_encodings import BYTES, FORMS, KINDS, PLAIN, STRINGS, Cell
 from weir.transforms.decode.schema import EventSchema
 
-Cell = bytes | None
-"""The bits of a value of its column's type, or null."""
-
 Record = tuple[Cell, ...]
-
-ZONES = (None, "UTC", "Asia/Kolkata", "+23:00")
-_STRINGS = (pa.string(), pa.large_string(), pa.string_view())
-_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
-_WIDE = tuple(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in ZONES)
-_WHOLE = (pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64())
-_FLOATS = (pa.float16(), pa.float32(), pa.float64())
-_DAYS = (pa.date32(), pa.date64())
-_DECIMALS = (pa.decimal32(5, 2), pa.decimal64(10, 3), pa.decimal128(5, 2), pa.decimal256(50, 10))
-
-WORDS = ("north", "7", "2020-01-01T00:00:00Z", "true", "", "1704103200")
-"""What dictionaries hold; one more entry is not UTF-8."""
 
 
 class Column(NamedTuple):
     """How cells of a column become an array.
 
     Attributes:
-      kind: of the array.
+      kind: of its values. form: how they are encoded.
       loose: cells may point outside of their batch.
     """
 
     kind: pa.DataType
+    form: str
     loose: bool
 
     def cells(self, good: list[str]) -> st.SearchStrategy[Cell]:
@@ -59,110 +48,126 @@ class Column(NamedTuple):
     def values(self, good: list[str]) -> st.SearchStrategy[bytes]:
         """Any value of the type."""
         kind = self.kind
-        if pa.types.is_dictionary(kind):
-            places = range(-2, len(WORDS) + 3) if self.loose else range(len(WORDS) + 1)
-            return st.sampled_from([struct.pack("<i", at) for at in places])
-        if kind in _STRINGS or kind in _BYTES:
-            texts = [*(text.encode() for text in (*good, *TEXTS)), *NOT_TEXT]
-            return st.sampled_from([text for text in texts if len(text) < 100])
+        if isinstance(kind, pa.BaseExtensionType):
+            return Column(kind.storage_type, PLAIN, self.loose).values(good)
+        if kind in STRINGS or kind in BYTES:
+            short = [text.encode() for text in TEXTS if len(text) < 100]
+            fits = [text.encode() for text in good]
+            return st.sampled_from(fits) | st.sampled_from(short) | st.sampled_from(NOT_TEXT)
+        if kind in enc.NESTED:
+            return st.sampled_from(enc.samples(kind) or [b"\0"])
         if pa.types.is_boolean(kind):
             return st.sampled_from([b"\0", b"\1"])
-        width = kind.bit_width // 8
+        width = enc.bits(kind) // 8
         bits = [value.to_bytes(40, "little", signed=True)[:width] for value in INTEGERS]
         if pa.types.is_floating(kind):
             bits += [np.array(v).astype(f"<f{width}").tobytes() for v in _finite(width)]
         return st.sampled_from(bits) | st.binary(min_size=width, max_size=width)
 
-    def array(self, cells: Sequence[Cell], broken: Sequence[bool]) -> pa.Array:
-        """The column; a view of a broken record points nowhere."""
-        kind, count = self.kind, len(cells)
-        valid = pa.array([cell is not None for cell in cells]).buffers()[1]
-        if pa.types.is_dictionary(kind):
-            at = [0 if cell is None else struct.unpack("<i", cell)[0] for cell in cells]
-            raw = pa.array([*(word.encode() for word in WORDS), b"\xff"], pa.binary())
-            words = pa.StringArray.from_buffers(len(raw), *raw.buffers()[1:])
-            places = pa.array(at, pa.int32(), mask=np.array([cell is None for cell in cells]))
-            return pa.DictionaryArray.from_arrays(places, words, safe=False)
-        if kind in _STRINGS or kind in _BYTES:
-            plain = _BYTES[_STRINGS.index(kind)] if kind in _STRINGS else kind
-            buffers = pa.array(cells, plain).buffers()
-            if self.loose and plain == pa.binary_view() and count:
-                views = bytearray(buffers[1].to_pybytes())
-                for at, wild in enumerate(broken):
-                    if wild:
-                        views[16 * at : 16 * at + 16] = struct.pack("<4i", 40, 0, 9, -7)
-                buffers[1] = pa.py_buffer(bytes(views))
-            return pa.Array.from_buffers(kind, count, buffers)
-        if pa.types.is_boolean(kind):
-            return pa.array([None if cell is None else cell == b"\1" for cell in cells], kind)
-        width = kind.bit_width // 8
-        data = b"".join(bytes(width) if cell is None else cell for cell in cells)
-        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(data)])
+    def array(
+        self, cells: Sequence[Cell], broken: Sequence[bool], words: Sequence[Cell] | None
+    ) -> pa.Array:
+        """The column; an index or a view of a broken record points nowhere.
+
+        Args:
+          words: what dictionaries hold; None: what they must.
+        """
+        wild = self.loose and any(broken)
+        if wild and self.form == PLAIN and self.kind in (pa.string_view(), pa.binary_view()):
+            buffers = pa.array(cells, pa.binary_view()).buffers()
+            views = bytearray(buffers[1].to_pybytes())
+            for at in np.flatnonzero(broken).tolist():
+                views[16 * at : 16 * at + 16] = struct.pack("<4i", 40, 0, 9, -7)
+            buffers[1] = pa.py_buffer(bytes(views))
+            return pa.Array.from_buffers(self.kind, len(cells), buffers)
+        return enc.encoded(self.kind, self.form, cells, broken if wild else (), words)
 
 
 def _finite(width: int) -> list[float]:
     return [value for value in DOUBLES if width == 8 or not abs(value) > 6e4]
 
 
-def kinds(name: str, loose: bool) -> st.SearchStrategy[Column]:
-    """Types that can play a column's role, and some that cannot."""
-    words = pa.dictionary(pa.int32(), pa.string())
-    given: dict[str, tuple[Any, ...]] = {
-        "x": (*_WHOLE, *_FLOATS, *_DECIMALS, *_STRINGS, words, pa.bool_()),
-        "b": (pa.bool_(), *_STRINGS, words),
-    }
-    given["t"] = given["a"] = (*_WIDE, *_DAYS, *_STRINGS, *_FLOATS, pa.int64(), pa.uint64(), words)
-    found = given.get(name, (*_STRINGS, *_BYTES, *_WHOLE, *_DAYS, *_WIDE[:6], words, pa.bool_()))
+_FITTING: dict[str, tuple[pa.DataType, ...]] = {
+    "x": (*enc.WHOLE, *enc.FLOATS, *enc.DECIMALS, *enc.WHOLE_DECIMALS, *STRINGS, pa.bool_()),
+    "b": (pa.bool_(), *STRINGS),
+}
+_FITTING["t"] = _FITTING["a"] = (
+    *(*enc.STAMPS, *enc.DAYS, *STRINGS, *enc.FLOATS),
+    *(pa.int64(), pa.uint64(), pa.json_(), pa.bool8()),
+)
+_TEXT = (
+    *(*STRINGS, *STRINGS, *BYTES, pa.binary(2), *enc.WHOLE, *enc.WHOLE_DECIMALS, *enc.DAYS),
+    *(*enc.STAMPS[:6], *enc.CLOCKS, *enc.DURATIONS, *enc.NAMED, pa.bool_()),
+)
+
+
+def columns(name: str, loose: bool, nest: bool, odd: bool) -> st.SearchStrategy[Column]:
+    """Types that can play a column's role, in any encoding. odd: any type, most of which cannot."""
+    kinds = KINDS if odd else _FITTING.get(name, _TEXT)
     # Parquet knows no seconds: its writer refuses those that are too many for milliseconds.
-    held = [kind for kind in found if loose or getattr(kind, "unit", "") != "s"]
-    return st.sampled_from(held).map(lambda kind: Column(kind, loose))
+    held = [kind for kind in kinds if loose or getattr(kind, "unit", "") != "s"]
+    nested = nest and name in INSIDE
+    pairs = st.tuples(st.sampled_from(held), st.just(PLAIN) | st.sampled_from(FORMS))
+    return pairs.filter(lambda pair: enc.can_be_held(*pair, not loose, nested)).map(
+        lambda pair: Column(*pair, loose)
+    )
 
 
 class Table(NamedTuple):
-    """Typed columns and the bits of records."""
+    """Typed columns and the bits of records.
+
+    Attributes:
+      stored: whether a Parquet file holds the schema that Arrow had in memory.
+    """
 
     columns: tuple[Column, ...]
     records: list[tuple[Record, bool]]
     nest: bool = False
+    stored: bool = True
 
-    def batch(self, records: Sequence[tuple[Record, bool]]) -> pa.RecordBatch:
-        """Records as a batch."""
+    def batch(self, records: Sequence[tuple[Record, bool]], alike: bool = False) -> pa.RecordBatch:
+        """Records as a batch. alike: with the dictionaries of all others, as files of IPC have."""
         broken = [wild for _, wild in records]
         arrays = [
-            column.array([record[at] for record, _ in records], broken)
+            column.array(
+                [record[at] for record, _ in records],
+                broken,
+                [record[at] for record, _ in self.records] if alike else None,
+            )
             for at, column in enumerate(self.columns)
         ]
         if not self.nest:
             return pa.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
         by_name = dict(zip(COLUMNS, arrays, strict=True))
         # Whether a record around fields is there is up to the record: to a column of its own.
-        gone = by_name["l"].is_null().to_numpy(zero_copy_only=False)
-        outer = by_name["i"].is_null().to_numpy(zero_copy_only=False)
+        gone, outer = (_missing(records, COLUMNS.index(name)) for name in "li")
         o = _struct({name: by_name[name] for name in "kw"}, gone)
         m = _struct({**{name: by_name[name] for name in "txb"}, "o": o}, outer)
         rest = {name: one for name, one in by_name.items() if name not in INSIDE}
         return pa.RecordBatch.from_arrays([m, *rest.values()], names=["m", *rest])
 
 
+def _missing(records: Sequence[tuple[Record, bool]], at: int) -> Any:
+    return np.array([record[at] is None for record, _ in records], dtype=bool)
+
+
 @st.composite
 def tables(draw: st.DrawFn, schema: EventSchema, loose: bool, nest: bool = False) -> Table:
-    """Some records of one table."""
+    """Some records of one table; one column of a few may be of a type that cannot play its role."""
     good = fitting(schema)
-    # What the writer of Parquet cannot write inside of records.
-    views = (pa.string_view(), pa.binary_view()) if nest and not loose else ()
-    columns = tuple(
-        draw(kinds(name, loose).filter(lambda one: one.kind not in views)) for name in COLUMNS
-    )
-    cells = [column.cells(good[name]) for name, column in zip(COLUMNS, columns, strict=True)]
+    odd = draw(st.sampled_from(COLUMNS)) if draw(st.integers(0, 3)) == 0 else None
+    made = tuple(draw(columns(name, loose, nest, name == odd)) for name in COLUMNS)
+    cells = [column.cells(good[name]) for name, column in zip(COLUMNS, made, strict=True)]
     wild = st.integers(0, 5).map(lambda at: loose and at == 0)
     records = st.lists(st.tuples(st.tuples(*cells), wild), min_size=2, max_size=7)
-    return Table(columns, draw(records), nest)
+    return Table(made, draw(records), nest, draw(st.booleans()))
 
 
 def _struct(fields: dict[str, pa.Array], gone: Any) -> pa.StructArray:
     """Fields inside of one; null where it is gone, whatever lies there."""
-    mask = None if gone is None else pa.array(gone, pa.bool_())
-    return pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=mask)
+    return pa.StructArray.from_arrays(
+        list(fields.values()), list(fields), mask=pa.array(gone, pa.bool_())
+    )
 
 
 def arrow(batches: Sequence[pa.RecordBatch], stream: bool) -> bytes:
@@ -175,10 +180,28 @@ def arrow(batches: Sequence[pa.RecordBatch], stream: bool) -> bytes:
     return sink.getvalue()
 
 
-def parquet(batches: Sequence[pa.RecordBatch], border: int) -> bytes:
-    """A Parquet file; row groups of ``border`` records."""
+def parquet(batches: Sequence[pa.RecordBatch], border: int, stored: bool = True) -> bytes:
+    """A Parquet file; row groups of ``border`` records. stored: with Arrow's own schema."""
+    return parquet_of(pa.Table.from_batches(batches), stored, border)
+
+
+def parquet_of(table: pa.Table, stored: bool = True, border: int = 1 << 24) -> bytes:
+    """As ``parquet``, of a table."""
     sink = io.BytesIO()
     pq.write_table(
-        pa.Table.from_batches(batches), sink, row_group_size=border, use_dictionary=border % 2 == 0
+        table,
+        sink,
+        row_group_size=border,
+        use_dictionary=border % 2 == 0,
+        store_schema=stored,
     )
     return sink.getvalue()
+
+
+def write_to(path: Path, table: pa.Table, stored: bool = True) -> None:
+    """A file named .parquet or .arrow."""
+    if path.suffix == ".arrow":
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        path.write_bytes(parquet_of(table, stored))

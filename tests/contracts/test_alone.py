@@ -27,12 +27,13 @@ from tests.contracts import alone_avro, alone_cells, alone_columns
 from tests.transforms.avro_files import container
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.columnar import decode_arrow, decode_parquet
+from weir.transforms.decode.columnar import decode_arrow
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.formats import FORMATS, PAYLOADS, decode_bytes
 from weir.transforms.decode.lines import chunks
 from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import TABLE, decode_table
 from weir.transforms.leaves.lists import is_list
@@ -154,16 +155,18 @@ def _ndjson(draw: Any, schema: EventSchema, nest: bool) -> Case:
     return Case(lines, read, lambda at, _: ("f", at + 1))
 
 
-def _batches(table: alone_columns.Table, records: Sequence[Any], border: int) -> Any:
+def _batches(
+    table: alone_columns.Table, records: Sequence[Any], border: int, alike: bool = False
+) -> Any:
     some = [records[at : at + border] for at in range(0, len(records), border)]
-    return [table.batch(part) for part in some] or [table.batch([])]
+    return [table.batch(part, alike) for part in some] or [table.batch([], alike)]
 
 
 def _parquet(draw: Any, schema: EventSchema, nest: bool) -> Case:
     table = draw(alone_columns.tables(schema, loose=False, nest=nest))
 
     def read(records: Sequence[Any], border: int) -> Iterable[Decoded]:
-        data = alone_columns.parquet([table.batch(records)], border)
+        data = alone_columns.parquet(_batches(table, records, 1), border, table.stored)
         return list(
             decode_parquet(pa.BufferReader(data), read_as(schema, nest), "f", batch_rows=border)
         )
@@ -175,7 +178,8 @@ def _arrow(draw: Any, schema: EventSchema, nest: bool) -> Case:
     table = draw(alone_columns.tables(schema, loose=True, nest=nest))
 
     def read(records: Sequence[Any], border: int) -> Iterable[Decoded]:
-        data = alone_columns.arrow(_batches(table, records, border), border % 2 == 0)
+        stream = border % 2 == 0
+        data = alone_columns.arrow(_batches(table, records, border, not stream), stream)
         return list(decode_arrow(pa.BufferReader(data), read_as(schema, nest), "f"))
 
     return Case(table.records, read, lambda at, _: ("f", at))
@@ -230,7 +234,7 @@ def _messages(
 
 def _full(lines: list[bytes]) -> list[bytes]:
     """A message of nothing is refused as a message: that is not what a record says."""
-    return [line if line.strip() else b"{}" for line in lines]
+    return [line if line.removeprefix(alone_cells.MARK).strip() else b"{}" for line in lines]
 
 
 def _json_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
@@ -265,7 +269,9 @@ def _arrow_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
         "arrow",
         read_as(schema, nest),
         table.records,
-        lambda part: alone_columns.arrow(_batches(table, part, 2), len(part) % 2 == 0),
+        lambda part: alone_columns.arrow(
+            _batches(table, part, 2, len(part) % 2 != 0), len(part) % 2 == 0
+        ),
         0,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,29 +17,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contracts import alone_columns
+from tests.contracts.alone_lists import MAYBE, NUMBERS, PLACES, SIZE, TIME, lists, pairs, tables
 from tests.contracts.test_alone import BORDERS, Case, _check, _messages
 from tests.transforms.avro_files import container, record_of
 from weir.dpcore.config.list_column import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.columnar import decode_arrow, decode_parquet
+from weir.transforms.decode.columnar import decode_arrow
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.formats import FORMATS, decode_bytes
 from weir.transforms.decode.lines import chunks
 from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.leaves.lists import to_rows
 from weir.transforms.runtime.dead_letters import rows
 
-SIZE = 4
 WHOLE = ListColumn(column="x", size=SIZE)
 PAIR = ListColumn(indices="i", values="v", size=SIZE)
-TIME = 1_700_000_000_000_000
-
-NUMBERS = st.sampled_from([0.0, -0.0, 1.5, -2.0, 1e300, math.nan, math.inf])
-PLACES = st.sampled_from([0, 1, 2, 3, 3, 4, -1, 2**31 + 1, -(2**31)])
-MAYBE = st.none()
 
 
 def schema_of(listed: ListColumn) -> EventSchema:
@@ -49,88 +44,36 @@ def schema_of(listed: ListColumn) -> EventSchema:
     )
 
 
-def lists(items: st.SearchStrategy[Any], most: int = SIZE + 2) -> st.SearchStrategy[Any]:
-    right = st.lists(items, min_size=SIZE, max_size=SIZE)
-    return right | right | MAYBE | st.lists(items, max_size=most)
-
-
-# Columns of Arrow and Parquet.
-
-_INNER = (pa.float64(), pa.float32(), pa.int32(), pa.int64(), pa.uint8())
-_KINDS = (pa.list_, pa.large_list, lambda inner: pa.list_(inner, SIZE))
-
-
-def _item(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    if pa.types.is_floating(kind):
-        return NUMBERS.map(lambda one: min(one, 1e30)) | MAYBE
-    low = 0 if kind == pa.uint8() else -5
-    return st.integers(low, 9) | MAYBE
-
-
-@st.composite
-def tables(draw: st.DrawFn, listed: ListColumn) -> tuple[pa.Schema, list[tuple[Any, ...]]]:
-    inner, make = draw(st.sampled_from(_INNER)), draw(st.sampled_from(_KINDS))
-    if listed.column is not None:
-        kind = make(inner)
-        fixed = pa.types.is_fixed_size_list(kind)
-        cells = (
-            st.lists(_item(inner), min_size=SIZE, max_size=SIZE) | MAYBE
-            if fixed
-            else lists(_item(inner))
-        )
-        made = draw(st.lists(st.tuples(st.just(TIME), cells), min_size=2, max_size=6))
-        return pa.schema([("t", pa.int64()), ("x", kind)]), made
-    places = draw(st.sampled_from([pa.int32(), pa.int64(), pa.uint64(), pa.uint8()]))
-    low, high = (0, 255) if places == pa.uint8() else (-(2**31), 2**31 - 1)
-    low = 0 if places == pa.uint64() else low
-    spot = PLACES.map(lambda at: min(max(at, low), high)) | MAYBE
-    cells = pairs(spot, _item(inner))
-    made = draw(st.lists(cells.map(lambda pair: (TIME, *pair)), min_size=2, max_size=6))
-    return pa.schema([("t", pa.int64()), ("i", pa.list_(places)), ("v", pa.list_(inner))]), made
-
-
-def pairs(spot: Any, item: Any) -> st.SearchStrategy[tuple[Any, Any]]:
-    good = st.lists(
-        st.tuples(st.integers(0, SIZE - 1), item), max_size=SIZE, unique_by=lambda one: one[0]
-    ).map(lambda made: ([at for at, _ in made], [value for _, value in made]))
-    odd = st.tuples(st.none() | st.lists(spot, max_size=6), st.none() | st.lists(item, max_size=6))
-    return good | good | odd
-
-
-def _batch(schema: pa.Schema, records: Sequence[Any]) -> pa.RecordBatch:
-    columns = list(zip(*records, strict=True)) if records else [()] * len(schema)
-    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
 def _parquet(draw: Any, listed: ListColumn) -> Case:
-    (kinds, records), schema = draw(tables(listed)), schema_of(listed)
+    table, schema = draw(tables(listed, parquet=True)), schema_of(listed)
+    stored = draw(st.booleans())
 
     def read(some: Sequence[Any], border: int) -> Iterable[Decoded]:
-        data = alone_columns.parquet([_batch(kinds, some)], border)
+        data = alone_columns.parquet([table.batch(some)], border, stored)
         return list(decode_parquet(pa.BufferReader(data), schema, "f", batch_rows=border))
 
-    return Case(records, read, lambda at, _: ("f", at))
+    return Case(table.records, read, lambda at, _: ("f", at))
 
 
 def _arrow(draw: Any, listed: ListColumn) -> Case:
-    (kinds, records), schema = draw(tables(listed)), schema_of(listed)
+    table, schema = draw(tables(listed)), schema_of(listed)
 
     def read(some: Sequence[Any], border: int) -> Iterable[Decoded]:
         parts = [some[at : at + border] for at in range(0, len(some), border)]
-        data = alone_columns.arrow([_batch(kinds, part) for part in parts], border % 2 == 0)
+        stream = border % 2 == 0 or table.form == "dictionary"
+        data = alone_columns.arrow([table.batch(part) for part in parts], stream)
         return list(decode_arrow(pa.BufferReader(data), schema, "f"))
 
-    return Case(records, read, lambda at, _: ("f", at))
+    return Case(table.records, read, lambda at, _: ("f", at))
 
 
 def _arrow_messages(draw: Any, listed: ListColumn) -> Case:
-    kinds, records = draw(tables(listed))
+    table = draw(tables(listed))
 
     def write(part: Sequence[Any]) -> bytes:
-        return alone_columns.arrow([_batch(kinds, part)], len(part) % 2 == 0)
+        return alone_columns.arrow([table.batch(part)], len(part) % 2 == 0)
 
-    return _messages("arrow", schema_of(listed), records, write, 0)
+    return _messages("arrow", schema_of(listed), table.records, write, 0)
 
 
 # Avro.
@@ -368,6 +311,33 @@ def test_a_column_of_another_type_is_refused(kind: pa.DataType, said: str) -> No
     data = alone_columns.arrow([batch], False)
     with pytest.raises(ConfigError, match=said):
         list(decode_bytes(data, "arrow", schema_of(WHOLE), "f"))
+
+
+def test_a_number_beyond_its_precision_is_its_own_records() -> None:
+    """As it is in a column of numbers: it is no fault of how lists lie."""
+    items = pa.Array.from_buffers(
+        pa.decimal128(5, 2), 8, [None, pa.py_buffer(b"\x64" + bytes(15) + b"\x11" * 112)]
+    )
+    lists = pa.ListArray.from_arrays(pa.array([0, 4, 8], pa.int32()), items)
+    batch = pa.RecordBatch.from_arrays([pa.array([TIME] * 2), lists], names=["t", "x"])
+    found = list(decode_bytes(alone_columns.arrow([batch], True), "arrow", schema_of(WHOLE), "f"))
+    assert [one.dead for one in found] == [None]
+    rows_found = to_rows(found[0].events.column(schema_of(WHOLE).listed.name), SIZE).dense()
+    assert rows_found[0, 0] == 1.0 and np.isfinite(rows_found).all()
+
+
+def test_a_list_that_points_outside_is_its_own_records() -> None:
+    for make, index in ((pa.ListViewArray, pa.int32()), (pa.LargeListViewArray, pa.int64())):
+        far = 2**31 - 1 if index == pa.int32() else 2**63 - 1
+        lists = make.from_arrays(
+            pa.array([0, far, -1, 2, 0], index),
+            pa.array([4, far, 4, 4, -4], index),
+            pa.array([1.5] * 5),
+        )
+        batch = pa.RecordBatch.from_arrays([pa.array([TIME] * 5), lists], names=["t", "x"])
+        found = decode_bytes(alone_columns.arrow([batch], True), "arrow", schema_of(WHOLE), "f")
+        letters = [row[1:] for one in found if one.dead is not None for row in rows(one.dead)]
+        assert letters == [(at, "x", "not_a_list") for at in (1, 2, 3, 4)]
 
 
 def test_csv_says_that_it_has_no_lists() -> None:

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from tests.deploy.promql import check, metrics
 from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.sources.limits import Limits
 from weir.transforms.runtime.reasons import (
     MISSING,
     REASONS,
@@ -96,7 +97,7 @@ def test_what_must_be_zero_is_watched_without_delay() -> None:
 
 def test_what_is_refused_is_every_reason_that_a_run_over_files_counts() -> None:
     """``refused_by_field`` says which reasons those are; each must be in the page's rule."""
-    left, _, right = ALERTS["WeirRefuses"]["expr"].partition("> 0.5 *")
+    left, _, right = ALERTS["WeirRefuses"]["expr"].partition(f"> {Limits().refused} *")
     reasons = {name for name in REASONS if refused_by_field({name: 1})} - set(VALUES)
     assert {name.removeprefix(BEAM) for name in metrics(left)} == reasons
     assert {name.removeprefix(BEAM) for name in metrics(right)} == {"events", *UNREAD}

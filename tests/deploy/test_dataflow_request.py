@@ -129,12 +129,13 @@ def test_streaming_engine_and_runner_v2_are_on(request_of_stream: dict[str, Any]
     assert {"use_runner_v2", "enable_streaming_engine"} <= set(experiments)
 
 
-def test_pubsub_is_read_by_the_service_with_id_and_time(request_of_stream: dict[str, Any]) -> None:
+def test_pubsub_is_read_by_the_service_with_id_and_by_publish_time(
+    request_of_stream: dict[str, Any],
+) -> None:
     (read,) = [s for s in request_of_stream["steps"] if "pubsub" in s]
     assert read["urn"] == "beam:transform:pubsub_read:v1"
     assert read["pubsub"] == {
         "subscription": SUBSCRIPTION,
-        "timestampAttribute": "at",
         "idAttribute": "id",
         "withAttributes": True,
     }

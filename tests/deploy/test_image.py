@@ -107,9 +107,9 @@ def test_replayed_image_is_a_worker_of_beam(replay: Replay) -> None:
 def test_workers_use_the_packages_of_the_image(replay: Replay) -> None:
     assert replay.environment["RUN_PYTHON_SDK_IN_DEFAULT_ENVIRONMENT"] == "1"
     code = (
-        "import apache_beam, pipelines, sys; from google.cloud import pubsub, secretmanager; "
+        "import apache_beam, weir.pipelines, sys; from google.cloud import pubsub, secretmanager; "
         "from apache_beam.runners.worker import worker_pool_main, sdk_worker_main; "
-        "print(apache_beam.__version__, pipelines.__file__, sys.prefix)"
+        "print(apache_beam.__version__, weir.pipelines.__file__, sys.prefix)"
     )
     done = replay.run("python", "-P", "-c", code)
     assert done.returncode == 0, done.stderr

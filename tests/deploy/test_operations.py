@@ -23,6 +23,7 @@ BEAMS = {
     "--max_cache_memory_usage_mb",
     "--max_parallelism",
     "--operator_chaining",
+    "--update",
 }
 
 

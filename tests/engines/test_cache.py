@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import flink_home, install, job_server, prism, pubsub_build, tools
+from weir.pipelines.engines import (
+    buckets,
+    flink_home,
+    install,
+    job_server,
+    prism,
+    pubsub_build,
+    tools,
+)
 from weir.pipelines.engines.cache import Component, EngineMissing, cache_folder
 
 
@@ -41,6 +49,7 @@ def test_a_missing_component_says_how_to_get_it() -> None:
         (flink_home.home, "flink"),
         (job_server.jar, "flink"),
         (pubsub_build.binary, "pubsub"),
+        (buckets.COMPONENT.located, "buckets"),
     ],
 )
 def test_every_component_names_its_make_target(locate: Callable[[], Path], target: str) -> None:

@@ -118,7 +118,7 @@ def test_nothing_is_started_by_a_parent_that_dies_before_the_guard_knows(tmp_pat
     log = tmp_path / "log"
     script = PARENT.replace(
         "log = ",
-        "import os\nfrom pipelines.engines import processes\n"
+        "import os\nfrom weir.pipelines.engines import processes\n"
         "processes.GUARD.watch = lambda group: os.kill(os.getpid(), 9)\nlog = ",
     )
     subprocess.run([sys.executable, "-c", script, str(log)], timeout=60)

@@ -40,7 +40,7 @@ from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.runtime.pubsub_client import EMULATOR
 
 BOM = b"\xef\xbb\xbf"
-THEIRS = "projects/acme/subscriptions/purchases"
+THEIRS = "projects/acme-1/subscriptions/purchases"
 FORMS = ("json", "ndjson", "avro", "arrow", "csv", "parquet")
 
 
@@ -133,10 +133,10 @@ def test_a_container_is_spoilt_in_a_message_of_its_own(tmp_path: Path) -> None:
 
 def test_the_job_reads_a_topic_of_the_audit_and_nothing_of_the_operators(tmp_path: Path) -> None:
     text = over("avro").replace("clock: {", "clock: {delay: 2h, ")
-    text += "dead_letters: {pubsub: projects/acme/topics/dead}\n"
+    text += "dead_letters: {pubsub: projects/acme-1/topics/dead}\n"
     text += "engine: {checkpoints: gs://acme/state, parallelism: 64, checkpoint_every: 10m}\n"
     job = loads(text)
-    mine = Post("projects/p-audit/topics/a", "projects/p-audit/subscriptions/a", job)
+    mine = Post("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
     before = time.time()
     live = mine.over(Audited.of(job).at(tmp_path, 4), tmp_path)
     assert isinstance(live.source, PubSubSource)
@@ -159,7 +159,7 @@ def test_messages_say_that_they_came_when_the_clock_began(monkeypatch: pytest.Mo
     monkeypatch.setattr(post, "publisher", lambda host: None)
     monkeypatch.setattr(post, "publish", lambda client, topic, held: calls.append(held))
     job = loads(over("ndjson"))
-    mine = Post("projects/p-audit/topics/a", "projects/p-audit/subscriptions/a", job)
+    mine = Post("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
     assert mine.publish([b"x"] * 1500 + [b"y" * (5 << 20)] * 2) == 1502
     assert [len(held) for held in calls] == [1000, 501, 1]
     stamps = {one.attributes["sent"] for held in calls for one in held}
@@ -240,7 +240,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Path], Any
     def prepared(state: str, counters: dict[str, int]) -> Callable[[Path], Any]:
         @contextlib.contextmanager
         def opened(job: Any) -> Iterator[Post]:
-            yield Post("projects/p-audit/topics/a", "projects/p-audit/subscriptions/a", job)
+            yield Post("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
 
         def ran(parts: Any, runner: str, **given: Any) -> Result:
             assert runner == "flink" and parts.streaming and parts.secret.file is not None

@@ -25,6 +25,7 @@ aggregates:
   stars: {sum: rating, clip: [0, 5]}
 sink: {parquet: out/}
 dead_letters: {ndjson: dead/}
+limits: {refused: 0.5}
 """
 BAD = {
     "csv": [b"abc", b"\xff", b"1e", b"true", b'"a,b"', b"-", b"PRIVATE"],

@@ -18,7 +18,7 @@ from weir.pipelines.sources.source import PUBLICATION
 from weir.pipelines.terminal import number
 from weir.transforms.private_releases import PrivateReleases
 
-STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
+STREAM = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
 
 
 def job_of(small: Path, *sets: str) -> JobConfig:

@@ -70,7 +70,7 @@ def test_an_unknown_command_names_the_nearest(weir: Weir) -> None:
         (["where=amount >"], "where"),
         (["schema.time={column: at, format: '%Q'}"], "schema.time.format"),
         (["clock.end=null"], "clock.end"),
-        (["clock.start=2024-01-01"], "clock.start"),
+        (["clock.start=2024-01-01T00:00:00"], "clock.start"),
         (["key.declared=null"], "key.declared"),
         (["nonsense=1"], "nonsense"),
         (["dead_letters={parquet: out}"], "dead_letters.parquet"),
@@ -116,7 +116,7 @@ def test_a_missing_config(weir: Weir) -> None:
         (["--set", "source=null"], "source is missing"),
         (["--set", "sink=null"], "sink is missing"),
         (
-            ["--set", "source={pubsub: {subscription: projects/p/subscriptions/s}}"],
+            ["--set", "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"],
             "--runner prism on a laptop",
         ),
         (["--resume"], "is for --runner flink"),

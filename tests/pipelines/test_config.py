@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.pipelines.conftest import SMALL, Weir
+from weir.dpcore.config import yaml
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.config.job import JobConfig, load, loads
@@ -83,6 +86,15 @@ def test_variables_come_from_the_environment() -> None:
     assert "variable EPS" in str(refusal(text))
 
 
+def test_aliases_that_stand_for_too_much_are_refused_before_they_are_walked() -> None:
+    lines = ["a0: &a0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    started = time.monotonic()
+    error = refusal(SMALL + "\n".join(lines))
+    assert time.monotonic() - started < 10, "ten billion values were walked over"
+    assert "repeats more than" in error.remedy
+
+
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="weir init"):
         load(tmp_path / "none.yaml")
@@ -112,7 +124,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         ("source={pubsub: {subscription: x}}", "source.pubsub.subscription", "projects/P"),
         ("source={pubsub: {}}", "source.pubsub.subscription", "is missing"),
         (
-            "source={pubsub: {subscription: projects/p/subscriptions/s, payload: xml}}",
+            "source={pubsub: {subscription: projects/acme-1/subscriptions/all, payload: xml}}",
             "source.pubsub.payload",
             "ndjson",
         ),
@@ -176,3 +188,24 @@ def test_columns_are_held_against_the_schema_before_any_data(weir: Weir, small: 
         refused.stderr
     )
     assert weir("plan", small, "--set", source.replace("stores", "store")).exit_code == 0
+
+
+def test_moments_that_python_holds_are_moments() -> None:
+    """Of a config that is a dictionary, as readers of YAML 1.1 give it."""
+    moment = datetime(2024, 1, 2, tzinfo=UTC)
+    job = JobConfig.from_dict(
+        {
+            **yaml.parse_mapping(SMALL, {}),
+            "clock": {"start": date(2024, 1, 1), "period": "1d", "end": moment},
+            "secret": {"file": "a", "rotate": [{"from": moment, "file": "b"}]},
+            "source": {
+                "pubsub": {
+                    "subscription": "projects/acme-1/subscriptions/s",
+                    "replay": {"origin": moment, "started": date(2026, 1, 1)},
+                }
+            },
+        }
+    )
+    assert job.clock.to_clock().ticks == 1 and job.secret is not None
+    assert [one.start for one in job.secret.rotate] == ["2024-01-02T00:00:00+00:00"]
+    assert job.to_dict()["clock"]["start"] == "2024-01-01"

@@ -142,7 +142,7 @@ def test_extras_that_a_job_needs(
 
     monkeypatch.setattr(metadata, "version", without)
     assert look(small)[1]["google-cloud-pubsub"]["state"] == "absent"
-    code, found = look(small, "--set", "sink={pubsub: projects/p/topics/t}")
+    code, found = look(small, "--set", "sink={pubsub: projects/acme-1/topics/all}")
     assert code == 1 and found["google-cloud-pubsub"]["remedy"] == "pip install 'weir-dp[pubsub]'"
     ledger = "ledger={postgresql: 'postgresql://h/d', scope: x, budget: {epsilon: 1, delta: 1e-6}}"
     code, found = look(small, "--set", ledger)

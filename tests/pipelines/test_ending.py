@@ -58,8 +58,9 @@ def test_the_end_is_shown_by_the_sink_or_believed_after_a_while() -> None:
     assert not end.has_come(rest, "j")
 
 
+@pytest.mark.parametrize("differs", [False, True])
 def test_a_worker_marks_the_results_notes_the_drain_and_asks_for_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
     looks: list[float] = []
 
@@ -79,10 +80,11 @@ def test_a_worker_marks_the_results_notes_the_drain_and_asks_for_it(
         lambda: True,
         lambda: done.append("marked"),
         lambda: next(first),
+        lambda: differs,
     )
     with pytest.raises(StopIteration):
         warden._watch()
-    assert done == ["marked"] and Flink.asked == "drained"
+    assert done == ([] if differs else ["marked"]) and Flink.asked == "drained"
     assert len(looks) == 5 + AHEAD + 2, "the client has the first word"
 
 

@@ -225,7 +225,9 @@ class Client:
 @pytest.mark.parametrize("payload", ["json", "ndjson", "avro", "arrow"])
 def test_topics_take_what_a_job_can_read(payload: str) -> None:
     client = Client()
-    target = TopicTarget("projects/p/topics/t", payload, None if payload == "json" else 20, client)
+    target = TopicTarget(
+        "projects/acme-1/topics/all", payload, None if payload == "json" else 20, client
+    )
     job = loads(SMALL)
     feed(job, target, events=50, seed=1, shares=Shares(malformed=0.1), pace=Pace())
     assert len(client.calls) == 1 and len(client.messages) == (50 if payload == "json" else 3)
@@ -240,7 +242,7 @@ def test_topics_take_what_a_job_can_read(payload: str) -> None:
 def test_big_writes_are_several_calls() -> None:
     client = Client()
     feed(
-        loads(SMALL), TopicTarget("projects/p/topics/t", "json", 1, client),
+        loads(SMALL), TopicTarget("projects/acme-1/topics/all", "json", 1, client),
         events=2500, seed=1, shares=Shares(), pace=Pace(),
     )  # fmt: skip
     assert [len(call) for call in client.calls] == [1000, 1000, 500]
@@ -248,13 +250,15 @@ def test_big_writes_are_several_calls() -> None:
 
 def test_what_a_topic_does_not_take() -> None:
     with pytest.raises(ConfigError, match="ndjson"):
-        TopicTarget("projects/p/topics/t", "csv", None, Client())
+        TopicTarget("projects/acme-1/topics/all", "csv", None, Client())
     with pytest.raises(ConfigError, match="per-message"):
-        TopicTarget("projects/p/topics/t", "json", 5, Client())
+        TopicTarget("projects/acme-1/topics/all", "json", 5, Client())
 
 
 def test_a_failed_publish_is_told_without_its_text() -> None:
-    target = TopicTarget("projects/p/topics/t", "ndjson", 1, Client(ValueError("secret content")))
+    target = TopicTarget(
+        "projects/acme-1/topics/all", "ndjson", 1, Client(ValueError("secret content"))
+    )
     with pytest.raises(WeirError, match="ValueError") as failed:
         feed(loads(SMALL), target, events=5, seed=1, shares=Shares(), pace=Pace())
     assert "secret content" not in str(failed.value)

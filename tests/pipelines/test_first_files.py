@@ -171,3 +171,48 @@ def test_a_column_of_the_predicate_that_no_record_has_is_told_of(weir: Weir, con
     (config.parent / "out").rename(config.parent / "before")
     result = weir("run", change(config, ("refund > 0", "rating > 4")))
     assert result.exit_code == 0 and "where reads" not in result.stderr
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
+def test_keys_that_are_spelt_as_other_numbers_say_so(weir: Weir, config: Path, form: str) -> None:
+    rows = [{**row, "city": float(row["rating"])} for row in records()]
+    if form == "ndjson":
+        rows = [{**row, "city": str(row["city"])} for row in rows]
+    write(config.parent / f"r.{form}", rows)
+    change(config, ("ndjson: r.ndjson", f"{form}: r.{form}"), ("[Ulm, Bonn]", '["1", "2"]'))
+    told = refused(weir, config)
+    if form == "parquet":
+        assert "is of type double" in told and "Write them as whole numbers (1) or as text" in told
+        return
+    # Two of the five ratings are declared, but for how they are spelt.
+    assert "As numbers 16 would be, but 1, 1.0 and 01 are different texts" in told
+    change(config, ('["1", "2"]', '["1.0", "2.0"]'), ("sink:", "limits: {refused: 1}\nsink:"))
+    assert weir("run", config).exit_code == 0
+
+
+def test_a_glob_of_folders_says_how_to_go_into_them(weir: Weir, config: Path) -> None:
+    for city in ("Ulm", "Bonn"):
+        folder = config.parent / "hive" / f"city={city}"
+        folder.mkdir(parents=True)
+        rows = [{"at": row["at"], "rating": row["rating"]} for row in records()]
+        write(folder / "part.parquet", rows)
+    before = "ndjson: r.ndjson"
+    for path in ("hive", "hive/", "hive/*", "hive/c*"):
+        change(config, (before, f"parquet: {path}"))
+        before = f"parquet: {path}"
+        told = refused(weir, config)
+        assert "matches folders and no file. Write a glob that goes into them" in told
+        below = told.partition("go into them, like ")[2] or told.rpartition(" like ")[2]
+        assert below.startswith(str(config.parent)) and below.endswith("*/*.parquet.")
+        change(config, (before, f"parquet: {below[:-1]}"))
+        before = f"parquet: {below[:-1]}"
+        told = refused(weir, config)
+    assert "city is in the names of folders, which are not read: write it into the files." in told
+    change(config, (before, "parquet: none/*"))
+    assert "matches no file; check the path" in refused(weir, config)
+
+
+def test_a_text_without_quotes_in_a_predicate_is_told_of(weir: Weir, config: Path) -> None:
+    write(config.parent / "r.csv", [{k: row[k] for k in row if k != SECRET} for row in records()])
+    change(config, ("ndjson: r.ndjson", "csv: r.csv"), ("sink:", "where: city == Ulm\nsink:"))
+    assert "If it is a text, put it in quotes: 'Ulm'." in refused(weir, config)

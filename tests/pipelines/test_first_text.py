@@ -74,7 +74,7 @@ def test_newlines_in_quotes_are_refused_and_run_with_their_setting(
 @pytest.mark.slow
 @pytest.mark.parametrize("odd", ['Bonn,3,"two\nlines"', "M\xfcnchen,3,x"])
 def test_one_odd_record_stops_no_run_and_is_told_of(weir: Weir, config: Path, odd: str) -> None:
-    text = lines(["Bonn"] * 30) + f"2025-01-01T00:00:00Z,{odd}\n"
+    text = lines(["Bonn"] * 60) + f"2025-01-01T00:00:00Z,{odd}\n"
     (config.parent / "v.csv").write_bytes(text.encode("latin-1"))
     result = weir("run", config)
     assert result.exit_code == 0, result.output
@@ -110,3 +110,45 @@ def test_several_is_eight_or_half() -> None:
     assert Signs("x", True, lines=4, foreign=2).error(Evidence()) is None
     assert Signs("x", True, records=2, spread=1).error(Evidence())
     assert Signs("x", True).error(lost) is None and Signs("x", True).note(lost) is None
+
+
+RETURNS = "carriage returns"
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        ("\r", "lines that end in carriage returns alone; make them newlines: tr '\\r' '\\n'"),
+        ("\r\r\n", "lines that end in two carriage returns; remove them: tr -d '\\r'"),
+    ],
+)
+@pytest.mark.parametrize("rows", [3, 40_000])
+def test_lines_that_end_in_carriage_returns_are_refused_with_what_to_do(
+    rows: int, end: str, says: str, weir: Weir, config: Path
+) -> None:
+    text = lines(["Bonn"] * rows).replace("\n", end)
+    (config.parent / "v.csv").write_bytes(text.encode())
+    headless = ["--set", "source.columns=[at, city, spent, note]", "--set", "source.header=false"]
+    for more in ([], headless):
+        result = weir("run", config, *more)
+        told = " ".join(result.stderr.split())
+        assert result.exit_code == 2 and says in told, result.output
+        assert SECRET not in told and not (config.parent / "out").exists()
+
+
+def test_lines_of_json_that_end_in_carriage_returns_are_refused(weir: Weir, config: Path) -> None:
+    record = f'{{"at": "2025-01-01T00:00:00Z", "city": "Bonn", "spent": 3, "n": "{SECRET}"}}'
+    for rows in (3, 40_000):
+        (config.parent / "v.ndjson").write_text(f"{record}\r" * rows, newline="")
+        result = weir("run", config, "--set", "source={ndjson: v.ndjson}")
+        told = " ".join(result.stderr.split())
+        assert result.exit_code == 2 and "lines that end in carriage returns alone" in told
+        assert SECRET not in told
+
+
+def test_returns_where_they_may_stand_are_no_ends_of_lines(weir: Weir, config: Path) -> None:
+    text = lines(["Bonn"] * 9).replace("\n", "\r\n")
+    quoted = text.replace("at,city", '"at",city').replace("spent,note", 'spent,"no\rte"')
+    for number, one in enumerate((text, text.rstrip("\n"), quoted)):
+        (config.parent / "v.csv").write_bytes(one.encode())
+        assert weir("run", config, "--set", f"sink.csv=out{number}").exit_code == 0

@@ -93,7 +93,7 @@ def test_a_checkpoint_of_another_kind_of_job_server_is_refused(
 def test_a_snapshot_goes_with_the_savepoint_that_it_belongs_to(
     small: Path, resume: str | None
 ) -> None:
-    target = FlinkTarget(resume=resume, rewind="projects/p/snapshots/s", jar="apache.jar")
+    target = FlinkTarget(resume=resume, rewind="projects/acme-1/snapshots/s", jar="apache.jar")
     with pytest.raises(ConfigError, match=r"--rewind.*goes with --resume PLACE"):
         FlinkRun(parts_of(load(small)), target, StateFolder(str(small.parent / "state")), True, ())
 

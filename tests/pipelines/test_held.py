@@ -134,7 +134,9 @@ def test_beyond_the_limit_nothing_is_published_until_it_is_said(weir: Weir, job:
     result = weir("run", job)
     out = job.parent / "out"
     assert result.exit_code == 1, result.output
-    assert "42 records of 82 were refused, and limits.refused = 0.5 allows 41" in result.stderr
+    assert "42 of 82 records were rejected (store: unknown key 30; malformed 12)" in result.stderr
+    assert "limits.refused = 0.05 allows 4" in result.stderr
+    assert "Declare these keys in key.declared" in result.stderr
     assert "no budget is spent as long as nobody sees" in result.stderr
     assert not released(out) and not (out / "_COMPLETE").exists()
     text = " ".join(result.stdout.split())
@@ -264,7 +266,7 @@ def test_publish_has_nothing_to_do(weir: Weir, job: Path) -> None:
     before = files(job.parent / "out")
     assert "another plan (privacy.epsilon was" in refused("--set", "privacy.epsilon=2")
     assert "sink.stdout holds nothing back" in refused("--set", "sink={stdout: true}")
-    stream = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
+    stream = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
     assert "a stream publishes as it goes" in refused("--set", stream)
     assert "leave out the options of a run" in refused("--new")
     assert files(job.parent / "out") == before
@@ -282,7 +284,7 @@ def test_a_table_on_the_screen_waits_too(weir: Weir, job: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sink", ["{bigquery: 'acme:shop.releases'}", "{pubsub: projects/p/topics/t}"]
+    "sink", ["{bigquery: 'acme-data:shop.releases'}", "{pubsub: projects/acme-1/topics/all}"]
 )
 def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, sink: str) -> None:
     words = ("--set", f"sink={sink}")
@@ -290,7 +292,7 @@ def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, s
     warned = json.loads(weir("plan", job, *words, "--json").stdout)["warnings"]
     assert sum("publishes releases as they are made" in line for line in warned) == 1
     assert "as they are made" not in weir("plan", job).stdout
-    stream = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
+    stream = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
     streamed = load(job, [f"sink={sink}", stream])
     assert as_they_go(streamed.source, streamed.sink) == ()
 

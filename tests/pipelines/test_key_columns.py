@@ -108,7 +108,8 @@ def test_a_run_releases_what_is_simulated_and_shows_it(
     (tmp_path / "secret.key").write_text("ab" * 32)
     (tmp_path / "secret.key").chmod(0o600)
     text = TWO.replace("csv: events.csv", "ndjson: events.ndjson")
-    small.write_text(text + "secret: {file: secret.key}\n")
+    # A fifth of the events is of a pair that is not declared.
+    small.write_text(text + "secret: {file: secret.key}\nlimits: {refused: 0.5}\n")
     result = weir("run", small)
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())

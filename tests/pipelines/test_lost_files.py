@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from tests.pipelines.conftest import Weir
 from tests.transforms.avro_files import container, encoded, record_of
 from weir.pipelines.results.verdict import judge
+from weir.pipelines.run import run as command
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import ahead
@@ -62,22 +65,57 @@ def test_most_files_lost_hold_a_run_back(weir: Weir, job: Path) -> None:
     assert (refused["files"], refused["lost_files"]) == (4, 3)
     assert 0.7 < refused["lost_bytes"] / refused["bytes"] < 0.8
     assert "3 of 4 files could not be read (75 % of the bytes of all)" in result.stderr
-    assert "limits.refused = 0.5 allows 50 %" in result.stderr
+    assert "no limit allows damaged files" in result.stderr
+    assert "Write the damaged files again, or leave them out of the source" in result.stderr
     assert not list((job.parent / "out").glob("ticks-*"))
     told = " ".join(weir("run", job, "--set", "sink.parquet=two").stdout.split())
     assert "(file) could not be read 3 unknown: 75 % of the bytes" in told
-    let = weir("run", job, "--set", "limits.refused=1", "--set", "sink.parquet=three")
-    assert let.exit_code == 0, let.output
+    let = ("--set", "limits.refused=1", "--set", "sink.parquet=three")
+    assert weir("run", job, *let).exit_code == 1
+    published = weir("run", job, *let, "--publish")
+    assert published.exit_code == 0, published.output
 
 
 @pytest.mark.slow
-def test_one_file_of_four_is_told_and_published(weir: Weir, job: Path) -> None:
+@pytest.mark.parametrize("limit", [0, 0.05, 1])
+def test_one_file_of_four_holds_a_run_back_whatever_the_limit(
+    weir: Weir, job: Path, limit: float
+) -> None:
     damage(job, 2)
-    result = weir("run", job)
-    assert result.exit_code == 0, result.output
+    lists = "dead_letters={csv: dead/}"
+    result = weir("run", job, "--set", f"limits.refused={limit}", "--set", lists)
+    assert result.exit_code == 1, result.output
+    assert "1 of 4 files could not be read" in result.stderr and "dead" in result.stderr
     assert "1 files of which nothing could be read" in " ".join(result.stdout.split())
-    strict = weir("run", job, "--set", "limits.refused=0.2", "--set", "sink.parquet=other")
-    assert strict.exit_code == 1 and "1 of 4 files could not be read" in strict.stderr
+    assert not list((job.parent / "out").glob("ticks-*"))
+    letters = "".join(path.read_text() for path in (job.parent / "dead").glob("*.csv"))
+    assert "e2.csv.gz" in letters and "e1.csv.gz" not in letters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_half_of_a_compressed_file_is_not_published(
+    weir: Weir, small: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    ending = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz"}[pack]
+    values = random.Random(1)
+    rows = "".join(
+        f"2024-01-01T{i % 24:02d}:00:00Z,e{i},north,{values.random()}\n" for i in range(40_000)
+    )
+    (small.parent / f"h.csv.{ending}").write_bytes(half(pack((HEAD + rows).encode())))
+    path = f"source.csv=h.csv.{ending}"
+    result = weir("run", small, "--set", path, "--set", "limits.refused=1")
+    assert result.exit_code == 1, result.output
+    assert "of the bytes of 1 file could not be read" in result.stderr
+    assert not list((small.parent / "out").glob("ticks-*"))
+
+
+@pytest.mark.slow
+def test_a_table_on_the_screen_names_a_folder_as_the_way_out(weir: Weir, job: Path) -> None:
+    damage(job, 2)
+    result = weir("run", job, "--set", "sink={stdout: true}", "--set", "limits.refused=1")
+    assert result.exit_code == 1 and "name a folder as the sink" in result.stderr
+    assert "tick_start" not in result.output
 
 
 def _parquet(path: Path) -> None:
@@ -154,11 +192,55 @@ def test_what_is_lost_of_a_file(
     assert counted.get("lost_files", 0) == files
 
 
-@pytest.mark.parametrize(("lost", "passes"), [(0, True), (50, True), (51, False), (100, False)])
-def test_bytes_of_a_jobs_metrics_are_held_against_the_limit(lost: int, passes: bool) -> None:
+@pytest.mark.parametrize("lost", [0, 1, 50, 100])
+@pytest.mark.parametrize("limit", [0.0, 0.5, 1.0])
+def test_bytes_of_a_jobs_metrics_hold_it_back(lost: int, limit: float) -> None:
     counts = {"ticks_released": 1, "events": 9, "source_files": 3, "bytes": 100, "lost_bytes": lost}
-    found = judge(counts, 0.5)
-    assert found.passes is passes
-    if not passes:
+    found = judge(counts, limit)
+    assert found.passes is (lost == 0)
+    if lost:
         assert f"{lost} % of the bytes of 3 files could not be read" in str(found)
-    assert judge({**counts, "lost_bytes": 100, "lost_files": 3}, 1.0).passes
+    large = judge({**counts, "bytes": 10**12}, limit)
+    assert lost == 0 or "less than 0.01 % of the bytes" in str(large)
+    assert not judge({**counts, "lost_bytes": 100, "lost_files": 3}, limit).passes
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet", "arrow", "avro"])
+def test_a_file_that_is_removed_under_a_run_ends_it(
+    weir: Weir, small: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is published without it: the run fails, as a stream does whose source is gone."""
+    rows = [
+        {"at": "2024-01-01T01:00:00Z", "id": f"e{i}", "store": "north", "amount": 2.0}
+        for i in range(3)
+    ]
+    for i, row in enumerate(rows):
+        written(small.parent / f"e{i}.{form}", row)
+    small.write_text(small.read_text().replace("csv: events.csv", f"{form}: 'e*.{form}'"))
+    execute = command._execute
+
+    def gone(pipeline: Any, watch: Any) -> Any:
+        (small.parent / f"e1.{form}").unlink()
+        return execute(pipeline, watch)
+
+    monkeypatch.setattr(command, "_execute", gone)
+    result = weir("run", small)
+    assert result.exit_code == 1 and "failed: " in result.output
+    assert not list((small.parent / "out").glob("ticks-*"))
+
+
+def written(path: Path, row: dict[str, Any]) -> None:
+    """A file of one event."""
+    table = pa.Table.from_pylist([row])
+    if path.suffix == ".csv":
+        path.write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n")
+    elif path.suffix == ".ndjson":
+        path.write_text(json.dumps(row) + "\n")
+    elif path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    else:
+        wire = record_of({"at": "string", "id": "string", "store": "string", "amount": "double"})
+        path.write_bytes(container(wire, [encoded(row, wire)]))

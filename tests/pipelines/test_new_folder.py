@@ -74,7 +74,7 @@ def test_a_folder_without_a_mark_counts_as_another_secret(weir: Weir, job: Path)
 def test_it_is_for_folders_and_files(weir: Weir, job: Path) -> None:
     for sets in (
         "sink={stdout: true}",
-        "source={pubsub: {subscription: projects/p/subscriptions/s}}",
+        "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}",
     ):
         result = weir("run", job, "--new", "--set", sets, "--runner", "prism")
         assert result.exit_code == 2 and "--new" in result.stderr

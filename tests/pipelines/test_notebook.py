@@ -179,11 +179,53 @@ def test_what_cannot_be_released_is_refused_with_what_to_do(tmp_path: Path) -> N
         weir.release(FRAME, TEXT + "sink: {stdout: true}\n")
     with pytest.raises(ConfigError, match="sink.layout"):
         weir.release(FRAME, TEXT + f"sink: {{parquet: {tmp_path / 'p'}, layout: packed}}\n")
-    with pytest.raises(weir.WeirError, match=r"nothing is given back.*limits\.refused"):
-        weir.release(FRAME.assign(at=["no time"] * 30 + list(FRAME["at"][30:])), TEXT)
     for events in ("sales.csv", {"at": 1}, 7):
         with pytest.raises(TypeError, match="files are read by weir run"):
             weir.release(events, TEXT)
+
+
+@pytest.mark.slow
+def test_too_much_that_is_rejected_says_what_and_why() -> None:
+    times = ["no time"] * 3 + list(FRAME["at"][3:])
+    shops = ["west"] * 20 + list(FRAME["store"][20:])
+    with pytest.raises(weir.InputRejected) as raised:
+        weir.release(FRAME.assign(at=times, store=shops), TEXT)
+    error = raised.value
+    assert isinstance(error, weir.WeirError) and (error.field, error.value) == (
+        "limits.refused",
+        0.05,
+    )
+    assert [(one.field, one.reason, one.count) for one in error.rejected] == [
+        ("store", "unknown_key", 17),
+        ("at", "unreadable_time", 3),
+    ]
+    assert error.records == 40 and "key.declared" in error.remedy
+    said = "20 of 40 records were rejected (store: unknown key 17; at: unreadable time 3)"
+    assert said in str(error) and "limits.refused = 0.05 allows 2" in str(error)
+    assert error.remedy in str(error) and '`where: store in ["a", "b"]`' in error.remedy
+    assert "west" not in str(error) and "no time" not in str(error)
+
+
+@pytest.mark.slow
+def test_values_that_cannot_be_read_say_their_field() -> None:
+    with pytest.raises(weir.InputRejected, match="3 values of dollars in 40 records") as raised:
+        weir.release([{**one._asdict(), "dollars": "X"} for one in SALES[:3]] + SALES[3:], TEXT)
+    assert raised.value.remedy.startswith("Correct the values of dollars")
+
+
+@pytest.mark.slow
+def test_what_is_rejected_within_the_limit_is_said_without_its_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A notebook is passed on with what it shows: counts are private."""
+    found = weir.release(FRAME.assign(store=["west", *FRAME["store"][1:]]), TEXT)
+    assert found.counters["unknown_key"] == 1
+    said = [one.getMessage() for one in caplog.records if "rejected" in one.getMessage()]
+    assert len(said) == 1 and "counters" in said[0] and not any(map(str.isdigit, said[0]))
+    assert "rejected" not in "".join(found.notes) + found._repr_html_()
+    caplog.clear()
+    weir.release(FRAME, TEXT)
+    assert "rejected" not in caplog.text
 
 
 def test_a_config_is_a_path_a_text_or_a_dictionary(tmp_path: Path) -> None:

@@ -81,6 +81,12 @@ def test_a_run_over_broken_files_tells_nothing(
     log = "json" if form in ("csv", "parquet") else "text"
     sets = ("--set", "limits={line_bytes: 100000, refused: 1}")  # most of their bytes are lost
     ran = checked(weir("run", job, "--log-format", log, *sets))
+    if form != "ndjson":  # which has no header that could be missing
+        assert ran.exit_code == 2 and f"e.{form}" in ran.stderr, ran.stderr
+        (events / f"e.{form}").unlink()
+        ran = checked(weir("run", job, "--log-format", log, *sets))
+    assert ran.exit_code == 1 and "could not be read" in ran.stderr, ran.stderr
+    ran = checked(weir("run", job, "--log-format", log, *sets, "--publish"))
     assert ran.exit_code == 0, ran.stderr
     letters = "".join(path.read_text() for path in (tmp_path / "dead").glob("*.csv"))
     assert "malformed" in letters or form == "avro"
@@ -115,8 +121,11 @@ def test_a_run_over_a_file_without_a_header(weir: Weir, tmp_path: Path, events: 
     path = events / "a.csv"
     path.write_bytes(body.decode().encode("utf-16"))
     how = f", header: false, columns: [{', '.join(COLUMNS)}], encoding: utf-16"
-    ran = checked(weir("run", config(tmp_path, "csv", path, f"{how}, quoted_newlines: true")))
-    assert ran.exit_code == 0, ran.stderr
+    job = config(tmp_path, "csv", path, f"{how}, quoted_newlines: true")
+    held = checked(weir("run", job))  # many of its events are of no declared key
+    assert held.exit_code == 1 and "unknown key" in held.stderr
+    ran = checked(weir("run", job, "--set", "limits.refused=1", "--set", "sink.csv=two/"))
+    assert ran.exit_code == 0 and "unknown key" in ran.stderr
     assert search([tmp_path], FORMS) == []
 
 

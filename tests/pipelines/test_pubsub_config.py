@@ -22,7 +22,7 @@ from weir.transforms.sources.pubsub.read import ReadPubSub
 
 SUB = "projects/acme-shop/subscriptions/purchases"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")
-TOPIC = "projects/acme/topics/t"
+TOPIC = "projects/acme-1/topics/all"
 
 
 def stream(*sets: str) -> JobConfig:
@@ -45,7 +45,11 @@ def stream(*sets: str) -> JobConfig:
         ),
         ("sink={pubsub: releases}", "sink.pubsub", "projects/P/topics/T"),
         ("sink={parquet: out, format: arrow}", "sink.format", "for pubsub only"),
-        ("dead_letters={pubsub: projects/acme/dead}", "dead_letters.pubsub", "projects/P/topics/T"),
+        (
+            "dead_letters={pubsub: projects/acme-1/dead}",
+            "dead_letters.pubsub",
+            "projects/P/topics/T",
+        ),
     ],
 )
 def test_what_is_refused(text: str, field: str, says: str) -> None:
@@ -58,7 +62,7 @@ def test_what_a_subscription_is_read_by(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:1")
     job = stream("source.pubsub.timestamp=sent", "source.pubsub.ack_deadline=2m")
     assert isinstance(job.source, PubSubSource)
-    found = job.source.subscription()
+    found = job.source.subscription(Plan.from_config(job.plan_config()))
     assert (found.name, found.ack_seconds, found.slack) == (SUB, 120, 500_000)
     assert (found.timestamp, found.host, found.stream) == ("sent", "localhost:1", PRESENT)
     plain = loads(SMALL).source
@@ -68,6 +72,30 @@ def test_what_a_subscription_is_read_by(monkeypatch: pytest.MonkeyPatch) -> None
     assert again is not None
     replayed = again.stream
     assert replayed.at(replayed.started + 1_000_000) == replayed.origin + 24_000_000
+
+
+def test_stamps_are_bounded_where_senders_say_when_events_arrived() -> None:
+    """And only there do releases wait for them; heartbeats wait as long as the reader does."""
+    replay = "{origin: 2024-01-01T00:00:00Z, started: 2026-01-01T00:00:00Z, speed: 24}"
+    second, moment = 1_000_000, 1_800_000_000_000_000
+    plain = ["source.pubsub.stamps_behind=5s", "source.pubsub.stamps_ahead=2m"]
+    for sets, behind, ahead in (
+        ([], 0, 0),
+        (plain, 0, 0),
+        (["schema.arrival=seen"], 2, 3600),
+        (["source.pubsub.timestamp=sent"], 2, 3600),
+        ([*plain, "schema.arrival=seen"], 5, 120),
+        ([*plain, "source.pubsub.timestamp=sent", f"source.pubsub.replay={replay}"], 5, 120),
+    ):
+        job = stream(*sets)
+        plan = Plan.from_config(job.plan_config())
+        assert isinstance(job.source, PubSubSource)
+        found = job.source.subscription(plan)
+        assert (found.behind, found.ahead) == (behind * second, ahead * second)
+        before = job.source.stream.at(moment - behind * second)
+        assert job.source.arrivals(plan).at(moment) == before
+    files = loads(SMALL).source
+    assert files is not None and files.arrivals(plan) == PRESENT
 
 
 @pytest.mark.parametrize("runner", ["", "DataflowRunner"])
@@ -109,16 +137,16 @@ def test_a_subscription_is_taken_back_to_a_snapshot(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("weir.transforms.runtime.pubsub_client.subscriber", lambda _: server)
     source = stream().source
     assert source is not None
-    source.rewind("projects/acme/snapshots/before")
+    source.rewind("projects/acme-1/snapshots/before")
     (asked,) = server.asked
-    assert (asked.subscription, asked.snapshot) == (SUB, "projects/acme/snapshots/before")
+    assert (asked.subscription, asked.snapshot) == (SUB, "projects/acme-1/snapshots/before")
     assert not asked.time, "to a snapshot, not to a moment"
     with pytest.raises(ConfigError, match=r"--rewind.*NotFound.*projects/P/snapshots/NAME"):
-        source.rewind("projects/acme/snapshots/gone")
+        source.rewind("projects/acme-1/snapshots/gone")
     files = loads(SMALL).source
     assert files is not None
     with pytest.raises(ConfigError, match="csv has no snapshots"):
-        files.rewind("projects/acme/snapshots/before")
+        files.rewind("projects/acme-1/snapshots/before")
 
 
 def test_topics_take_releases_and_dead_letters() -> None:

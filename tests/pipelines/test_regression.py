@@ -35,7 +35,7 @@ sink: {parquet: out/}
 HEADER = "at,id,store,items,hour,paid,weight"
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
 SECRET = "ab" * 32
-STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s, payload: ndjson}}"
+STREAM = "source={pubsub: {subscription: projects/acme-1/subscriptions/all, payload: ndjson}}"
 NAMES = ["theta", "coefficients", "band", "mse", "r2"]
 
 

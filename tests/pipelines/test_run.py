@@ -291,7 +291,8 @@ def test_a_fed_rehearsal_runs(weir: Weir, job: Path) -> None:
     events = job.parent / "fed.ndjson"
     shares = ("--duplicate", 0.1, "--malformed", 0.05)
     assert weir("feed", job, "--events", 2000, "--to", events, *shares).exit_code == 0
-    result = weir("run", job, "--set", "source={ndjson: fed.ndjson}", "--json")
+    source = ("--set", "source={ndjson: fed.ndjson}")
+    result = weir("run", job, *source, "--json", "--set", "limits.refused=0.5")
     assert result.exit_code == 0, result.output
     counted = json.loads(result.stdout)["operator"]
     assert 60 < counted["malformed"] < 160

@@ -301,7 +301,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 def ending(data: dict[str, Any]) -> dict[str, Any]:
     """With an end of the clock, which some algorithms need."""
-    return {**data, "clock": {**data["clock"], "end": "2024-01-03T00:00:00Z"}}
+    return {**data, "clock": {**data["clock"], "end": "2024-02-01T00:00:00Z"}}
 
 
 def test_a_model_is_told_by_its_algorithm() -> None:

@@ -281,7 +281,7 @@ def test_types_are_checked_before_anything_runs(tmp_path: Path) -> None:
 def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     (folder / "b.csv").write_text("dollars,store,date\nXYZZY,s,2024-01-01\n7,s,2024-01-01\n")
-    (folder / "c.csv").write_text("")
+    (folder / "c.csv").write_text("store,dollars,date\n")
     counters.reset()
     transform = ReadFiles(FileSource("csv", f"{folder}/*.csv"), SCHEMA)
     with beam.Pipeline(runner=in_process_runner()) as pipeline:

@@ -16,9 +16,10 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.graph.parts import parts_of
-from weir.pipelines.run.run import refuse_restart, state_before
+from weir.pipelines.run.run import state_before
 from weir.pipelines.runners.flink_cause import Unreadable
 from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.single_job import refuse_restart
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
 from weir.transforms.runtime import fence
 from weir.transforms.sources.pubsub import acked
@@ -33,7 +34,9 @@ def config(small: Path) -> Path:
         (small.parent / name).chmod(0o600)
     text = small.read_text() + "secret: {file: one.key}\nengine: {checkpoints: state}\n"
     small.write_text(
-        text.replace("{csv: events.csv}", "{pubsub: {subscription: projects/p/subscriptions/s}}")
+        text.replace(
+            "{csv: events.csv}", "{pubsub: {subscription: projects/acme-1/subscriptions/all}}"
+        )
     )
     return small
 
@@ -90,7 +93,7 @@ def test_a_changed_plan_is_refused_by_the_field_that_changed(
 
 def test_what_shapes_no_release_may_change(config: Path) -> None:
     begin(config)
-    begin(config, "sink={pubsub: projects/p/topics/t}", "engine.parallelism=4")
+    begin(config, "sink={pubsub: projects/acme-1/topics/all}", "engine.parallelism=4")
 
 
 def test_another_secret_is_refused_and_not_shown(config: Path) -> None:

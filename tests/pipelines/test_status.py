@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,9 +17,14 @@ from rich.console import Console
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.engines.flink_rest import FlinkRest
-from weir.pipelines.show import status
+from weir.pipelines.runners.state_folder import METADATA, StateFolder
+from weir.pipelines.show import flink_jobs, status
 from weir.pipelines.show.alarms import alarms_of
+from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime.pubsub_client import Gone, gone
 from weir.transforms.runtime.reasons import counter_of
+from weir.transforms.sinks import place
+from weir.transforms.sources.pubsub import acked
 
 NOT_A_NUMBER = "not_a_number_in_price___2eeur"
 STEP = "0.[3]Tick.weir_"
@@ -101,7 +107,7 @@ def test_a_job_on_flink(weir: Weir, flink: str) -> None:
 
 @pytest.mark.slow
 def test_the_slowest_step_says_how_far_the_watermark_is_behind(flink: str) -> None:
-    assert status.lag_of(FlinkRest(f"http://{flink}"), "a1", now=7.5) == 2.5
+    assert flink_jobs.lag_of(FlinkRest(f"http://{flink}"), "a1", now=7.5) == 2.5
 
 
 @pytest.mark.slow
@@ -109,8 +115,86 @@ def test_the_folder_of_checkpoints_knows_its_job(weir: Weir, flink: str, tmp_pat
     noted = {"url": f"http://{flink}", "job": "a1", "name": "weir-shop-1"}
     (tmp_path / "_job.json").write_text(json.dumps(noted))
     assert json.loads(weir("status", tmp_path, "--json").stdout)[0]["job"] == "a1"
-    (tmp_path / "_job.json").write_text(json.dumps({**noted, "job": "gone"}))
-    assert weir("status", tmp_path).exit_code == 2
+
+
+def stopped(folder: Path, url: str, job: str, sink: Path) -> None:
+    """A folder of state as a job leaves it that was killed with its Flink."""
+    state = StateFolder(str(folder / "state"))
+    state.make()
+    epoch = fence.claim(state.path, "weir-shop-1").epoch
+    state.remember(url, job, "weir-shop-1", 0.5, 2, epoch, str(sink))
+    newest = Path(state.path) / "checkpoints" / "1a" / "chk-7" / METADATA
+    newest.parent.mkdir(parents=True)
+    newest.write_bytes(b"")
+    os.utime(newest, (1.7e9, 1.7e9))
+    for path, content in (
+        (kept_counts.FOLDER, {"events": 40, "source_errors": 2}),
+        (acked.FOLDER, {"turn": 3, "at": "2023-11-14T22:13:19+00:00"}),
+    ):
+        (Path(state.path) / path).mkdir()
+        (Path(state.path) / path / f"{epoch:06d}-x.json").write_text(json.dumps(content))
+    sink.mkdir(exist_ok=True)
+    place.put(place.join(str(sink), place.file_name(0, 7, "parquet")), b"")
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_without_its_flink_the_folders_tell_and_that_no_job_runs(
+    weir: Weir, flink: str, tmp_path: Path, answers: bool
+) -> None:
+    url = f"http://{flink}" if answers else "http://127.0.0.1:1"
+    stopped(tmp_path, url, "gone", tmp_path / "out")
+    result = weir("status", tmp_path / "state", "--json")
+    assert result.exit_code == 0, result.output
+    (job,) = json.loads(result.stdout)
+    assert (job["name"], job["job"], job["last_tick"]) == ("weir-shop-1", "gone", 7)
+    assert job["checkpoints"]["place"].endswith("chk-7")
+    assert job["checkpoints"]["last"] == "2023-11-14T22:13:20+00:00"
+    assert job["acknowledged"] == "2023-11-14T22:13:19+00:00"
+    assert job["operator"] == {"events": 40, "source_errors": 2}
+    why = f"No job is known to run: Flink at {url} does not answer"
+    if answers:
+        why = f"No job runs: Flink at {url} knows no job gone"
+    assert job["alarms"][0] == f"{why}. Start it again with --resume latest."
+    words = " ".join(weir("status", tmp_path / "state").stdout.split())
+    for said in (why, "last tick released 7", "chk-7", "40 events read"):
+        assert said in words
+
+
+def test_a_job_that_was_ended_says_why(
+    weir: Weir, flink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = {"jobs": [job("a1", 2, "CANCELED", 5)]}
+    monkeypatch.setitem(ANSWERS, "/jobs/overview", over)
+    stopped(tmp_path, f"http://{flink}", "a1", tmp_path / "out")
+    mine = fence.Fence(fence.Claim(str(tmp_path / "state"), 1))
+    with pytest.raises(Gone):
+        mine.fail(gone("projects/acme-1/subscriptions/s", "NOT_FOUND"))
+    (found,) = json.loads(weir("status", tmp_path / "state", "--json").stdout)
+    said = (
+        "No job runs: it is CANCELED. It ended: projects/acme-1/subscriptions/s answers NOT_FOUND"
+    )
+    assert found["state"] == "CANCELED" and found["alarms"][0].startswith(said)
+
+
+def test_right_after_a_start_the_sink_tells_the_last_tick(
+    weir: Weir, flink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ANSWERS, "/jobs/a1/vertices/v/subtasks/metrics", [])
+    monkeypatch.setitem(ANSWERS, "/jobs/a1/vertices/v/watermarks", [])
+    stopped(tmp_path, f"http://{flink}", "a1", tmp_path / "out")
+    (job,) = json.loads(weir("status", tmp_path / "state", "--json").stdout)
+    assert (job["state"], job["last_tick"]) == ("RUNNING", 7)
+    assert not any("No job" in alarm for alarm in job["alarms"])
+
+
+def test_a_folder_of_a_stream_says_when_it_was_started_and_who_knows_more(
+    weir: Weir, tmp_path: Path
+) -> None:
+    (tmp_path / "_plan.json").write_text(json.dumps({"name": "shop", "ticks": None}))
+    assert "last started" not in weir("status", tmp_path).stdout
+    fence.claim(str(tmp_path), "weir-shop-1")
+    words = " ".join(weir("status", tmp_path).stdout.split())
+    assert "last started" in words and "whether its job runs" in words
 
 
 @pytest.mark.slow
@@ -137,8 +221,9 @@ def test_what_a_stream_refuses_is_told_in_red_and_stops_nothing(
         return "\n".join(job["alarms"])
 
     unread = "rating: no readable value in any of 40 events"
-    assert unread in alarms() and "tip" not in alarms() and "of 70" not in alarms()
-    assert "30 records of 70 were refused" in alarms(0.25) and unread in alarms(0.25)
+    assert unread in alarms(0.5) and "tip" not in alarms() and "of 70" not in alarms(0.5)
+    assert "30 of 70 records were rejected" in alarms(0.25) and unread in alarms(0.25)
+    assert "limits.refused = 0.05 allows 3" in alarms()  # where it does not know the config
     words = " ".join(weir("status", tmp_path).stdout.split())
     assert unread in words and "4 rating: not a number" in words
 

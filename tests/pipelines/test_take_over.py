@@ -37,7 +37,8 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     (tmp_path / "secret.key").write_text("ab" * 32)
     (tmp_path / "secret.key").chmod(0o600)
     stream = SMALL.replace(
-        "{csv: events.csv}", "{pubsub: {subscription: projects/acme/subscriptions/s, readers: 2}}"
+        "{csv: events.csv}",
+        "{pubsub: {subscription: projects/acme-1/subscriptions/all, readers: 2}}",
     )
     sets = [
         f"secret.file={tmp_path}/secret.key",

@@ -35,7 +35,7 @@ def test_records_that_were_put_aside_are_held_against_the_limit(
     found = judge({**DONE, **counts}, limit)
     assert (found.passes, found.records, found.put_aside) == (passes, records, put_aside)
     if not passes:
-        assert f"{put_aside:,} records of {records:,} were refused" in str(found)
+        assert f"{put_aside:,} of {records:,} records were rejected (" in str(found)
 
 
 @pytest.mark.parametrize(("count", "passes"), [(50, True), (51, False)])
@@ -62,5 +62,5 @@ def test_reasons_are_listed_the_most_frequent_first() -> None:
 
 def test_the_schema_tells_its_bounds() -> None:
     field = json_schema()["$defs"]["Limits"]["properties"]["refused"]
-    assert (field["minimum"], field["maximum"], field["default"]) == (0, 1, 0.5)
-    assert JobConfig.model_fields["limits"].default.refused == 0.5
+    assert (field["minimum"], field["maximum"], field["default"]) == (0, 1, 0.05)
+    assert JobConfig.model_fields["limits"].default.refused == 0.05

@@ -122,7 +122,9 @@ def test_a_streams_state_says_its_version_before_its_sink(
 ) -> None:
     text = job.read_text() + "engine: {checkpoints: state}\n"
     job.write_text(
-        text.replace("{csv: events.csv}", "{pubsub: {subscription: projects/p/subscriptions/s}}")
+        text.replace(
+            "{csv: events.csv}", "{pubsub: {subscription: projects/acme-1/subscriptions/all}}"
+        )
     )
     one, unsaid = load(job, ["version=1"]), load(job)
     state = StateFolder.of(one.state_folder)

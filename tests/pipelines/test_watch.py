@@ -170,7 +170,7 @@ def message(tick: int, name: str = "ab" * 16) -> Any:
 
 @pytest.mark.slow
 def test_messages_of_a_subscription_are_shown_once(tmp_path: Path) -> None:
-    name = "projects/p/subscriptions/s"
+    name = "projects/acme-1/subscriptions/all"
     client = Subscription(message(0), message(1, "cd" * 16), message(0))
     live = Live(tmp_path, Spool(name, tmp_path, client))
     assert live.look() and client.acknowledged == ["0", "1", "2"]

@@ -39,6 +39,7 @@ model:
   block: 20
   iterations: 9
 sink: {{parquet: {out}}}
+limits: {{refused: 0.5}}
 dead_letters: {{ndjson: {out}-dead}}
 secret: {{file: secret.key}}
 """

@@ -1,38 +1,20 @@
-"""The programs that a stream runs on, real ones, each started once a session.
-
-In continuous integration a component that is missing fails the tests that need it and says how to
-get it; elsewhere they are skipped with that reason.
-"""
+"""The programs that a stream runs on, real ones, each started once a session."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
+from tests.components import needed
 from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
-from weir.pipelines.engines.cache import EngineMissing
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.engines.pubsub import PubSubServer
 
-T = TypeVar("T")
-
 JOBS_A_TASKMANAGER = 12
 """Every job loads its classes anew; a TaskManager is replaced before they fill its memory."""
-
-
-def needed(locate: Callable[[], T]) -> T:
-    """What ``locate`` finds; without it the test fails in CI and is skipped elsewhere."""
-    try:
-        return locate()
-    except EngineMissing as missing:
-        if os.environ.get("CI"):
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,9 @@ class Job:
             f"{self.recording.config}source: {self.source}\n"
             f"secret: {{file: {self.secret}}}\n"
             f"sink: {{{self._sink}}}\n"
-            f"dead_letters: {{ndjson: {self.dead}}}\n{self.extra}"
+            f"dead_letters: {{ndjson: {self.dead}}}\n"
+            # Of a recording a tenth is late.
+            f"limits: {{refused: 0.5}}\n{self.extra}"
         )
         return config
 

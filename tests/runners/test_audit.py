@@ -23,7 +23,7 @@ from weir.pipelines.engines.pubsub import PubSubServer
 from weir.transforms.runtime.pubsub_client import EMULATOR
 from weir.transforms.runtime.secret import SecretRef
 
-THEIRS = "projects/acme/subscriptions/purchases"
+THEIRS = "projects/acme-data/subscriptions/purchases"
 LIVE = config().replace(
     "{ndjson: nowhere/events.ndjson}", f"{{pubsub: {{subscription: {THEIRS}, timestamp: sent}}}}"
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.conftest import needed
+from tests.components import needed
 from weir.pipelines.engines import flink_home, pubsub_build
 from weir.pipelines.results.files import result_files
 from weir.pipelines.results.run import Run

@@ -12,8 +12,11 @@ from tests.runners.recording import SECRET, Recording
 from tests.runners.secrets_search import forms_of, search, told_by
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.ledger.book import book_of
+from weir.pipelines.ledger.sqlite import open_file
 
 LINES = 20
+BUDGET = "{epsilon: 9, delta: 1e-5}"
 
 
 def refused(job: Job, cluster: FlinkCluster, *flags: str) -> str:
@@ -40,8 +43,13 @@ def test_a_search_finds_what_is_there(tmp_path: Path) -> None:
 def test_stopped_and_resumed_as_if_never_stopped(
     flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
 ) -> None:
+    """Under a ledger, which counts it once."""
     recording = Recording("learner")
-    with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 4) as (siege, post):
+    ledger = f"ledger: {{sqlite: ledger.db, scope: people, budget: {BUDGET}}}\n"
+    with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 4, extra=ledger) as (
+        siege,
+        post,
+    ):
         job = siege.job
         post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
         siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 2)
@@ -60,7 +68,18 @@ def test_stopped_and_resumed_as_if_never_stopped(
     changed = "--set", "privacy.epsilon=2.0"
     assert "privacy.epsilon" in refused(job, flink_cluster, "--resume", *changed)
 
+    out, checkpoints = job.out.rename(tmp_path / "out"), job.folder / ".weir"
+    checkpoints.rename(tmp_path / "state")
+    assert "a stream that begins again" in refused(job, flink_cluster)
+    out.rename(job.out)
+    (tmp_path / "state").rename(checkpoints)
+
     outcome = job.run("flink", *on(flink_cluster), "--resume")
+    store = open_file(job.folder / "ledger.db", create=False)
+    assert store is not None
+    began = [len(one.began) for one in book_of(store, "people").entries.values() if one.began]
+    store.close()
+    assert began == [2]
     assert not differences(outcome.cells, recording.releases)
     assert not {"overdue", "divergent"} & outcome.counters.keys()
 

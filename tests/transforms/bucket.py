@@ -1,94 +1,61 @@
-"""A bucket in memory, as Beam's file systems see one: flat names, no folders, renames that copy."""
+"""A bucket in memory, for tests that look at every object of it: ``held://bucket/...``."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from typing import Any, ClassVar
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
-from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
-
-
-class _Upload(io.BytesIO):
-    """What is written appears when it is closed."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._path = path
-
-    def close(self) -> None:
-        if not self.closed:
-            Bucket.objects[self._path] = self.getvalue()
-        super().close()
+from weir.transforms.runtime import files
+from weir.transforms.runtime.stores import bucket
 
 
-class Bucket(FileSystem):
-    """``held://bucket/...``. Beam finds it by its scheme.
+class Bucket(bucket.Bucket):
+    """A service of buckets.
 
     Attributes:
-      objects: path -> bytes. stop: copies after which a rename dies before it deletes; -1: never.
+      objects: path -> bytes. stop: removals after which the next one dies; -1: none does.
     """
 
     objects: ClassVar[dict[str, bytes]] = {}
     stop: ClassVar[int] = -1
 
-    @classmethod
-    def scheme(cls) -> str:
-        return "held"
+    def _head(self, bucket: str, key: str) -> bucket.Head | None:
+        found = Bucket.objects.get(f"held://{bucket}/{key}")
+        return None if found is None else _head(found)
 
-    def join(self, basepath: str, *paths: str) -> str:
-        return "/".join([basepath.rstrip("/"), *paths])
+    def _get(self, bucket: str, key: str, part: slice | None, version: str) -> bytes | None:
+        found = Bucket.objects.get(f"held://{bucket}/{key}")
+        return None if found is None else found[part or slice(None)]
 
-    def split(self, path: str) -> tuple[str, str]:
-        head, _, tail = path.rpartition("/")
-        return head, tail
+    def _put(self, bucket: str, key: str, content: bytes, writer: str) -> bool:
+        path = f"held://{bucket}/{key}"
+        if writer:
+            return Bucket.objects.setdefault(path, content) is content
+        Bucket.objects[path] = content
+        return True
 
-    def mkdirs(self, path: str) -> None:
-        raise AssertionError("a bucket has no folders to make")
-
-    def has_dirs(self) -> bool:
-        return False
-
-    def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
-        for path in sorted(Bucket.objects):
-            if path.startswith(dir_or_prefix):
-                yield self.metadata(path)
-
-    def create(self, path: str, *_: Any, **__: Any) -> Any:
-        return _Upload(path)
-
-    def open(self, path: str, *_: Any, **__: Any) -> Any:
-        return io.BytesIO(Bucket.objects[path])
-
-    def copy(self, source: list[str], target: list[str]) -> None:
-        for one, other in zip(source, target, strict=True):
-            Bucket.objects[other] = Bucket.objects[one]
-
-    def rename(self, source: list[str], target: list[str]) -> None:
-        for one, other in zip(source, target, strict=True):
-            self.copy([one], [other])
+    def _delete(self, bucket: str, keys: Sequence[str]) -> None:
+        for key in keys:
             if Bucket.stop == 0:
                 raise KeyboardInterrupt
             Bucket.stop -= 1
-            del Bucket.objects[one]
+            Bucket.objects.pop(f"held://{bucket}/{key}", None)
 
-    def exists(self, path: str) -> bool:
-        return path in Bucket.objects
+    def _list(self, bucket: str, prefix: str, level: bool) -> Iterator[tuple[str, bucket.Head]]:
+        seen = set[str]()
+        for path, content in sorted(Bucket.objects.items()):
+            key = path.removeprefix(f"held://{bucket}/")
+            name = prefix + re.sub("/.*", "/", key.removeprefix(prefix)) if level else key
+            if key.startswith(prefix) and path != key and name not in seen:
+                seen.add(name)
+                yield name, _head(content)
 
-    def size(self, path: str) -> int:
-        return len(Bucket.objects[path])
 
-    def last_updated(self, path: str) -> float:
-        return 0.0
+def _head(content: bytes) -> bucket.Head:
+    return bucket.Head(len(content), 0.0, "", "", "")
 
-    def checksum(self, path: str) -> str:
-        return ""
 
-    def metadata(self, path: str) -> FileMetadata:
-        return FileMetadata(path, len(Bucket.objects[path]), 0.0)
-
-    def delete(self, paths: list[str]) -> None:
-        for path in paths:
-            if path not in Bucket.objects:
-                raise BeamIOError("no such object")
-            del Bucket.objects[path]
+files.SERVICES["held"] = files.SERVICES["gs"]._replace(
+    module=__name__, name="Bucket", needs="json", extra="", bucket=re.compile("[a-z]+")
+)

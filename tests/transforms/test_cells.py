@@ -56,7 +56,6 @@ ODD = [
     b"a,b,1,c\rd,e",
     b"a,\xff,1,c,d",
     b"a,b,1,\xed\xa0\x80,d",
-    b"\xef\xbb\xbfa,b,1,c,d",
 ]
 """Lines that are not, each for a reason of its own."""
 
@@ -87,6 +86,10 @@ def test_reads_plain_lines() -> None:
     ]
     assert [row["c2"] for row in rows] == [1.5, None, None, -0.25, 1e-7, 12345678901234567.25]
     assert [row["c4"] for row in rows] == ["7", "", "", "7", "i", " e "]
+
+
+def test_a_mark_in_front_of_a_line_leaves_it_plain() -> None:
+    assert read([b"\xef\xbb\xbf" + line for line in PLAIN]) == read(PLAIN)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])

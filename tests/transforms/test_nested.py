@@ -177,3 +177,25 @@ def test_what_is_not_there_is_refused_with_the_nearest() -> None:
         list(decode_bytes(written("parquet"), "parquet", schema, "f"))
     with pytest.raises(ConfigError, match=r"'meta\.y'.*is not a column of f"):
         list(decode_bytes(written("avro"), "avro", schema, "f"))
+
+
+def test_a_union_inside_of_a_record_that_is_null_ends_nothing() -> None:
+    """Of it nothing is read but whether it is there; Arrow ends the process that asks for more."""
+    for sparse in (True, False):
+        tags, values = pa.array([0, 0, 0], pa.int8()), pa.array([7, 8, 9])
+        if sparse:
+            union = pa.UnionArray.from_sparse(tags, [values], ["k"])
+        else:
+            union = pa.UnionArray.from_dense(tags, pa.array([0, 1, 2], pa.int32()), [values], ["k"])
+        records = pa.StructArray.from_arrays([union], ["c"], mask=pa.array([True, False, True]))
+        table = pa.table({"t": ["2025-01-01"] * 3, "o": records})
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        schema = EventSchema(Stamp("t"), id="o.c", columns={"o.c": "any"})
+        decoder = MessageDecoder("arrow", schema, "s")
+        decoded = decoder.decode([Message("1", sink.getvalue(), 1)])
+        events = [event for one in decoded if one.events for event in one.events.to_pylist()]
+        assert [event["o.c"] for event in events] == [None, None]
+        with pytest.raises(ConfigError, match="'o.c': is of type (sparse|dense)_union in f"):
+            list(decode_bytes(sink.getvalue(), "arrow", schema, "f"))

@@ -119,7 +119,75 @@ def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="where") as caught:
         Predicate.parse(text)
     assert caught.value.field == "where"
-    assert "allowed are" in caught.value.remedy or "uses the column" in caught.value.remedy
+    said = caught.value.remedy
+    assert "allowed are" in said or "uses the column" in said or "Write `" in said
+
+
+@pytest.mark.parametrize(
+    ("sql", "ours", "expected"),
+    [
+        ("x = 1", "x == 1", [1, 0, 0, 0]),
+        ("s = 'a'", "s == 'a'", [1, 0, 0, 0]),
+        ("s='a'", "s == 'a'", [1, 0, 0, 0]),
+        ("x <> 1", "x != 1", [0, 1, 0, 1]),
+        ("s IN ('a', 'b')", "s in ['a', 'b']", [1, 1, 0, 0]),
+        ("s IN ('a')", "s in ['a']", [1, 0, 0, 0]),
+        ("s in ('a')", "s in ['a']", [1, 0, 0, 0]),
+        ("s NOT IN ('a') AND x > 1", "s not in ['a'] and x > 1", [0, 1, 0, 0]),
+        ("x > 0 AND y > 0", "x > 0 and y > 0", [1, 0, 0, 0]),
+        ("x > 4 Or NOT member", "x > 4 or not member", [0, 1, 1, 0]),
+        ("NOT (x = 1)", "not (x == 1)", [0, 1, 1, 1]),
+        ("x > 0 && !member", "x > 0 and not member", [0, 1, 0, 0]),
+        ("x > 4 || member", "x > 4 or member", [1, 1, 0, 1]),
+        ("s IS NULL", "s is None", [0, 0, 1, 0]),
+        ("s IS NOT NULL", "s is not None", [1, 1, 0, 1]),
+        ("x = NULL", "x is None", [0, 0, 1, 0]),
+        ("x == None", "x is None", [0, 0, 1, 0]),
+        ("x != NULL", "x is not None", [1, 1, 0, 1]),
+        ("member = TRUE", "member == True", [1, 0, 0, 1]),
+        ("x BETWEEN 1 AND 5", "(1 <= x <= 5)", [1, 1, 0, 0]),
+        ("x between -2 and 1 AND y = 4", "(-2 <= x <= 1) and y == 4", [0, 0, 0, 1]),
+        ("x NOT BETWEEN 1 AND 5", "not (1 <= x <= 5)", [0, 0, 1, 1]),
+        ("s = 'it''s'", 's == "it\'s"', [0, 0, 0, 1]),
+        ("x + 2 * y = 3;", "x + 2 * y == 3", [1, 0, 0, 0]),
+        ("x - 1 = -3", "x - 1 == -3", [0, 0, 0, 1]),
+    ],
+)
+def test_sql_is_answered_with_the_same_in_our_words(
+    sql: str, ours: str, expected: list[int]
+) -> None:
+    for field in ("where", "aggregates.n.where"):
+        with pytest.raises(ConfigError) as refused:
+            Predicate.parse(sql, field)
+        assert refused.value.field == field and refused.value.value == sql
+        assert refused.value.remedy == f"is written as in SQL. Write `{ours}`."
+    assert Predicate.parse(ours).mask(BATCH).to_pylist() == [bool(value) for value in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("s LIKE 'a%'", "compares with a pattern, which is not served. List the values"),
+        ("s not like 'a%'", "compares with a pattern"),
+        ("s =~ 'a'", "compares with a pattern"),
+        ("s IN (a, b)", "has a in a list of values; put texts in quotes, like 'a'"),
+        ("s in [a]", "put texts in quotes, like 'a'"),
+        ("s in ['a' 'b']", "two texts side by side; put a comma between them"),
+        ("`two words` = 'q'", "Write `two words` == 'q'."),
+        ("x > 1 AND", "cannot be read; allowed are"),
+        ("LOWER(s) = 'a'", "uses a function call; allowed are"),
+    ],
+)
+def test_what_has_no_counterpart_says_so(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Predicate.parse(text)
+    assert says in refused.value.remedy and refused.value.value == text
+
+
+def test_words_of_sql_in_quotes_are_texts() -> None:
+    for text in ("s == 'LIKE'", "s == 'a AND b = c'", "`IN` == 1", "s in ['x', 'NULL']"):
+        assert Predicate.parse(text).text == text
+    assert Predicate.parse("member == TRUE").kinds == {"member": "boolean"}
 
 
 def test_a_sum_cannot_be_compared_with_text() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from weir.transforms.runtime.stream_time import PRESENT
-from weir.transforms.sources.pubsub.reader import Reader, Subscription
+from weir.transforms.sources.pubsub.reader import Reader
+from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.sources.pubsub.steady import CATCH_UP, SteadyTime
 from weir.transforms.sources.pubsub.watermark import Frontier
 

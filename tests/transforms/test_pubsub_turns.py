@@ -13,8 +13,8 @@ from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.sources.pubsub import source
 from weir.transforms.sources.pubsub.acks import Confirmations
-from weir.transforms.sources.pubsub.reader import Subscription
 from weir.transforms.sources.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
+from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 S = 1_000_000

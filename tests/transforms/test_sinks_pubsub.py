@@ -20,7 +20,7 @@ from weir.transforms.sinks import dead_letters as sinks_dead
 from weir.transforms.sinks import pubsub
 from weir.transforms.sinks.pubsub import Outgoing, Publish, to_messages
 
-TOPIC = "projects/p/topics/t"
+TOPIC = "projects/acme-1/topics/t"
 
 
 FLAT = shape_for(PLAN, "flat")
@@ -141,7 +141,7 @@ def test_a_failure_fails_the_bundle_and_quotes_nothing(monkeypatch: pytest.Monke
 
 
 def test_dead_letters_say_where_and_why_with_an_id_that_repeats() -> None:
-    letters = dead_letters("projects/p/subscriptions/s#m1", np.arange(1_500), "late")
+    letters = dead_letters("projects/acme-1/subscriptions/s#m1", np.arange(1_500), "late")
     first, again = list(sinks_dead.to_messages(letters)), list(sinks_dead.to_messages(letters))
     assert first == again and len(first) == 2
     assert first[0].attributes["id"] != first[1].attributes["id"]

@@ -9,8 +9,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.sources.pubsub.reader import Subscription
 from weir.transforms.sources.pubsub.source import ReadSubscription
+from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.tick.heartbeats import Heartbeats
 
 
@@ -22,7 +22,7 @@ def test_no_two_of_them_take_elements_of_one_coder() -> None:
     pipeline | "Clock" >> Heartbeats((0,), clock, bounded=False)
     for readers in (1, 2):
         pipeline | f"Read{readers}" >> ReadSubscription(
-            Subscription("projects/p/subscriptions/s"), decoder, clock, readers
+            Subscription("projects/acme-1/subscriptions/s"), decoder, clock, readers
         )
     parts = pipeline.to_runner_api().components
     found: dict[str, set[str]] = {}

@@ -21,6 +21,7 @@ from weir.dpcore.people.periods import Periods
 from weir.dpcore.people.person import Person
 from weir.transforms.leaves.columns import UNIT_HIGH, UNIT_LOW
 from weir.transforms.runtime import heartbeat
+from weir.transforms.select import closed_rows
 from weir.transforms.select.cap import CloseTicks
 from weir.transforms.select.spread import hashed
 from weir.transforms.select.user_state import BAGS, Shelves
@@ -85,10 +86,12 @@ class Shard:
         self.closed, self.users, self.pairs = One(), One(), One()
         self.users_log, self.pairs_log = Bag(), Bag()
         self.waiting = [Bag() for _ in range(BAGS)]
+        self.gone = [Bag() for _ in range(closed_rows.BAGS)]
         self.timer = Timer()
 
     def waits(self) -> dict[str, Any]:
         bags = {f"waiting_{place}": bag for place, bag in enumerate(self.waiting)}
+        bags |= {f"gone_{place}": bag for place, bag in enumerate(self.gone)}
         return {"closed": self.closed, **bags, "timer": self.timer}
 
     def cells(self) -> dict[str, Any]:

@@ -72,13 +72,16 @@ def wire_of(header: Header, schema: EventSchema, source: str) -> Wire:
     """How the records of a file are read.
 
     Raises:
-      ConfigError: a needed column is not a field of the records; or see ``on_the_wire``.
+      ConfigError: a needed column is not a field of the records, or its type cannot play its role;
+        or see ``on_the_wire``.
     """
     if not any_nested(schema.needed):
         schema.require(header.fields, source)
     wire = on_the_wire(header.described, source, schema.needed)
     inside = [name for name in wire.fields if name not in header.fields]
     schema.require([*header.fields, *inside], source)
+    if schema.time.strict:
+        _assemble([], 0, wire, schema, source)
     return wire
 
 
@@ -122,7 +125,7 @@ def decode_avro(
       lost: is told the share of the bytes that could not be read.
 
     Raises:
-      ConfigError: a needed column is not a field of the records.
+      ConfigError: see ``wire_of``.
     """
     size = file.seek(0, io.SEEK_END)
     file.seek(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,13 @@ def columns_of(
         branches = field.branches
         values = list(map(field.of, records)) if field.above else _plain(records, field.tag)
         if len(branches) > 1:
-            parts = _parts(values, branches)
+            parts = _parts(values, branches, name in schema.texts)
             read_parts(parts, len(values), schema, name, raw, spoilt)
             continue
         branch = next(iter(branches.values()), None)
-        part = Part(None, pa.nulls(len(values))) if branch is None else _part(branch, None, values)
+        part = Part(None, pa.nulls(len(values)))
+        if branch is not None:
+            part = _part(branch, None, values, name in schema.texts)
         raw[name] = part.values
         if part.lost is not None:
             spoilt[name] = part.lost
@@ -130,17 +133,18 @@ def _item(value: Any, branch: Branch) -> Any:
     return value if branch.kind in ("long", "double") else NotText()
 
 
-def _parts(values: Sequence[Any], branches: Mapping[str, Branch]) -> list[Part]:
+def _parts(values: Sequence[Any], branches: Mapping[str, Branch], text: bool) -> list[Part]:
     kinds = [None if value is None else next(iter(value)) for value in values]
     parts = []
     for tag, branch in branches.items():
         rows = [at for at, kind in enumerate(kinds) if kind == tag]
         if rows:
-            parts.append(_part(branch, np.array(rows), [values[at][tag] for at in rows]))
+            parts.append(_part(branch, np.array(rows), [values[at][tag] for at in rows], text))
     return parts
 
 
-def _part(branch: Branch, rows: Any, values: Sequence[Any]) -> Part:
+def _part(branch: Branch, rows: Any, values: Sequence[Any], text: bool) -> Part:
+    """Values of one type. text: they are read as nothing else, to the last digit."""
     if branch.kind in _PLAIN:
         return Part(rows, pa.array(values, _PLAIN[branch.kind]))
     if branch.kind == "string":
@@ -153,6 +157,8 @@ def _part(branch: Branch, rows: Any, values: Sequence[Any]) -> Part:
     if branch.kind == "date":
         held = [None if v is None else max(-(2**31), min(v, 2**31 - 1)) for v in values]
         return Part(rows, pa.array(held, pa.int32()).view(pa.date32()))
+    if branch.kind == "decimal" and text and not branch.scale:
+        return Part(rows, pa.array(list(map(_digits, values)), pa.string()))
     if branch.kind == "decimal":
         read = [None if value is None else _decimal(value, branch.scale) for value in values]
         return Part(rows, pa.array(read, pa.float64()))
@@ -164,6 +170,11 @@ def _part(branch: Branch, rows: Any, values: Sequence[Any]) -> Part:
         return Part(rows, found.values, found.lost)
     there: list[dict[str, Any] | None] = [None if value is None else {} for value in values]
     return Part(rows, pa.array(there, pa.struct([])))
+
+
+def _digits(value: bytes | None) -> str | None:
+    """A whole number as text."""
+    return None if value is None else str(Decimal(int.from_bytes(value, "big", signed=True)))
 
 
 def _decimal(value: bytes, scale: int) -> float:

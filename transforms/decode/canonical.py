@@ -242,9 +242,7 @@ def _key(
 ) -> tuple[Any, Bad]:
     field = schema.field_of(column)
     if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):
-            values = plain(values)
+        values = plain(values)
     if pa.types.is_integer(values.type) and not values.null_count:
         values = values.dictionary_encode()  # then few are spelled as texts
         names, _ = to_text(values.dictionary, field, column, source)

@@ -66,15 +66,66 @@ def is_bytes(kind: pa.DataType) -> bool:
     )
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, however they are encoded."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    return kind
+
+
 def plain(values: Any) -> Any:
-    """Chunks and dictionaries away."""
+    """Values without their encoding: no chunks, dictionaries, runs, views or extension types.
+
+    Chunks are decoded before they are put together: a dictionary of them all may be too large for
+    their indices.
+    """
     if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):
-            values = pa.concat_arrays(values.chunks)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return values
+        pieces = [plain(chunk) for chunk in values.chunks]
+        if len(pieces) == 1:
+            return pieces[0]
+        return pa.concat_arrays(pieces) if pieces else pa.nulls(0, plain_type(values.type))
+    kind = values.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(values.storage)
+    if pa.types.is_run_end_encoded(kind):
+        return plain(of_runs(values))
+    if pa.types.is_dictionary(kind):
+        return plain(values.dictionary).take(values.indices)
+    if pa.types.is_string_view(kind):  # few functions take views
+        return values.cast(pa.binary()).view(pa.string())
+    return values.cast(pa.binary()) if pa.types.is_binary_view(kind) else values
+
+
+def hollow(there: pa.BooleanArray) -> pa.StructArray:
+    """Records of no fields, null where there is none: all that is read of what is nested."""
+    buffers = [there.buffers()[1]]
+    return pa.Array.from_buffers(pa.struct([]), len(there), buffers, offset=there.offset)
+
+
+def of_runs(values: pa.RunEndEncodedArray, gone: Bad = None) -> pa.DictionaryArray:
+    """Runs -> the values of runs as a dictionary, and the run of each row.
+
+    Args:
+      values: (n,) run-end encoded. gone: (n,) which rows are null whatever their run says.
+
+    Raises:
+      pyarrow.ArrowInvalid: the runs do not cover the rows.
+    """
+    values.validate()
+    begin, stop = values.offset, values.offset + len(values)
+    first, count = values.find_physical_offset(), values.find_physical_length()
+    runs, ends = values.values.slice(first, count), values.run_ends.slice(first, count)
+    ends.validate()
+    at = ends.to_numpy(zero_copy_only=False)
+    whole = ends.null_count == 0 and len(runs) == len(at) == count
+    if len(values) and not (whole and count and at[0] > begin and at[-1] >= stop):
+        raise pa.ArrowInvalid("runs")
+    if (np.diff(at) <= 0).any():
+        raise pa.ArrowInvalid("runs")
+    places = np.searchsorted(at, np.arange(begin, stop), side="right")
+    return pa.DictionaryArray.from_arrays(pa.array(places, mask=gone), runs)
 
 
 def cast_or_null(values: Any, target: pa.DataType) -> Any:
@@ -126,9 +177,10 @@ def to_numbers(values: Any, field: str = "", column: str = "", source: str = "")
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
     else:
-        raise fault(
-            field, column, f"is of type {type_word(kind)} in {source}, which holds no numbers."
-        )
+        lasts = pa.types.is_duration(kind)
+        remedy = "Store its counts as whole numbers" if lasts else "Name a column of numbers"
+        what = f"is of type {type_word(kind)} in {source}, which holds no numbers. {remedy}."
+        raise fault(field, column, what)
     if values.null_count:
         values = pc.fill_null(values, float("nan"))
     return _settled(values, bad)
@@ -169,17 +221,36 @@ def to_text(
         return values.cast(pa.string()), None
     if is_text(kind) or is_bytes(kind):
         values, bad = _checked(values)
-    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+    elif _has_one_spelling(kind):
         values = values.cast(pa.string())
     else:
         raise fault(
             field,
             column,
-            f"is of type {type_word(kind)} in {source}; text or whole numbers are needed.",
+            f"is of type {type_word(kind)} in {source}; text or whole numbers are needed."
+            + _SPELT * (pa.types.is_floating(kind) or pa.types.is_decimal(kind)),
         )
     if empty_is_null:
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
     return values, bad
+
+
+def _has_one_spelling(kind: pa.DataType) -> bool:
+    """Whether a type's values are whole numbers, true or false, or dates and times."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        try:  # Arrow spells times of a zone that it knows
+            pa.scalar(0, kind).cast(pa.string())
+        except pa.ArrowInvalid:
+            return False
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or (pa.types.is_decimal(kind) and kind.scale == 0)
+        or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+    )
+
+
+_SPELT = " Write them as whole numbers (1) or as text: 1 and 1.0 would be two keys."
 
 
 def _checked(values: Any) -> tuple[pa.StringArray, Bad]:
@@ -212,7 +283,8 @@ def to_boolean(values: Any, field: str = "", column: str = "", source: str = "")
         raise fault(
             field,
             column,
-            f"is of type {type_word(kind)} in {source}, which holds no true or false.",
+            f"is of type {type_word(kind)} in {source}, which holds no true or false. Name a "
+            "column of these or of text, or compare it, like `column == 1`.",
         )
     text, spoilt = _checked(values)
     text = pc.utf8_lower(pc.ascii_trim(text, " \t"))

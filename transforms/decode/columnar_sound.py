@@ -4,6 +4,8 @@ Offsets and the sizes of buffers frame a batch: where they are broken, nobody ca
 belong to which record, and the batch is lost. Everything else is some record's value. A date in the
 middle of a day, a decimal beyond its precision and text that is not UTF-8 are left to whoever reads
 the column; a value that points outside of its batch becomes null, and counts as spoilt.
+
+An extension type is read as its storage, and runs as a dictionary of their values.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weir.transforms.decode.cast import Bad, is_bytes, is_text
-from weir.transforms.decode.lists import holds_numbers
+from weir.transforms.decode.cast import Bad, hollow, is_bytes, is_text, of_runs
+from weir.transforms.decode.lists import holds_numbers, is_list_view
 
 _VIEW = np.dtype([("size", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE = 12
@@ -45,6 +47,10 @@ def sound(values: pa.Array) -> Sound | None:
         if pa.types.is_primitive(values.type):  # most columns: of a size, and of any bits
             values.validate()
             return Sound(values, None)
+        if isinstance(values.type, pa.BaseExtensionType):
+            return sound(values.storage)
+        if pa.types.is_run_end_encoded(values.type):
+            values = of_runs(values)
         if pa.types.is_dictionary(values.type):
             return _of_dictionary(values)
         if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
@@ -54,8 +60,12 @@ def sound(values: pa.Array) -> Sound | None:
             # As bytes: text that is not UTF-8 is one record's.
             _as_bytes(values).validate(full=True)
         elif holds_numbers(values.type):
+            values.validate()
+            if is_list_view(values.type):
+                return _of_list_views(values)
             # Where a list begins and ends frames the batch; a number in it is its record's.
-            values.validate(full=True)
+            if not pa.types.is_fixed_size_list(values.type):
+                _in_turn(values)
         else:
             # Of what is nested only the top is ever read: whether a value is there.
             values.validate()
@@ -80,9 +90,15 @@ def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
     """The dictionary is the batch's; an index into it is its record's."""
     indices = values.indices
     indices.validate()
-    dictionary = sound(values.dictionary)
+    given = values.dictionary
+    dictionary = sound(given)
     if dictionary is None:
         return None
+    if pa.types.is_nested(dictionary.values.type) and not holds_numbers(dictionary.values.type):
+        # It would be copied, and what frames its fields is not known.
+        dictionary = Sound(hollow(dictionary.values.is_valid()), None)
+    if dictionary.values is not given:
+        values = pa.DictionaryArray.from_arrays(indices, dictionary.values, safe=False)
     if dictionary.lost is None and _all_inside(indices, len(dictionary.values)):
         return Sound(values, None)
     valid = indices.is_valid().to_numpy(zero_copy_only=False)
@@ -105,6 +121,37 @@ def _all_inside(indices: pa.Array, size: int) -> bool:
     ends = pc.min_max(indices)
     least, most = ends["min"].as_py(), ends["max"].as_py()
     return least is None or (least >= 0 and most < size)
+
+
+def _in_turn(values: Any) -> None:
+    """Raises unless each list begins where the one before it ends, all of them inside."""
+    if not len(values):
+        return
+    offsets = values.offsets.to_numpy()
+    if offsets[0] < 0 or offsets[-1] > len(values.values) or (np.diff(offsets) < 0).any():
+        raise pa.ArrowInvalid("offsets")
+
+
+def _of_list_views(values: Any) -> Sound:
+    """Each view stands for itself: where its list begins, and its length."""
+    values.values.validate()
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    at, size = values.offsets.to_numpy(), values.sizes.to_numpy()
+    room = len(values.values)
+    outside = (at < 0) | (size < 0) | (size > room) | (at > room - np.minimum(size, room))
+    if not outside.any():
+        return Sound(values, None)
+    made: Any = pa.ListViewArray if pa.types.is_list_view(values.type) else pa.LargeListViewArray
+    zero = at.dtype.type(0)
+    found = made.from_arrays(
+        pa.array(np.where(outside, zero, at)),
+        pa.array(np.where(outside, zero, size)),
+        values.values,
+        type=values.type,
+        mask=pa.array(~valid | outside),
+    )
+    lost = valid & outside
+    return Sound(found, lost if lost.any() else None)
 
 
 def _of_views(values: pa.Array) -> Sound:

@@ -2,9 +2,8 @@
 
 One record is one line: a quoted field may not hold a line break, unless the chunks are of records
 (``transforms.decode.quoted_text``). Quotes follow RFC 4180 otherwise. A record with another number
-of fields than there are names, with a quote left open, with a carriage return inside, or with a
-byte order mark in front (but for the first), is malformed. A field that is not UTF-8, or no number
-where one is needed, is spoilt, not its record.
+of fields than there are names, with a quote left open, or with a carriage return inside, is
+malformed. A field that is not UTF-8, or no number where one is needed, is spoilt, not its record.
 
 Plain lines are read by a kernel, each on its own (``transforms.decode.cells``), the others by
 Arrow; all by Arrow where the kernel is missing, or most lines are not plain.
@@ -27,7 +26,7 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded, Over, assemble
 from weir.transforms.decode.cast import MISSING
 from weir.transforms.decode.cells import plain_cells
-from weir.transforms.decode.lines import BYTE_ORDER_MARK, Chunk
+from weir.transforms.decode.lines import Chunk, without_marks
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.dead_letters import dead_letters
 
@@ -44,7 +43,7 @@ def parse_header(line: bytes, delimiter: str, source: str, number: int = 1) -> t
       ConfigError: it is not UTF-8 text, or holds a quote that is not closed.
     """
     try:
-        text = line.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
+        text = without_marks(line).decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise ConfigError(
             "source.encoding",
@@ -149,7 +148,7 @@ class _Parser:
     def _by_arrow(self, chunk: Chunk, source: str, odd: bool = False) -> Iterator[Decoded]:
         """odd: what is amiss in most of its lines is looked for in front of the parse, not behind
         one that has failed; what is found is the same."""
-        bad = _stray_returns(chunk, self._quoted_newlines) | _stray_marks(chunk)
+        bad = _stray_returns(chunk, self._quoted_newlines)
         if odd:
             bad |= [not self.is_closed(line) for line in chunk.lines()]
         for i in range(len(chunk) - 1, -1, -1):
@@ -244,16 +243,4 @@ def _stray_returns(chunk: Chunk, quoted_newlines: bool) -> NDArray[np.bool_]:
         following = np.frombuffer(data + b"\0", np.uint8)[at + 1]
         inside &= following != 10
     bad[lines[inside]] = True
-    return bad
-
-
-def _stray_marks(chunk: Chunk) -> NDArray[np.bool_]:
-    """Lines that begin with a byte order mark, which Arrow drops at the start of its input only."""
-    bad = np.zeros(len(chunk), dtype=bool)
-    at = -1 if chunk.data.isascii() else chunk.data.find(BYTE_ORDER_MARK)
-    while at >= 0:
-        line = int(chunk.line_of(np.array([at]))[0])
-        if line >= 0 and chunk.starts[line] == at:
-            bad[line] = True
-        at = chunk.data.find(BYTE_ORDER_MARK, at + 1)
     return bad

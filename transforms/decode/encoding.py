@@ -8,6 +8,7 @@ as it is, or UTF-16 and UTF-32, whose units are counted from the beginning of th
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -131,7 +132,8 @@ class Recoded:
             if cut:
                 return self._recode(data[:cut])
             # A line of the length allowed may wait here for the rest of its newline.
-            if len(self._rest) >= 4 * self._line_bytes + self._width:
+            most = 4 * self._line_bytes + self._width
+            if len(self._rest) >= most and len(self._unmarked()) >= most:
                 self._rest = data[len(data) - len(data) % self._width :]
                 self._skipping = True
                 return b"\xff" * (self._line_bytes + 1)
@@ -144,6 +146,13 @@ class Recoded:
             found = next((name for mark, name in marks.items() if data.startswith(mark)), None)
             self._encoding = found or f"{self._encoding}-le"
         self._newline = "\n".encode(self._encoding)
+
+    def _unmarked(self) -> bytes:
+        """The line that waits, without the byte order marks in front of it, which do not count."""
+        mark = re.escape("\ufeff".encode(self._encoding, "ignore"))
+        found = re.match(rb"(?:%b)+" % mark, self._rest) if mark else None
+        self._rest = self._rest[found.end() if found else 0 :]
+        return self._rest
 
     def _behind_first(self, data: bytes, start: int = 0) -> int:
         at = data.find(self._newline, start)

@@ -24,7 +24,7 @@ from weir.transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 from weir.transforms.runtime.dead_letters import count_by_field
 from weir.transforms.runtime.reasons import UNREAD
 from weir.transforms.select.filter import declared_keys
-from weir.transforms.select.keys import folded, is_key, key_roles, keys_of
+from weir.transforms.select.keys import as_numbers, folded, is_key, key_roles, keys_of
 from weir.transforms.select.predicate import Predicate
 from weir.transforms.select.predicate_compiler import Kind
 
@@ -62,7 +62,8 @@ class Evidence:
 
     Attributes:
       counts: "records", "events" and "inside" (the clock), "before", "after", "declared",
-        "nearly" (declared but for spaces and capitals), "passed" (the predicate), "unseen" (batches
+        "nearly" (declared but for spaces and capitals), "alike" (but for how numbers are spelt),
+        "passed" (the predicate), "unseen" (batches
         that passed by); ("has", role or column);
         ("letter", column, reason); ("as", format) of ("of", format), and ("is", column, kind),
         which are found by reading again.
@@ -146,17 +147,20 @@ class FirstLook:
         declared = pc.is_in(names, value_set=self._declared)
         counts["declared"] += _true(declared.take(keys.indices))
         if not counts["declared"]:
-            near = [name is not None and self._nearly(name) for name in names.to_pylist()]
-            counts["nearly"] += _true(pa.array(near, pa.bool_()).take(keys.indices))
+            listed = names.to_pylist()
+            for what, spelt in (("nearly", folded), ("alike", as_numbers)):
+                known = self._known[what]
+                near = [one is not None and spelt(one, self._several) in known for one in listed]
+                counts[what] += _true(pa.array(near, pa.bool_()).take(keys.indices))
 
     @cached_property
-    def _folded(self) -> set[Any]:
-        """Declared keys as ``folded`` has them; few runs ask."""
+    def _known(self) -> dict[str, set[Any]]:
+        """Declared keys as ``folded`` and ``as_numbers`` have them; few runs ask."""
         known = [] if self._declared is None else self._declared.to_pylist()
-        return {folded(key, self._several) for key in known}
-
-    def _nearly(self, name: str) -> bool:
-        return folded(name, self._several) in self._folded
+        return {
+            "nearly": {folded(key, self._several) for key in known},
+            "alike": {as_numbers(key, self._several) for key in known},
+        }
 
     def doubts(self, seen: Evidence) -> tuple[Doubt, ...]:
         """What no record had so far, the gravest first."""

@@ -175,9 +175,14 @@ def _format(schema: EventSchema, problem: str, fits: str) -> ConfigError:
 
 
 def _key(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError:
-    near, several = seen["nearly"], len(look.schema.keys) > 1
+    near, alike, several = seen["nearly"], seen["alike"], len(look.schema.keys) > 1
     columns = "columns" if several else "column"
     hint = f" But for spaces and capitals, {near:,} would be." if near else ""
+    if alike and not near:
+        hint = (
+            f" As numbers {alike:,} would be, but 1, 1.0 and 01 are different texts: declare keys "
+            "as the events spell them."
+        )
     return ConfigError(
         "key.declared",
         "...",

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.avro import decode_avro
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.columnar import decode_arrow, decode_parquet
+from weir.transforms.decode.columnar import decode_arrow
 from weir.transforms.decode.csv import decode_csv, parse_header
-from weir.transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
+from weir.transforms.decode.lines import LINE_BYTES, chunks
 from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import DEAD, count_by_field, count_dead
@@ -61,7 +62,7 @@ def decode_bytes(
     elif form == "avro":
         yield from decode_avro(io.BytesIO(data), schema, source)
     elif form == "ndjson":
-        file = io.BytesIO(data.removeprefix(BYTE_ORDER_MARK))
+        file = io.BytesIO(data)
         yield from decode_ndjson(chunks(file.read, line_bytes=line_bytes), schema, source)
     elif form == "csv":
         file = io.BytesIO(data)

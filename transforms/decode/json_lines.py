@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -54,13 +54,15 @@ def read_arrow(data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 def read_objects(
-    lines: Sequence[bytes], names: Sequence[str]
+    lines: Sequence[bytes], names: Sequence[str], texts: Collection[str] = ()
 ) -> tuple[list[tuple[Any, ...]], list[int]]:
     """Some fields of objects, None where one is missing.
 
     Args:
       lines: (n,) each beginning and ending like an object, white space aside.
       names: (k,) of the fields.
+      texts: those of which every digit counts, as of an id. orjson makes a double of a whole number
+        that 64 bits do not hold.
 
     Returns:
       the values of the m objects that can be read, (m, k); which lines are no JSON, (n - m,).
@@ -90,7 +92,29 @@ def read_objects(
             missing += 1
             if missing > 64 + len(values) // 16:
                 found = map(pick, rows)
+    places = [at for at, name in enumerate(names) if name in texts]
+    if any(float in set(map(type, map(itemgetter(at), values))) for at in places):
+        gone = set(lost)
+        left = [line for at, line in enumerate(lines) if at not in gone]
+        for at, picked in enumerate(values):
+            if any(type(picked[place]) is float for place in places):
+                values[at] = _with_digits(left[at], names, picked, places)
     return values, lost
+
+
+def _with_digits(
+    line: bytes, names: Sequence[str], picked: tuple[Any, ...], places: Sequence[int]
+) -> tuple[Any, ...]:
+    """Fields of an object, with whole numbers to their last digit at some places.
+
+    A number stays as it is where it has more digits than Python reads, or its line is too deep.
+    """
+    try:
+        row = taker(names)(json.loads(line.decode(errors="replace")))
+    except (ValueError, RecursionError):
+        return picked
+    whole = {at for at in places if type(row[at]) is int}
+    return tuple(row[at] if at in whole else value for at, value in enumerate(picked))
 
 
 def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:

@@ -2,10 +2,15 @@
 
 Nothing here ever holds more than one chunk and one line of the allowed length: a line that is too
 long streams past and leaves its line number behind.
+
+A byte order mark in front of a line is no part of it. A file may begin with one, and files that
+have one may be joined; and which record is the first of a file, and so next to the mark, is up to
+the records in front of it. So every line loses its mark, and none is read by where it stands.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -19,6 +24,14 @@ LINE_BYTES = 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _NEWLINE, _RETURN = 10, 13
+_MARKS = re.compile(rb"^(?:%b)+" % BYTE_ORDER_MARK, re.MULTILINE)
+
+
+def without_marks(data: bytes) -> bytes:
+    """Whole lines, or the beginning of one, without the byte order marks in front of them."""
+    if BYTE_ORDER_MARK[:1] not in data or BYTE_ORDER_MARK not in data:
+        return data  # the first look is the faster one
+    return _MARKS.sub(b"", data)
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,7 @@ class Chunk:
     """Lines of a text file.
 
     Attributes:
-      data: whole lines; only the last one of a file may lack its newline.
+      data: whole lines, without marks; only the last one of a file may lack its newline.
       starts: (n,) int64, where each line that is not blank begins in ``data``.
       ends: (n,) int64, where it ends, without newline and carriage return.
       numbers: (n,) int64, line numbers from 1.
@@ -137,6 +150,8 @@ def chunks(
         else:
             rest += block
         if len(rest) > line_bytes:
+            rest = without_marks(rest)
+        if len(rest) > line_bytes:
             rest, skipping = b"", True
     if skipping:
         yield _skipped(first)
@@ -156,6 +171,7 @@ def _skipped(number: int) -> Chunk:
 
 def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     """Finds the lines of a chunk; also says how many there are, blank and long ones included."""
+    data = without_marks(data)
     buffer = np.frombuffer(data, dtype=np.uint8)
     ends = _newlines(data, buffer)
     if len(data) and data[-1:] != b"\n":

@@ -35,8 +35,16 @@ _PLACE = re.compile(r"0|[1-9][0-9]{0,9}")
 def is_arrow_list(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of lists, of any kind that is read."""
     return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or is_list_view(kind)
     )
+
+
+def is_list_view(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of lists that may begin anywhere among their items."""
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def holds_numbers(kind: pa.DataType) -> bool:
@@ -121,6 +129,10 @@ class _Lists:
             self.starts = np.arange(n, dtype=np.int64) * kind.list_size
             lengths = np.full(n, kind.list_size, dtype=np.int64)
             self.items = values.values.slice(first, n * kind.list_size)
+        elif is_list_view(kind):
+            self.starts = values.offsets.to_numpy().astype(np.int64)
+            lengths = values.sizes.to_numpy().astype(np.int64)
+            self.items = values.values
         else:
             offsets = values.offsets.to_numpy().astype(np.int64)
             self.starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
@@ -153,9 +165,9 @@ class _Lists:
     def _at(self, which: Rows) -> tuple[Ints, Any]:
         lengths = np.where(which, self.lengths, 0)
         total = int(lengths.sum())
-        if total == len(self.items):
-            return lengths, None
         moved = self.starts - np.cumsum(lengths) + lengths
+        if total == len(self.items) and not moved[lengths > 0].any():
+            return lengths, None
         return lengths, pa.array(np.arange(total) + np.repeat(moved, lengths))
 
 

@@ -7,6 +7,7 @@ again. Its position counts within the message (lines from 1, rows from 0); -1 is
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,12 +18,17 @@ from numpy.typing import NDArray
 
 from weir.transforms.decode.arrow_together import read_together
 from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.epoch import FIRST, LAST
 from weir.transforms.decode.formats import ONE_LINE, concatenate, decode_payload
-from weir.transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
+from weir.transforms.decode.lines import LINE_BYTES, chunks, without_marks
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.time import UTC_MICROSECONDS
+from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import SOURCE, WHOLE_FILE, dead_letters
+
+STAMPS_BEHIND, STAMPS_AHEAD = "stamps_behind", "stamps_ahead"
+"""Counters of arrival stamps before and after the bounds of their message."""
 
 Ints = NDArray[np.int64]
 
@@ -34,18 +40,21 @@ class Message(NamedTuple):
       id: given by the server; the same when it is delivered again.
       data: the payload.
       arrival: when it arrived, microseconds since 1970 in stream time.
+      first, last: bounds of what its events may say of their arrival, alike.
     """
 
     id: str
     data: bytes
     arrival: int
+    first: int = FIRST
+    last: int = LAST
 
 
 class MessageDecoder:
     """Decodes the messages of a subscription. Never raises for what they hold.
 
-    Events get the columns ``@source`` (see above) and ``@arrival``: the declared column's, else
-    the message's.
+    Events get the columns ``@source`` (see above) and ``@arrival``: the declared column's within
+    the bounds of the message, else the message's.
 
     Args:
       form: json, ndjson, avro or arrow.
@@ -59,6 +68,7 @@ class MessageDecoder:
     ) -> None:
         self._form, self._schema, self._source = form, schema.lenient(), source
         self._line_bytes = line_bytes
+        self._outside: Counter[str] = Counter()
 
     @property
     def has_ids(self) -> bool:
@@ -69,14 +79,20 @@ class MessageDecoder:
         """One pull -> batches, in the order of the messages where they share their columns."""
         full = [message for message in messages if not _is_blank(message.data)]
         empty = [message for message in messages if _is_blank(message.data)]
-        found = [self._lost(message) for message in empty]
+        found = [*(self._lost(message) for message in empty), *self._decoded(full)]
+        for name, count in self._outside.items():
+            counters.add(name, count)
+        return found
+
+    def _decoded(self, messages: Sequence[Message]) -> list[Decoded]:
+        self._outside.clear()
         if self._form in ("json", "ndjson"):
             try:
-                return [*found, *self._lines(full)]
+                return self._lines(messages)
             except Exception:
                 # Whatever one message led a parser to: alone, it can hurt no other.
-                pass
-        return [*found, *self._apart(full)]
+                self._outside.clear()
+        return self._apart(messages)
 
     def _lines(self, messages: Sequence[Message]) -> list[Decoded]:
         """All lines of all messages at once."""
@@ -84,7 +100,7 @@ class MessageDecoder:
             return []
         pieces, counts = [], []
         for message in messages:
-            data = message.data.removeprefix(BYTE_ORDER_MARK)
+            data = message.data
             if self._form == "json":
                 data = data.translate(ONE_LINE)
             if not data.endswith(b"\n"):
@@ -168,16 +184,28 @@ class MessageDecoder:
     ) -> pa.RecordBatch:
         """Events with the message each came from (rows, (n,)), and when they arrived."""
         stamps = np.array([message.arrival for message in messages], dtype=np.int64)[rows]
-        arrivals: Any = pa.array(stamps).view(UTC_MICROSECONDS)
         columns = dict(zip(events.schema.names, events.columns, strict=True))
         if "@arrival" in columns:
-            arrivals = pc.coalesce(columns["@arrival"], arrivals)
-        columns["@arrival"] = arrivals
+            stamps = self._bounded(columns["@arrival"], stamps, messages, rows)
+        columns["@arrival"] = pa.array(stamps).view(UTC_MICROSECONDS)
         columns["@position"] = pa.array(np.ascontiguousarray(positions))
         columns[SOURCE] = self._sources(messages, rows)
         return pa.RecordBatch.from_arrays(
             list(columns.values()), names=list(columns), metadata={"source": self._source}
         )
+
+    def _bounded(self, claimed: Any, stamps: Ints, messages: Sequence[Message], rows: Ints) -> Ints:
+        """(n,) declared arrivals, each within the bounds of its message; where there is none, that
+        of the message."""
+        first, last = (
+            np.array(bounds, dtype=np.int64)[rows]
+            for bounds in zip(*((one.first, one.last) for one in messages), strict=True)
+        )
+        given: Ints = pc.coalesce(claimed.view(pa.int64()), pa.array(stamps)).to_numpy()
+        self._outside[STAMPS_BEHIND] += int((given < first).sum())
+        self._outside[STAMPS_AHEAD] += int((given > last).sum())
+        bounded: Ints = np.clip(given, first, last)
+        return bounded
 
     def _sources(self, messages: Sequence[Message], rows: Ints) -> pa.DictionaryArray:
         used, places = np.unique(rows, return_inverse=True)
@@ -195,20 +223,8 @@ class MessageDecoder:
 
 
 def _is_blank(data: bytes) -> bool:
-    return not data or data.isspace()
+    rest = without_marks(data)
+    return not rest or rest.isspace()
 
 
-def earliest(decoded: Sequence[Decoded], messages: Sequence[Message]) -> int | None:
-    """The earliest arrival in a pull, microseconds since 1970 in stream time; None of nothing.
-
-    That of events where there are any: a declared column says it better than the message.
-    """
-    found = [
-        pc.min(events.column("@arrival")).cast(pa.int64()).as_py()
-        for events, _, _ in decoded
-        if events is not None and events.num_rows
-    ]
-    return min(found or [message.arrival for message in messages], default=None)
-
-
-__all__ = ["Message", "MessageDecoder", "earliest"]
+__all__ = ["STAMPS_AHEAD", "STAMPS_BEHIND", "Message", "MessageDecoder"]

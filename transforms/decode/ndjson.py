@@ -9,7 +9,7 @@ what was read. What becomes of a line never depends on its neighbours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -224,7 +224,7 @@ def _one_by_one(
     kept = np.flatnonzero(keep)
     for begin in range(0, len(kept), _BATCH_LINES):
         places = kept[begin : begin + _BATCH_LINES]
-        columns, lost = _read(chunk, places, schema.needed)
+        columns, lost = _read(chunk, places, schema)
         numbers = chunk.numbers[places]
         if lost:
             yield Decoded(None, dead_letters(source, numbers[lost], "malformed"))
@@ -237,16 +237,18 @@ def _one_by_one(
 
 
 def _read(
-    chunk: Chunk, places: NDArray[np.int64], names: Sequence[str]
+    chunk: Chunk, places: NDArray[np.int64], schema: EventSchema
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Columns of the objects at some lines, and which of the lines are no JSON."""
-    data, lost = chunk.data, []
+    data, lost, names = chunk.data, [], schema.needed
+    roles = (*schema.keys, schema.id, schema.unit, *schema.texts)
+    texts = {name for name in roles if name is not None}
     columns: list[list[Any]] = [[] for _ in names]
     starts, ends = chunk.starts[places].tolist(), chunk.ends[places].tolist()
     for begin in range(0, len(starts), _ROWS):
         stop = begin + _ROWS
         lines = [data[a:b] for a, b in zip(starts[begin:stop], ends[begin:stop], strict=True)]
-        values, gone = read_objects(lines, names)
+        values, gone = read_objects(lines, names, texts)
         lost += [begin + at for at in gone]
         for column, some in zip(columns, zip(*values, strict=True), strict=bool(values)):
             column += some

@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from weir.transforms.decode.cast import hollow, of_runs, plain_type
+
 Fields = Callable[[Any], Mapping[str, Any] | None]
 """A value as a mapping of its fields; None: it has none."""
 
@@ -53,6 +55,19 @@ def taker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]
     if not any_nested(names):
         return lambda fields: tuple(map(fields.get, names))
     return lambda fields: tuple(take(fields, name) for name in names)
+
+
+def check_names(fields: Iterable[pa.Field]) -> None:
+    """Looks at all that a schema says in words: what is not UTF-8 fails here, and not later.
+
+    Raises:
+      UnicodeDecodeError: a name or a zone is not.
+    """
+    for field in fields:
+        _, kind = field.name, plain_type(field.type)
+        if pa.types.is_timestamp(kind):
+            _ = kind.tz
+        check_names(kind.field(at) for at in range(kind.num_fields))
 
 
 def names_of(schema: pa.Schema, needed: Iterable[str]) -> list[str]:
@@ -97,8 +112,31 @@ def column_of(batch: pa.RecordBatch, name: str) -> Any:
     values = batch.column(first)
     for step in rest:
         values.validate()
-        values = pc.struct_field(values, [step])
+        values = _field(values, step)
     return values
 
 
-__all__ = ["any_nested", "column_of", "names_of", "steps", "take", "taker", "type_of"]
+def _field(records: pa.StructArray, step: str) -> Any:
+    """A field of records, null where these are."""
+    inner = records.field(step)
+    while isinstance(inner.type, pa.BaseExtensionType):
+        inner = inner.storage
+    # Runs and unions mark no row as null: Arrow breaks the former, and is ended by the latter.
+    if pa.types.is_run_end_encoded(inner.type):
+        return of_runs(inner, records.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_union(inner.type):  # which plays no role but to be there
+        return hollow(records.is_valid())
+    bare = pa.StructArray.from_arrays([inner], [step], mask=records.is_null())
+    return pc.struct_field(bare, [step])
+
+
+__all__ = [
+    "any_nested",
+    "check_names",
+    "column_of",
+    "names_of",
+    "steps",
+    "take",
+    "taker",
+    "type_of",
+]

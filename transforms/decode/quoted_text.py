@@ -2,7 +2,8 @@
 
 Here a record's end follows from where it began: a quote that is never closed takes the lines behind
 it with it. It takes at most ``line_bytes``, the longest record allowed; then reading goes on at the
-next newline. A record that opens no quote is read alone, as everywhere.
+next newline. A record that opens no quote is read alone, as everywhere. Byte order marks in front
+of lines go, as everywhere; in front of those inside of a record, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES, Chunk
+from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES, Chunk, without_marks
 
 _QUOTE, _NEWLINE, _RETURN = 34, 10, 13
 
@@ -76,7 +77,8 @@ def quoted_chunks(
                 continue
         if skipping:
             return
-        cut = _cut(rest + block, first, pattern, ord(delimiter), line_bytes, not block)
+        data = without_marks(rest + block)
+        cut = _cut(data, first, pattern, ord(delimiter), line_bytes, not block)
         first += cut.lines
         rest, skipping = cut.rest, cut.skipping
         yield cut.chunk

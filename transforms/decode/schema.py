@@ -118,6 +118,17 @@ class EventSchema:
         named = (name for name in roles if name is not None)
         return tuple(dict.fromkeys([*named, *self.columns, *lists]))
 
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """Columns that are read as text and as nothing else, of which every digit counts."""
+        times = {self.time.column, self.arrival.column if self.arrival else None}
+        named = {*self.keys, self.id, self.unit, *self.columns}
+        return frozenset(
+            name
+            for name in named - times
+            if name is not None and self.columns.get(name, "text") == "text"
+        )
+
     def lenient(self) -> EventSchema:
         """The same columns for a stream: what a message holds is never an error of the config."""
         arrival = None if self.arrival is None else replace(self.arrival, strict=False)
@@ -173,8 +184,19 @@ class EventSchema:
             else:
                 near = difflib.get_close_matches(column, names, n=1)
                 hint = f"did you mean {near[0]}? Its" if near and column not in names else "its"
-                told = f"{hint} columns are {', '.join(names)}."
+                told = f"{hint} columns are {', '.join(names)}.{self._elsewhere(column, source)}"
             raise ConfigError(self.field_of(column), column, f"{state} {source}; {told}")
+
+    def _elsewhere(self, column: str, source: str) -> str:
+        """Where a column that is not there may be instead; a sentence, or nothing."""
+        if f"/{column}=" in f"/{source}":
+            return (
+                f" {column} is in the names of folders, which are not read: write it into the "
+                "files."
+            )
+        if self.fields.get(column) == "where":
+            return f" If it is a text, put it in quotes: '{column}'."
+        return ""
 
     @classmethod
     def build(

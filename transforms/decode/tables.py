@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from weir.transforms.decode.canonical import Decoded, assemble
-from weir.transforms.decode.cast import to_number
-from weir.transforms.decode.columnar import BATCH_ROWS, decode_batches
+from weir.transforms.decode.cast import plain, to_number
+from weir.transforms.decode.columnar import BATCH_ROWS, check_columns, decode_batches
 from weir.transforms.decode.mappings import strings, typed_columns
-from weir.transforms.decode.nested import names_of, steps, take
+from weir.transforms.decode.nested import steps, take
 from weir.transforms.decode.python_events import native
 from weir.transforms.decode.schema import EventSchema
 
@@ -54,7 +54,7 @@ def decode_table(
         yield from _decode_frame(given, schema, first, batch_rows)
         return
     table = pa.Table.from_batches([given]) if isinstance(given, pa.RecordBatch) else given
-    schema.require(names_of(table.schema, schema.needed), TABLE)
+    check_columns(table.schema, schema, TABLE)
     there = table.schema.names
     held = dict.fromkeys((one if one in there else (*steps(one), one)[0]) for one in schema.needed)
     some = [name for name in held if name in there]  # on a stream a table may lack a column
@@ -128,9 +128,7 @@ def _array(column: Any) -> Any:
         array = pa.array(column, from_pandas=True)
     except (pa.ArrowNotImplementedError, TypeError):  # a type that Arrow does not have
         return None
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
+    return plain(array) if isinstance(array, pa.ChunkedArray | pa.ExtensionArray) else array
 
 
 def _holds_objects(kind: Any) -> bool:

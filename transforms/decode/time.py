@@ -76,7 +76,8 @@ def to_time(values: Any, stamp: Stamp, source: str) -> pa.TimestampArray:
     raise fault(
         stamp.field,
         stamp.column,
-        f"is of type {type_word(kind)} in {source}, which holds no times.",
+        f"is of type {type_word(kind)} in {source}, which holds no times. Name a column of "
+        "timestamps, dates or text, or of numbers since 1970.",
     )
 
 

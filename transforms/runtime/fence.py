@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from weir.dpcore.errors import WeirError
 from weir.transforms.runtime import files
@@ -23,13 +23,30 @@ from weir.transforms.runtime import files
 FOLDER = "_epochs"
 DRAINED = "_drained"
 """Folder of a file for each job that was drained: a number, and when."""
+FAILED = "_failed"
+"""Folder of a file for each job that ended by a fatal error: its number, when, and why."""
 LOOK = 1.0
 """Seconds between two looks of one worker that nothing hangs on."""
 _log = logging.getLogger("weir.fence")
 
 
-class Fenced(WeirError):
+class Fatal(WeirError):
+    """What no restart of a job repairs: the job has to end. Its text holds nothing of an event."""
+
+
+class Fenced(Fatal):
     """A newer job has taken over."""
+
+
+class Removed(Fatal):
+    """A folder of the job was removed, or emptied, while it runs."""
+
+    def __init__(self, folder: str, lost: str) -> None:
+        super().__init__(
+            f"{folder} has lost {lost}: it was removed or emptied while its job runs, and nothing "
+            "could go on from what would be written there. Bring it back from a copy and go on "
+            "from there, or begin again in another folder."
+        )
 
 
 class Claim(NamedTuple):
@@ -52,6 +69,19 @@ def claim(folder: str, name: str) -> Claim:
     return Claim(folder, epoch)
 
 
+def claim_first(folder: str, name: str) -> Claim | None:
+    """Takes a folder for a job that nothing can go on from; None where another job has it."""
+    mine = Claim(folder, 1)
+    taken = any(one.isdigit() for one in files.names(files.join(folder, FOLDER)))
+    noted = f"{time.time()} {name}\n".encode()
+    return mine if not taken and files.put(_file(*mine), noted) else None
+
+
+def release(of: Claim) -> None:
+    """The job of a claim is over, and nothing goes on from it."""
+    files.remove(_file(*of))
+
+
 def moments(folder: str, kind: str) -> dict[int, float]:
     """When each job of a folder was started (FOLDER) or drained (DRAINED), by its number."""
     inside, found = files.join(folder, kind), {}
@@ -70,6 +100,12 @@ def note_drain(of: Claim) -> bool:
     """
     inside = files.join(of.folder, DRAINED)
     return files.put(files.join(inside, f"{of.epoch:06d}"), f"{time.time()}\n".encode())
+
+
+def failure(of: Claim) -> str | None:
+    """Why a job ended, if it ended by a fatal error."""
+    noted = files.read(files.join(files.join(of.folder, FAILED), f"{of.epoch:06d}"))
+    return None if noted is None else noted.decode().partition(" ")[2].strip()
 
 
 def forget_drain(of: Claim) -> None:
@@ -106,9 +142,10 @@ class Fence:
         """Looks now.
 
         Raises:
-          Fenced: another job was started since.
+          Fenced: another job was started since. Removed: what was claimed is not there any more.
         """
-        for folder, epoch in self.claims:
+        for claim in self.claims:
+            folder, epoch = claim
             if files.exists(_file(folder, epoch + 1)):
                 if self.stop is not None:
                     self.stop()
@@ -116,6 +153,9 @@ class Fence:
                     f"a newer job goes on with this stream (start {epoch + 1} noted in {folder}, "
                     f"this one is start {epoch}): this one acknowledges and writes nothing more."
                 )
+            known = claim != self.state or self.reachable is not None
+            if known and not files.exists(_file(folder, epoch)):
+                self.fail(Removed(folder, f"{FOLDER}/{epoch:06d}"))
         _looked[self.claims] = time.monotonic()
 
     def look(self) -> None:
@@ -141,6 +181,17 @@ class Fence:
                     self.state.folder,
                 )
         return self.state.folder if _seen[self.state] else None
+
+    def fail(self, error: Fatal) -> NoReturn:
+        """Ends the job: a runner would only restart it. The cause is noted, and then raised."""
+        if self.state is not None and self.reachable is not None:
+            if files.exists(_file(*self.state)):
+                inside = files.join(self.state.folder, FAILED)
+                noted = f"{time.time()} {error}\n".encode()
+                files.put(files.join(inside, f"{self.state.epoch:06d}"), noted)
+            if self.stop is not None:
+                self.stop()
+        raise error
 
     def drains(self) -> None:
         """The job is being drained."""

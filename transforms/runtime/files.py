@@ -1,22 +1,139 @@
-"""Files on a disk or in a bucket: read, and moved into place whole."""
+"""Files on a disk or in a bucket, by path: the one way to them for whoever writes or looks.
+
+A path is ``gs://BUCKET/...``, ``s3://BUCKET/...``, or one of a disk. Files appear whole. What is
+made "unless there is one" is made in one step of the disk or the service, so that of several who
+try at once exactly one succeeds. Libraries of a service are imported when its first path is used.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import os
 import posixpath
-import shutil
-import uuid
+import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-from apache_beam.io.filesystems import FileSystems
+from typing import BinaryIO, NamedTuple
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.stores.store import Entry, Store, StoreError
+
+
+class Service(NamedTuple):
+    """Where a service of buckets is implemented.
+
+    Attributes:
+      module, name: of its class, made without arguments.
+      needs: library that it imports. extra: of this package, which brings the library.
+      bucket: how names of its buckets look. rule: the same in words.
+    """
+
+    module: str
+    name: str
+    needs: str
+    extra: str
+    bucket: re.Pattern[str]
+    rule: str
+
+
+SERVICES = {
+    "gs": Service(
+        "weir.transforms.runtime.stores.gcs",
+        "Gcs",
+        "google.cloud.storage",
+        "gcp",
+        re.compile(r"(?!goog)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9](?=.{2,221}$)[a-z0-9._-]*[a-z0-9]"),
+        "3 to 63 lower-case letters, digits, dashes, underscores and dots, with a letter or a "
+        "digit at both ends",
+    ),
+    "s3": Service(
+        "weir.transforms.runtime.stores.s3",
+        "S3",
+        "boto3",
+        "aws",
+        re.compile(r"(?!\d+\.\d+\.\d+\.\d+$)(?!.*\.\.)[a-z0-9](?=.{2,62}$)[a-z0-9.-]*[a-z0-9]"),
+        "3 to 63 lower-case letters, digits, dashes and dots, with a letter or a digit at both "
+        "ends",
+    ),
+}
+"""Scheme of a URI -> its service."""
+
+
+def fault(path: str) -> str | None:
+    """What keeps this installation from a path, as the end of an error; None: nothing that can be
+    known without asking anybody."""
+    if not is_remote(path):
+        return None
+    scheme, _, rest = path.partition("://")
+    service, bucket = SERVICES.get(scheme), rest.partition("/")[0]
+    if scheme.lower() == "file":
+        return "is a URI. Write the path without file://."
+    if service is None:
+        return (
+            f"is a place that Weir does not reach: {scheme}:// is not supported. Use a folder of a "
+            "disk, gs://BUCKET/... or s3://BUCKET/...; copy files from elsewhere to one of these."
+        )
+    if not service.bucket.fullmatch(bucket):
+        return (
+            f"names no bucket: {bucket!r} cannot be the name of one. Write {scheme}://BUCKET/..., "
+            f"where a name has {service.rule}."
+        )
+    if not is_installed(service.needs):
+        return (
+            f"needs a library that is not installed ({service.needs}). Install the extra: pip "
+            f"install 'weir-dp[{service.extra}]'."
+        )
+    return None
+
+
+@contextlib.contextmanager
+def refusals(field: str) -> Iterator[None]:
+    """Names the field of a config whose store cannot be reached. Raises ConfigError."""
+    try:
+        yield
+    except StoreError as error:
+        raise ConfigError(field, error.place, str(error.strerror)) from error
+
+
+@cache
+def is_installed(library: str) -> bool:
+    """Whether a library could be imported; does not import it."""
+    try:
+        return importlib.util.find_spec(library) is not None
+    except ModuleNotFoundError:  # a package around it
+        return False
 
 
 def is_remote(folder: str) -> bool:
     """Whether a folder is a bucket and not on a disk."""
     return "://" in folder
+
+
+def store_of(path: str) -> Store:
+    """The store that a path lies in.
+
+    Raises:
+      StoreError: see ``fault``.
+    """
+    wrong = fault(path)
+    if wrong is not None:
+        raise StoreError(path, wrong)
+    return _store(path.partition("://")[0] if is_remote(path) else "", os.getpid())
+
+
+@cache
+def _store(scheme: str, process: int) -> Store:
+    """One for each process: connections do not survive a fork."""
+    if not scheme:
+        from weir.transforms.runtime.stores.disk import Disk
+
+        return Disk()
+    service = SERVICES[scheme]
+    made: Store = getattr(importlib.import_module(service.module), service.name)()
+    return made
 
 
 def join(folder: str, name: str) -> str:
@@ -26,117 +143,61 @@ def join(folder: str, name: str) -> str:
 
 def read(path: str) -> bytes | None:
     """Content of a file, or None where there is none."""
-    if not is_remote(path):
-        try:
-            return Path(path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-    if not FileSystems.exists(path):
-        return None
-    with FileSystems.open(path) as file:
-        return bytes(file.read())
+    return store_of(path).read(path)
+
+
+def open_raw(path: str) -> BinaryIO:
+    """A file's bytes as they are stored, to read and seek in. Raises OSError without one."""
+    return store_of(path).open(path)
 
 
 def put(path: str, content: bytes) -> bool:
-    """Moves a file into place whole, unless one is there: then it stays, and False is returned.
+    """Makes a whole file, unless one is there: then it stays, and False is returned.
 
-    On a disk the move is a hard link, which never replaces anything, however many try at once.
+    However many try at once, one gets True.
     """
-    folder, name = os.path.split(path)
-    temporary = join(folder, f".{name}.{uuid.uuid4().hex}.part")
-    if is_remote(path):
-        if FileSystems.exists(path):
-            return False
-        with FileSystems.create(temporary) as file:
-            file.write(content)
-        FileSystems.rename([temporary], [path])
-        return True
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        return _place(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
-def _place(temporary: str, path: str) -> bool:
-    """Links a whole file into place; False where another one is."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links
-        if os.path.exists(path):
-            return False
-        os.replace(temporary, path)
-    return True
+    return store_of(path).create(path, content)
 
 
 def replace(path: str, content: bytes) -> None:
     """Puts a whole file in place of what is there."""
-    if put(path, content) or read(path) == content:
-        return
-    if is_remote(path):
-        with FileSystems.create(path) as file:
-            file.write(content)
-        return
-    temporary = Path(f"{path}.part")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    store_of(path).replace(path, content)
 
 
 def move(source: str, target: str) -> bool:
-    """Moves a whole file; False, and nothing is done, without a source or where a target is.
+    """Moves a whole file inside one store; False, and nothing is done, without a source or where a
+    target is.
 
     Stopped in between, both may be there, with the same bytes.
     """
-    if is_remote(source):
-        if not FileSystems.exists(source) or FileSystems.exists(target):
-            return False
-        FileSystems.rename([source], [target])
-        return True
-    try:
-        moved = _place(source, target)
-    except FileNotFoundError:
-        return False
-    if moved:
-        with contextlib.suppress(FileNotFoundError):  # moved, not linked
-            os.unlink(source)
-    return moved
+    return store_of(source).move(source, target)
 
 
 def remove(path: str) -> None:
     """Removes a file, or a folder with all that is in it; nothing happens where there is none."""
-    if is_remote(path):
-        inside = [
-            item.path
-            for result in FileSystems.match([path.rstrip("/") + "/*"])
-            for item in result.metadata_list
-        ]
-        found = [*inside, *([path] if FileSystems.exists(path) else [])]
-        if found:
-            FileSystems.delete(found)
-    elif Path(path).is_dir():
-        shutil.rmtree(path)
-    else:
-        Path(path).unlink(missing_ok=True)
+    store_of(path).remove(path)
 
 
 def names(folder: str) -> list[str]:
-    """Names of the files in a folder; none where there is no such folder."""
-    if not is_remote(folder):
-        path = Path(folder)
-        if path.exists() and not path.is_dir():
-            raise ConfigError("sink", folder, "is a file; give a folder.")
-        return [entry.name for entry in path.iterdir()] if path.is_dir() else []
-    matched = FileSystems.match([folder.rstrip("/") + "/*"])
-    return [posixpath.basename(item.path) for result in matched for item in result.metadata_list]
+    """Names of the files and folders in a folder; none where there is no such folder."""
+    return store_of(folder).names(folder)
+
+
+def under(folder: str) -> Iterator[Entry]:
+    """Files in a folder, at any depth."""
+    return store_of(folder).under(folder.rstrip("/") + "/")
+
+
+def match(pattern: str) -> list[Entry]:
+    """Files of a glob, or right in a folder with a slash at its end; see ``Store.match``."""
+    return store_of(pattern).match(pattern)
+
+
+def entry(path: str) -> Entry | None:
+    """What is known of a file, or None where there is none."""
+    return store_of(path).entry(path)
 
 
 def exists(path: str) -> bool:
     """Whether there is a file."""
-    return bool(FileSystems.exists(path)) if is_remote(path) else Path(path).is_file()
+    return entry(path) is not None

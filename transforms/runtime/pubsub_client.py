@@ -6,12 +6,24 @@ import os
 from typing import Any
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.fence import Fatal
 
 EMULATOR = "PUBSUB_EMULATOR_HOST"
 """Environment variable that names a server without TLS and credentials, as in every client."""
 
 PATIENCE = 600.0
 """Seconds for which a call that writes is tried again before it fails its bundle."""
+
+REFUSALS = {
+    "NOT_FOUND": 10.0,
+    "PERMISSION_DENIED": 60.0,
+    "UNAUTHENTICATED": 60.0,
+    "INVALID_ARGUMENT": 10.0,
+    "FAILED_PRECONDITION": 10.0,
+    "UNIMPLEMENTED": 10.0,
+}
+"""Codes that trying again does not change -> seconds for which they are doubted: what has just been
+made, or granted, is not known to every server at once."""
 
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -20,6 +32,44 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 5_000),
     ("grpc.keepalive_time_ms", 30_000),
 ]
+
+
+class Gone(Fatal):
+    """A subscription or a topic that is not there, or may not be used."""
+
+
+def gone(name: str, code: str) -> Gone:
+    """The error for a name that was refused for as long as its code is doubted.
+
+    Args:
+      name: projects/P/subscriptions/S or projects/P/topics/T. code: of REFUSALS.
+    """
+    answers = f"{name} answers {code}, for {REFUSALS[code]:.0f} s by now"
+    if code == "NOT_FOUND":
+        return Gone(f"{answers}: it was deleted. {_again(name)}")
+    if code in ("PERMISSION_DENIED", "UNAUTHENTICATED"):
+        return Gone(
+            f"{answers}: the workers may not use it. Grant them the right (deploy/pubsub), and "
+            "start again from where this ended."
+        )
+    return Gone(
+        f"{answers}: it cannot be used so. Correct it, and start again from where this ended."
+    )
+
+
+def replaced(name: str) -> Gone:
+    """The error for a subscription that was not there for a moment, and is there again."""
+    return Gone(f"{name} answered NOT_FOUND, and is there again: it was replaced. {_again(name)}")
+
+
+def _again(name: str) -> str:
+    """How to go on after a name was deleted."""
+    if "/topics/" in name:
+        return "Create it, and start again from where this ended."
+    return (
+        "A new subscription lacks the messages that the old one held: start a new stream with it, "
+        "in new folders."
+    )
 
 
 def emulator() -> str | None:
@@ -79,4 +129,15 @@ def patiently(seconds: float = PATIENCE) -> Any:
     return retry.Retry(predicate=again, initial=0.1, maximum=5.0, multiplier=2.0, timeout=seconds)
 
 
-__all__ = ["EMULATOR", "PATIENCE", "emulator", "patiently", "publisher", "subscriber"]
+__all__ = [
+    "EMULATOR",
+    "PATIENCE",
+    "REFUSALS",
+    "Gone",
+    "emulator",
+    "gone",
+    "patiently",
+    "publisher",
+    "replaced",
+    "subscriber",
+]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import logging
 import os
 import re
 import secrets
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -41,6 +43,7 @@ class SecretRef:
         ``/var/run/secrets/weir/name/key`` (the variable WEIR_SECRETS names another folder).
       held: handle of a secret that this process drew itself (see ``fresh``).
       guarded: whether a file that others can read is refused, and not only warned of.
+      mark: of the only secret that it stands for (see ``pinned``); None: of any.
 
     Raises:
       TypeError: a place that is no text. ConfigError: no place or several, or the secret itself.
@@ -60,6 +63,7 @@ class SecretRef:
     kubernetes: str | None = None
     held: str | None = None
     guarded: bool = False
+    mark: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         given = self._given
@@ -78,12 +82,13 @@ class SecretRef:
     def fresh(cls) -> SecretRef:
         """Draws a secret that dies with this process: a restart spends budget again."""
         handle = f"{os.getpid()}-{secrets.token_hex(8)}"
-        _fresh[handle] = secrets.token_bytes(BYTES)
+        _fresh[handle] = drawn()
         return cls(held=handle)
 
     @property
     def _given(self) -> dict[str, str]:
-        fields = {name: value for name, value in vars(self).items() if name != "guarded"}
+        apart = ("guarded", "mark")
+        fields = {name: value for name, value in vars(self).items() if name not in apart}
         return {name: value for name, value in fields.items() if value is not None}
 
     @property
@@ -112,12 +117,28 @@ class SecretRef:
         """Whether a restart would draw another secret."""
         return self.held is not None
 
+    def pinned(self, mark: str) -> SecretRef:
+        """The same place, for one secret alone: what a ledger has counted is what is drawn with."""
+        return replace(self, mark=mark)
+
     def resolve(self) -> bytes:
         """Reads the secret: 32 bytes.
 
         Raises:
-          ConfigError: it cannot be read or is not 32 bytes; the message never quotes its content.
+          ConfigError: it cannot be read, is not 32 bytes, or is not the one that the reference is
+            pinned to; the message never quotes its content.
         """
+        value = self._read()
+        if self.mark is not None and mark_of(value) != self.mark:
+            raise ConfigError(
+                f"secret.{self.kind}",
+                str(self._given[self.kind]),
+                "is not the secret that the ledger has entered for this run: it was replaced since "
+                "the run began. Put it back, or run again, which enters the new one.",
+            )
+        return value
+
+    def _read(self) -> bytes:
         if self.held is not None:
             if self.held not in _fresh:
                 raise ConfigError(
@@ -140,6 +161,17 @@ class SecretRef:
             return _parse("secret.env", self.env, text.encode())
         assert self.gcp is not None
         return _parse("secret.gcp", self.gcp, _read_gcp(self.gcp))
+
+
+def drawn() -> bytes:
+    """32 random bytes."""
+    return secrets.token_bytes(BYTES)
+
+
+def mark_of(secret: bytes) -> str:
+    """What tells one secret from another, and nothing more: HMAC(secret, "weir ledger"), 32 hex
+    digits. Everybody may read it: a guess of 32 random bytes is out of reach."""
+    return hmac.new(secret, b"weir ledger", hashlib.sha256).hexdigest()[:32]
 
 
 def refuse_secret(field: str, place: str) -> None:

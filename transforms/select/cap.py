@@ -8,9 +8,9 @@ their tick, and one of another tick spends its user's caps and nobody else's.
 **The clock closes ticks, never data.** Heartbeats announce every tick to every shard, whether or
 not it has seen an event, and a tick is closed by a timer at its end. How far a shard is
 (``closed``) survives the end of a period. Else the presence of one user would decide whether an
-event of another that comes too late still spends a cap. What comes behind a closed tick is
-``overdue``: dead-lettered and counted, zero when all is well. It is not covered by the promise, as
-a runner's timing made it.
+event of another that comes too late still spends a cap. What comes behind a closed tick is a copy
+of what its tick had (``transforms.select.closed_rows``), or else ``overdue``: dead-lettered and
+counted, zero when all is well. It is not covered by the promise, as a runner's timing made it.
 
 **Order.** A shard has one timer, at the end of its earliest open tick, which holds the watermark
 there. Tick's timers stand a step of the runner later (``AFTER_CAPS``), so that a tick is released
@@ -40,8 +40,11 @@ from weir.transforms.runtime import heartbeat
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from weir.transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 from weir.transforms.runtime.windowing import to_timestamp
+from weir.transforms.select import closed_rows
 from weir.transforms.select.capped import batches, count, without_hashes
+from weir.transforms.select.closed_rows import ClosedRows
 from weir.transforms.select.user_state import BAGS, Closed, Shelves, SpentCells, WaitingRows
 from weir.transforms.select.users import PLACE, ToUsers, decode, hashes_of
 from weir.transforms.select.users_here import CloseHere, Kept, ToUsersHere, opened
@@ -51,6 +54,7 @@ CLOSED_STATE = "closed"
 USERS_STATE, USERS_LOG_STATE = "users", "users_log"
 PAIRS_STATE, PAIRS_LOG_STATE = "pairs", "pairs_log"
 WAITING_STATES = tuple(f"waiting{place}" for place in range(BAGS))
+GONE_STATES = tuple(f"gone{place}" for place in range(closed_rows.BAGS))
 TIMER = "close"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
@@ -68,6 +72,7 @@ class CloseTicks(beam.DoFn):
       bounded: all data is there before the first timer: ticks are closed together.
       early: microseconds by which a timer is set before the end that it stands for, where the
         runner fires it later than at its time.
+      width: ticks for which events of closed ticks are remembered (``closed_rows``).
     """
 
     CLOSED = userstate.ReadModifyWriteStateSpec(CLOSED_STATE, coders.BytesCoder())
@@ -85,14 +90,19 @@ class CloseTicks(beam.DoFn):
     WAITING_7 = userstate.BagStateSpec(WAITING_STATES[7], coders.BytesCoder())
     WAITING_8 = userstate.BagStateSpec(WAITING_STATES[8], coders.BytesCoder())
     WAITING_9 = userstate.BagStateSpec(WAITING_STATES[9], coders.BytesCoder())
+    GONE_0 = userstate.BagStateSpec(GONE_STATES[0], coders.BytesCoder())
+    GONE_1 = userstate.BagStateSpec(GONE_STATES[1], coders.BytesCoder())
     CLOSE = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
-    def __init__(self, plan: Plan, shards: int, bounded: bool, early: int = 0) -> None:
+    def __init__(
+        self, plan: Plan, shards: int, bounded: bool, early: int = 0, width: int = 600
+    ) -> None:
         assert plan.person is not None
         self._person, self._clock = plan.person, plan.clock
         self._program = plan.program
         self._layout = bytes.fromhex(plan.layout)
         self._shards, self._bounded, self._early = shards, bounded, early
+        self._width = width
         self._run = uuid.uuid4().hex
         self._shelves: Shelves | None = None
 
@@ -117,6 +127,8 @@ class CloseTicks(beam.DoFn):
         waiting_7: Any = beam.DoFn.StateParam(WAITING_7),  # noqa: B008
         waiting_8: Any = beam.DoFn.StateParam(WAITING_8),  # noqa: B008
         waiting_9: Any = beam.DoFn.StateParam(WAITING_9),  # noqa: B008
+        gone_0: Any = beam.DoFn.StateParam(GONE_0),  # noqa: B008
+        gone_1: Any = beam.DoFn.StateParam(GONE_1),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(CLOSE),  # noqa: B008
     ) -> Iterator[TaggedOutput[str, Any]]:
         """Keeps events for their ticks, or sets the timer for ticks that are announced."""
@@ -129,21 +141,19 @@ class CloseTicks(beam.DoFn):
                 self._remind(far, timer)
             return
         batch = decode(element[1], self._layout)
-        overdue = batch.column("@tick").to_numpy() < far.following
-        if overdue.any():
-            late = batch.select(PLACE).filter(pa.array(overdue))
-            letters = dead_letters(
-                late.column(SOURCE), late.column("@position").to_numpy(), "overdue"
-            )
-            count_dead(letters)
-            yield TaggedOutput(DEAD, letters)
-            batch = batch.filter(pa.array(~overdue))
+        gone = ClosedRows((gone_0, gone_1), self._layout, self._width)
+        behind = batch.column("@tick").to_numpy() < far.following
+        if behind.any():
+            yield from self._overdue(batch.filter(pa.array(behind)), gone, far.following)
+            batch = batch.filter(pa.array(~behind))
         bags = [waiting_0, waiting_1, waiting_2, waiting_3, waiting_4]
         bags += [waiting_5, waiting_6, waiting_7, waiting_8, waiting_9]
         waiting = WaitingRows(bags, self._layout, not self._bounded)
         batch = batch.drop_columns(list(PLACE))
         # Over files nothing is gained: what comes is in memory already, and is gathered again soon.
-        waiting.add(batch if self._bounded else self._pruned(batch), far.following)
+        waiting.add(
+            batch if self._bounded else self._pruned(batch, gone, far.following), far.following
+        )
 
     @userstate.on_timer(CLOSE)
     def on_close(
@@ -165,6 +175,8 @@ class CloseTicks(beam.DoFn):
         waiting_7: Any = beam.DoFn.StateParam(WAITING_7),  # noqa: B008
         waiting_8: Any = beam.DoFn.StateParam(WAITING_8),  # noqa: B008
         waiting_9: Any = beam.DoFn.StateParam(WAITING_9),  # noqa: B008
+        gone_0: Any = beam.DoFn.StateParam(GONE_0),  # noqa: B008
+        gone_1: Any = beam.DoFn.StateParam(GONE_1),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(CLOSE),  # noqa: B008
     ) -> Iterator[pa.RecordBatch]:
         """Closes every announced tick that is over by the time the timer stands for."""
@@ -176,6 +188,11 @@ class CloseTicks(beam.DoFn):
         bags = [waiting_0, waiting_1, waiting_2, waiting_3, waiting_4]
         bags += [waiting_5, waiting_6, waiting_7, waiting_8, waiting_9]
         due = WaitingRows(bags, self._layout, not self._bounded).take(far.following, stop)
+        if not self._bounded:
+            gone = ClosedRows((gone_0, gone_1), self._layout, self._width)
+            gone.turn(far.following, stop)
+            if due is not None:
+                gone.add(due, stop)
         period = int(self._person.periods.of(np.array([stop], dtype=np.int64))[0])
         if due is not None or period != far.period:
             assert self._shelves is not None
@@ -211,12 +228,30 @@ class CloseTicks(beam.DoFn):
         tick = far.announced if self._bounded else far.following
         timer.set(to_timestamp(self._clock.tick_start(tick + 1) - self._early))
 
-    def _pruned(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _overdue(
+        self, batch: pa.RecordBatch, gone: ClosedRows, following: int
+    ) -> Iterator[TaggedOutput[str, Any]]:
+        """Events behind their ticks: copies are counted as such, the others are told."""
+        copies = gone.known(batch)
+        count({"copies": int(copies.sum())})
+        batch = batch.filter(pa.array(~copies))
+        if not batch.num_rows:
+            return
+        gone.add(batch, following)
+        places = batch.column(SOURCE), batch.column("@position").to_numpy()
+        letters = dead_letters(*places, "overdue")
+        count_dead(letters)
+        yield TaggedOutput(DEAD, letters)
+
+    def _pruned(self, batch: pa.RecordBatch, gone: ClosedRows, following: int) -> pa.RecordBatch:
         """What cells have no room for need not wait. Never keys: see ``dpcore.people.cells``."""
         if batch.num_rows < PRUNE:
             return batch
         gathered = gather(hashes_of(batch, self._program), self._person.caps.events)
         count({"events": gathered.beyond, "copies": gathered.copies})
+        left_out = np.ones(batch.num_rows, dtype=bool)
+        left_out[gathered.rows] = False
+        gone.add(batch.filter(pa.array(left_out)), following)
         return batch.take(pa.array(np.sort(gathered.rows)))
 
 
@@ -229,13 +264,20 @@ class Cap(beam.PTransform[Any, Any]):
     Args:
       plan: with a person. secret: reference; only keys of hashes are derived from it here.
       shards: over how many users are spread: as many workers share them at most. Part of the state.
-      bounded: all data is there from the start.
+      bounded: all data is there from the start. stream: what wall time stands for, if not.
     """
 
-    def __init__(self, plan: Plan, secret: SecretRef, shards: int, bounded: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        secret: SecretRef,
+        shards: int,
+        bounded: bool,
+        stream: StreamTime = PRESENT,
+    ) -> None:
         super().__init__()
         self._plan, self._secret = plan, secret
-        self._shards, self._bounded = shards, bounded
+        self._shards, self._bounded, self._stream = shards, bounded, stream
 
     def expand(self, inputs: Any) -> Any:
         """Re-windows to the global window: state is per shard and window."""
@@ -251,7 +293,15 @@ class Cap(beam.PTransform[Any, Any]):
             | "Pieces" >> beam.Flatten()
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "Close"
-            >> beam.ParDo(CloseTicks(self._plan, self._shards, self._bounded, early))
+            >> beam.ParDo(
+                CloseTicks(
+                    self._plan,
+                    self._shards,
+                    self._bounded,
+                    early,
+                    closed_rows.width_of(self._plan.clock, self._stream),
+                )
+            )
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="kept")
         )

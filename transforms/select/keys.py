@@ -122,3 +122,15 @@ def folded(key: str, several: bool) -> Any:
     """A key without spaces around its values and without capitals: what is nearly the same."""
     values: Iterable[str] = json.loads(key) if several else (key,)
     return tuple(value.strip().casefold() for value in values)
+
+
+def as_numbers(key: str, several: bool) -> Any:
+    """A key with its values as numbers, where they are some: 1, 1.0 and 01 are the same."""
+    return tuple(_as_number(value) for value in folded(key, several))
+
+
+def _as_number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -11,7 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from weir.dpcore.errors import ConfigError
 from weir.transforms.select.predicate_compiler import Compiler, Evaluate, Kind
+from weir.transforms.select.sql_words import has_pattern, translated
+
+_MOST = 1_000
+"""Characters of a predicate that is looked at as SQL."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,14 @@ class Predicate:
     @classmethod
     def parse(cls, text: str, field: str = "where") -> Predicate:
         """Text -> predicate. Raises ConfigError with the field that holds it."""
+        try:
+            return cls._compiled(text, field)
+        except ConfigError as error:
+            refused = error
+        raise _of_sql(text, field, refused) from None
+
+    @classmethod
+    def _compiled(cls, text: str, field: str) -> Predicate:
         compiler = Compiler(text, field)
         evaluate = compiler.condition(compiler.tree)
         if not compiler.kinds:
@@ -52,3 +65,25 @@ class Predicate:
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows satisfy the predicate: (n,) bool without nulls."""
         return self._evaluate(batch)
+
+
+def _of_sql(text: str, field: str, refused: ConfigError) -> ConfigError:
+    """What is said of a predicate that was refused: where SQL or C would take it, what to write."""
+    if not isinstance(text, str) or len(text) > _MOST:
+        return refused
+    if has_pattern(text):
+        return ConfigError(
+            field,
+            text,
+            "compares with a pattern, which is not served. List the values that are meant, like "
+            "`column in ['a', 'b']`, or filter the events before.",
+        )
+    ours = translated(text)
+    if ours.split() == text.split():
+        return refused
+    try:
+        Predicate._compiled(ours, field)
+    except ConfigError as error:
+        return ConfigError(field, text, error.remedy)
+    written = ours if "`" in ours else f"`{ours}`"
+    return ConfigError(field, text, f"is written as in SQL. Write {written}.")

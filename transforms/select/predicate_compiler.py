@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.select.sql_words import has_neighbours
 
 Kind = Literal["number", "text", "boolean", "any", "list"]
 """How a column is read. number: float64, NaN where missing; text: string; boolean: bool; any:
@@ -38,7 +39,10 @@ _ARITHMETIC: dict[type, Callable[[Values, Values], Values]] = {
     ast.Mult: pc.multiply,
     ast.Div: pc.divide,
 }
-_WORDS = {"true": True, "false": False, "null": None}
+_WORDS = {
+    **{"true": True, "false": False, "null": None},
+    **{"TRUE": True, "FALSE": False, "NULL": None},
+}
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`([^`]*)`")
 
 
@@ -53,6 +57,11 @@ class Compiler:
         self.pairs: list[tuple[str, str]] = []
         if not isinstance(text, str) or not text.strip() or len(text) > _MAX_LENGTH:
             self.refuse("is empty or too long")
+        if has_neighbours(text):
+            self.refuse(
+                "has two texts side by side; put a comma between them, or one text in quotes of "
+                "the other kind"
+            )
         try:
             self.tree = ast.parse(_QUOTED.sub(self._name, text.strip()), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -162,6 +171,10 @@ class Compiler:
     def _is_in(self, left: ast.expr, right: ast.expr, wanted: bool) -> Evaluate:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
             self.refuse("has something other than a list of values after `in`")
+        for item in right.elts:
+            if self._is_column(item):
+                name = self._column(item)
+                self.refuse(f"has {name} in a list of values; put texts in quotes, like '{name}'")
         values = [self._constant(item) for item in right.elts]
         kinds = {_kind_of(value) for value in values}
         if None in kinds or len(kinds) != 1:

@@ -28,7 +28,7 @@ from weir.transforms.sinks import formats, place
 from weir.transforms.sinks.here import Waiting, WriteHere, waiting_of
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted, sorted_table
-from weir.transforms.sinks.writer import Writer
+from weir.transforms.sinks.writer import Guard, Writer
 
 STEP_NAME = "WriteFolder"
 PARTS_STATE = "parts"
@@ -135,6 +135,14 @@ class RangeDoFn(beam.DoFn):
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         self._ranges, self._writer = ranges, writer
         self._fence = fence.current().inner
+        self._guard: Guard | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_guard": None}
+
+    def setup(self) -> None:
+        """Looks at the place as it was begun."""
+        self._guard = Guard(self._writer, self._fence)
 
     def process(
         self,
@@ -221,7 +229,10 @@ class RangeDoFn(beam.DoFn):
         ready = sorted_table(batches_of(held))
         if last < first + self._ranges.size(index) - 1:
             ready = Sorted(formats.up_to(ready.table, last), ready.divergent)
-        self._fence.check()
+        if self._guard is None:
+            self.setup()
+        assert self._guard is not None
+        self._guard.check()
         self._alarm(ready.divergent + writer.write(first, last, ready))
         counters.add("files")
         return first, last

@@ -46,6 +46,12 @@ def contradiction(path: str, folder: str, cost: str) -> Contradicted:
             f"together cost {cost}. Give back the events of that run, or give another folder "
             "(--new) and count both."
         )
+    elif (entry := place.entered_as(folder)) is not None:
+        remedy = (
+            "That file is not published: give back the events of that run, or take a new secret "
+            f"and another folder. The ledger counts that run as spent (entry {entry}); both cost "
+            f"{cost}."
+        )
     else:
         remedy = (
             "That file is not published: give back the events of that run, or, if nobody has seen "
@@ -78,6 +84,10 @@ class HeldWriter(Writer):
     def of(self, part: place.Part) -> Writer:
         """See Writer."""
         return replace(self, part=part)
+
+    def mark(self) -> tuple[str, str]:
+        """See Writer."""
+        return self.folder, place.PLAN_FILE
 
     def encode(self, table: pa.Table) -> bytes:
         """See Writer."""

@@ -28,7 +28,7 @@ from weir.transforms.runtime.windowing import stamped
 from weir.transforms.sinks import place
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import sorted_table
-from weir.transforms.sinks.writer import Writer
+from weir.transforms.sinks.writer import Guard, Writer
 
 
 @dataclass
@@ -90,15 +90,20 @@ class WriteHere(beam.DoFn):
     def __init__(self, ranges: Ranges, writer: Writer, run: str) -> None:
         self._ranges, self._writer, self._run = ranges, writer, run
         self._fence = fence.current().inner
+        self._guard: Guard | None = None
         self._waiting: Aside[Any, Waiting] | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._begun: deque[_Begun] = deque()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_waiting": None, "_pool": None, "_begun": deque()}
+        return {
+            **self.__dict__,
+            **{"_guard": None, "_waiting": None, "_pool": None, "_begun": deque()},
+        }
 
     def setup(self) -> None:
         """Finds what waits in this process."""
+        self._guard = Guard(self._writer, self._fence)
         self._waiting = waiting_of(self._run)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
 
@@ -140,7 +145,8 @@ class WriteHere(beam.DoFn):
         while len(self._begun) > left:
             begun = self._begun.popleft()
             encoded, (first, last) = begun.encoded.result(), self._ticks(begun.file)
-            self._fence.check()
+            assert self._guard is not None
+            self._guard.check()
             writer = self._part(begun.file)
             again = writer.put(first, last, encoded.content, encoded.divergent)
             counters.add("divergent", encoded.divergent + again)

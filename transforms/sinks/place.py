@@ -87,13 +87,15 @@ def check(folder: str, layout: str, field: str) -> bool:
     """
     stored = read(join(folder, PLAN_FILE))
     if stored is None:
-        if has_anything(folder):
-            raise ConfigError(
-                field,
-                folder,
-                "holds files that no run of this plan wrote: give an empty or a new folder.",
-            )
-        return False
+        if not has_anything(folder):
+            return False
+        stored = read(join(folder, PLAN_FILE))  # another run may have begun it meanwhile
+    if stored is None:
+        raise ConfigError(
+            field,
+            folder,
+            "holds files that no run of this plan wrote: give an empty or a new folder.",
+        )
     try:
         other = json.loads(stored)
     except ValueError:
@@ -113,6 +115,17 @@ def check(folder: str, layout: str, field: str) -> bool:
     return True
 
 
+def entered_as(folder: str) -> str | None:
+    """Entry of a ledger that counts the run of a folder, as the run noted it; None: no ledger was
+    asked."""
+    try:
+        stored = json.loads(read(join(folder, PLAN_FILE)) or b"null")
+    except ValueError:
+        return None
+    noted = stored.get("ledger") if isinstance(stored, dict) else None
+    return str(noted["entry"]) if isinstance(noted, dict) and "entry" in noted else None
+
+
 def refuse_fresh(folder: str, field: str) -> None:
     """Refuses to go on from releases with a secret that is drawn anew.
 
@@ -127,12 +140,18 @@ def refuse_fresh(folder: str, field: str) -> None:
             "secret to the one of that run, or give another folder (which spends budget again).",
         )
     if ticks_in(held(folder)):
+        entry = entered_as(folder)
+        again = (
+            f"They cost nothing as long as nobody sees them: remove {held(folder)} to start again."
+            if entry is None
+            else f"The ledger counts them as spent (entry {entry}), and a run into another folder "
+            f"too; {held(folder)} stays as it is."
+        )
         raise ConfigError(
             field,
             folder,
             "holds back releases made with another secret, and this run would draw a fresh one: "
-            "set secret to the one of that run, or publish them with --publish. They cost nothing "
-            f"as long as nobody sees them: remove {held(folder)} to start again.",
+            f"set secret to the one of that run, or publish them with --publish. {again}",
         )
 
 
@@ -151,7 +170,8 @@ def prepare(folder: str, plan: Mapping[str, Any], field: str) -> bool:
     begun = check(folder, str(plan["layout"]), field)
     if not begun:
         text = json.dumps(plan, indent=2, sort_keys=True) + "\n"
-        put(join(folder, PLAN_FILE), text.encode())
+        if not put(join(folder, PLAN_FILE), text.encode()):  # another run was faster
+            return check(folder, str(plan["layout"]), field)
     return begun
 
 
@@ -185,6 +205,7 @@ __all__ = [
     "WHOLE",
     "Part",
     "check",
+    "entered_as",
     "exists",
     "file_name",
     "finish",

@@ -8,6 +8,7 @@ and which keys, names and coordinates.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,15 @@ from weir.transforms.release.table import (
 )
 from weir.transforms.runtime import counters, fence, kept_counts
 from weir.transforms.runtime.coders import batch_to_bytes
-from weir.transforms.runtime.pubsub_client import PATIENCE, emulator, patiently, publisher
+from weir.transforms.runtime.pubsub_client import (
+    PATIENCE,
+    REFUSALS,
+    Gone,
+    emulator,
+    gone,
+    patiently,
+    publisher,
+)
 from weir.transforms.sinks.formats import json_lines
 from weir.transforms.sinks.sorted_table import file_table, sorted_table
 
@@ -37,6 +46,9 @@ ROWS = 500
 CALL_MESSAGES = 1_000
 CALL_BYTES = 8 << 20
 """What one call may hold: the server takes 1,000 messages and 10 MB."""
+
+AGAIN = 1.0
+"""Seconds between tries of a call that was refused."""
 
 FORMATS = ("ndjson", "arrow")
 
@@ -154,7 +166,10 @@ class Publish(beam.DoFn):
 
     def _flush(self) -> None:
         self._fence.look()
-        publish(self._client, self._topic, self._held)
+        try:
+            publish(self._client, self._topic, self._held)
+        except Gone as error:
+            self._fence.fail(error)
         counters.add(self._count, len(self._held))
         self._held, self._bytes = [], 0
 
@@ -163,15 +178,24 @@ def publish(client: Any, topic: str, messages: Sequence[Outgoing]) -> None:
     """One call; tries for ten minutes while the server is away.
 
     Raises:
+      Gone: the server refuses, and does so for as long as that is doubted.
       WeirError: it failed; names the kind of error only.
     """
     from google.pubsub_v1.types import PubsubMessage
 
     wire = [PubsubMessage(data=data, attributes=attributes) for data, attributes in messages]
-    try:
-        client.publish(topic=topic, messages=wire, retry=patiently(PATIENCE), timeout=30.0)
-    except Exception as error:  # the client's errors are many, and quote what was sent
-        raise WeirError(f"publishing to {topic} failed: {type(error).__name__}.") from None
+    began = time.monotonic()
+    while True:
+        try:
+            client.publish(topic=topic, messages=wire, retry=patiently(PATIENCE), timeout=30.0)
+            return
+        except Exception as error:  # the client's errors are many, and quote what was sent
+            code = getattr(getattr(error, "grpc_status_code", None), "name", "")
+            if code not in REFUSALS:
+                raise WeirError(f"publishing to {topic} failed: {type(error).__name__}.") from None
+            if time.monotonic() - began >= REFUSALS[code]:
+                raise gone(topic, code) from None
+        time.sleep(AGAIN)
 
 
 class _Make(NamedTuple):

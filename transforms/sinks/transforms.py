@@ -102,7 +102,7 @@ class WriteFolder(beam.PTransform[Any, Any]):
 
     Args:
       plan: says which ticks and blocks to wait for.
-      folder: path, or a bucket that Beam's FileSystems know.
+      folder: path, or a bucket (transforms/runtime/files.py).
       form: parquet, csv or ndjson.
       every: ticks a file covers.
       hold: whether the files wait in ``_held``; then one that contradicts what is there fails.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from weir.transforms.release.few import Shape
+from weir.transforms.runtime.fence import Fence, Removed
 from weir.transforms.sinks import formats, place
 from weir.transforms.sinks.sorted_table import Sorted
 
@@ -46,6 +47,33 @@ class Writer(ABC):
         """The writer of one part of the blocks; a writer that knows no parts is given one only."""
         return self
 
+    def mark(self) -> tuple[str, str] | None:
+        """Folder and name of a file that is there from before a run until after it; None: of such
+        a place nothing is known."""
+        return None
+
+
+class Guard:
+    """Looks, right before something is written, whether the job may still write there.
+
+    Args:
+      writer: of the place. around: the job's fence.
+    """
+
+    def __init__(self, writer: Writer, around: Fence) -> None:
+        self._mark, self._fence = writer.mark(), around
+        self._begun = self._mark is not None and place.exists(place.join(*self._mark))
+
+    def check(self) -> None:
+        """Looks.
+
+        Raises:
+          Fenced: another job has taken over. Removed: the place has lost what it was begun with.
+        """
+        self._fence.check()
+        if self._begun and self._mark is not None and not place.exists(place.join(*self._mark)):
+            self._fence.fail(Removed(*self._mark))
+
 
 @dataclass(frozen=True)
 class FolderWriter(Writer):
@@ -65,6 +93,10 @@ class FolderWriter(Writer):
     def of(self, part: place.Part) -> Writer:
         """See Writer."""
         return replace(self, part=part)
+
+    def mark(self) -> tuple[str, str]:
+        """See Writer."""
+        return self.folder, place.PLAN_FILE
 
     def encode(self, table: pa.Table) -> bytes:
         """See Writer."""

@@ -11,7 +11,8 @@ from weir.transforms.decode.csv import parse_header
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.sources import matching
-from weir.transforms.sources.text_file import first_lines
+from weir.transforms.sources.text_file import first_line, first_lines
+from weir.transforms.sources.wrong_format import returns_of
 
 _ROWS = 50
 
@@ -49,7 +50,7 @@ def csv_head(path: str, form: TextForm, rows: int = 0) -> Head | None:
             "limits.line_bytes",
             form.line_bytes,
             f"is less than line {found.numbers[0]} of {path} has, where the columns should be; is "
-            "it CSV?",
+            f"it CSV?{returns_in(path, form)}",
         )
     if not found.lines:
         return None
@@ -68,10 +69,12 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
 
     Raises:
       ConfigError: says what was found, by number and kind of fields.
-      Unreadable: the file is compressed, and damaged.
+      Unreadable: the file is compressed, and damaged; or it has no line where its header should be.
     """
     head = csv_head(path, form, _ROWS)
     if head is None:
+        if form.columns is None:
+            raise matching.Unreadable
         return
     if form.columns is not None:
         width = len(head.rows[0])
@@ -81,7 +84,7 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
                 list(form.columns),
                 f"names {len(form.columns)} columns, but the first line of {path} has "
                 f"{header_test.described(head.rows[0])}; name every column, in order, and check "
-                "source.delimiter.",
+                f"source.delimiter.{returns_in(path, form)}",
             )
         schema.require(form.columns, path)
         return
@@ -97,6 +100,12 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
     schema.require(head.names, path, head.rows)
 
 
+def returns_in(path: str, form: TextForm, kind: str = "csv") -> str:
+    """What carriage returns end in a text, as a sentence behind another; "" where they end none."""
+    odd = returns_of(first_line(path, form), kind)
+    return "" if odd is None else f" It holds {odd}."
+
+
 def _fields(line: bytes, delimiter: str) -> tuple[str, ...]:
     text = line.decode(errors="replace")
     try:
@@ -105,4 +114,4 @@ def _fields(line: bytes, delimiter: str) -> tuple[str, ...]:
         return (text,)
 
 
-__all__ = ["Head", "check_head", "csv_head"]
+__all__ = ["Head", "check_head", "csv_head", "returns_in"]

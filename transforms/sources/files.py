@@ -1,4 +1,4 @@
-"""A source made of files: check, split, decode. Works wherever Beam has a file system.
+"""A source made of files: check, split, decode. Files lie on a disk or in a bucket.
 
 Splits are row groups (Parquet) or runs of whole lines (big text files); of other formats a file is
 one split. Only splits are ever redistributed; batches stay where they are decoded.
@@ -6,70 +6,41 @@ one split. Only splits are ever redistributed; batches stay where they are decod
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.avro import decode_avro, wire_of
-from weir.transforms.decode.canonical import Decoded, assemble
-from weir.transforms.decode.columnar import (
-    Ahead,
-    Groups,
-    Lost,
-    decode_arrow,
-    decode_parquet,
-    parquet_groups,
-    whole_file,
-)
+from weir.transforms.decode.avro import decode_avro
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.columnar import Lost, decode_arrow, whole_file
 from weir.transforms.decode.csv import check_delimiter, decode_csv
 from weir.transforms.decode.encoding import UTF_8, check_encoding, width_of
 from weir.transforms.decode.formats import FORMATS
 from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
 from weir.transforms.decode.ndjson import decode_ndjson
-from weir.transforms.decode.nested import names_of, type_of
+from weir.transforms.decode.parquet import Ahead, Groups, decode_parquet, parquet_groups
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import in_turn
 from weir.transforms.sources import matching
-from weir.transforms.sources.csv_head import Head, check_head, csv_head
-from weir.transforms.sources.text_file import TextFile, behind, first_lines
-from weir.transforms.sources.wrong_format import kind_of, kind_of_text
+from weir.transforms.sources.csv_head import Head, csv_head
+from weir.transforms.sources.regular import require_regular
+from weir.transforms.sources.seal import refuse_changed
+from weir.transforms.sources.stored_bytes import ALL, LostBytes, ReadBytes, Split
+from weir.transforms.sources.text_file import TextFile, behind
 
 SPLIT_BYTES = 64 * 2**20
 SPLIT_ROWS = 2**21
-ALL = -1
-"""End of a split that goes to the end of its file."""
-
-_TEXT = ("csv", "ndjson")
-_CHECKED_FILES = 8
+TEXT = ("csv", "ndjson")
 _BLOCK = 4 * 2**20
 _SOMEWHERE = 1 << 40
 """A number of a line that is behind every header."""
-
-
-class Split(NamedTuple):
-    """A part of a file that one worker decodes.
-
-    Attributes:
-      path: of the file.
-      start: first byte (text) or row group (Parquet).
-      end: behind the last one; ALL goes to the end of the file.
-      first: number of the first line, for text.
-      size: bytes that this split stands for in the progress.
-    """
-
-    path: str
-    start: int
-    end: int
-    first: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -123,57 +94,18 @@ class FileSource:
         """The files, in order of their paths. Raises ConfigError if there is none."""
         return matching.match(self.path, self.field)
 
-    def check(self, matched: tuple[matching.File, ...], schema: EventSchema) -> None:
-        """Holds names and types of columns of a file against the schema. Reads no event.
-
-        Looks at the first file that can be read; the others are checked as they are decoded.
+    def splits(self, file: matching.File) -> Iterator[Split]:
+        """Cuts a file into parts that can be decoded apart.
 
         Raises:
-          ConfigError: a column is missing or of a wrong type, or the files are of another format.
+          ConfigError: it is a pipe, a socket or a device by now.
         """
-        full = [file for file in matched if file.size][:_CHECKED_FILES]
-        for file in full:
-            if self._check_one(file.path, schema):
-                return
-        if full:
-            raise ConfigError(
-                self.field, full[0].path, f"cannot be read as {self.form}; is it another format?"
-            )
+        if matching.is_local(file.path):
+            require_regular(file.path, self.field)
+        for split in self._splits(file):
+            yield split._replace(version=file.version)
 
-    def _check_one(self, path: str, schema: EventSchema) -> bool:
-        if not (self.form in _TEXT and matching.is_compressed(path)):
-            start = matching.first_bytes(path, 16)
-            self._refuse(path, kind_of(start, self.form, self.text.encoding))
-        if self.form in _TEXT:
-            first = first_lines(path, self.text).lines
-            self._refuse(path, kind_of_text(first[0][:256], self.form) if first else None)
-        if self.form == "ndjson":
-            return True
-        if self.form == "csv":
-            try:
-                check_head(path, self.field, self.text, schema)
-            except matching.Unreadable:
-                return False
-            return True
-        if self.form == "avro":
-            header = matching.avro_header(path)
-            if header is not None:
-                wire_of(header, schema, path)
-            return header is not None
-        found = matching.arrow_schema(self.form, path)
-        if found is None:
-            return False
-        schema.require(names_of(found, schema.needed), path)
-        empty = {name: pa.nulls(0, type_of(found, name)) for name in schema.needed}
-        assemble(empty, np.zeros(0, dtype=np.int64), schema, path)
-        return True
-
-    def _refuse(self, path: str, other: str | None) -> None:
-        if other is not None:
-            raise ConfigError(self.field, path, f"holds {other}.")
-
-    def splits(self, file: matching.File) -> Iterator[Split]:
-        """Cuts a file into parts that can be decoded apart."""
+    def _splits(self, file: matching.File) -> Iterator[Split]:
         if not file.size:
             return
         if self.form == "parquet":
@@ -185,7 +117,7 @@ class FileSource:
 
     def _can_be_cut(self, path: str) -> bool:
         """Whether every byte of a newline ends a record, wherever one begins to read."""
-        if self.form not in _TEXT or matching.is_compressed(path):
+        if self.form not in TEXT or matching.is_compressed(path):
             return False
         return not self.text.quoted_newlines and width_of(self.text.encoding) == 1
 
@@ -214,14 +146,19 @@ class FileSource:
           split: of a file. schema: the roles of columns.
           ahead: of columns as they are in a Parquet file, which take as long to read as all that
             follows; of other formats it is of what is decoded.
+
+        Raises:
+          SourceChanged: the file is not the version that the split names.
         """
+        refuse_changed(split.path, split.version, "since this run began")
         if self.form == "parquet":
             yield from self._counted(split, schema, ahead)
         else:
             yield from ahead(self._counted(split, schema, iter))
+        refuse_changed(split.path, split.version, "while it was read")
 
     def _counted(self, split: Split, schema: EventSchema, ahead: Ahead) -> Iterator[Decoded]:
-        lost = _Lost(split)
+        lost = LostBytes(split)
         for decoded in self._decode(split, schema, lost.add, ahead):
             lost.fruitful |= decoded.events is not None
             yield decoded
@@ -231,7 +168,7 @@ class FileSource:
         self, split: Split, schema: EventSchema, lost: Lost, ahead: Ahead
     ) -> Iterator[Decoded]:
         path = split.path
-        if self.form in _TEXT:
+        if self.form in TEXT:
             yield from self._decode_text(split, schema, lost)
             return
         if self.form == "parquet":
@@ -243,7 +180,7 @@ class FileSource:
                 )
         elif self.form == "arrow":
             with _open_arrow(path) as file:
-                yield from decode_arrow(file, schema, path, lost)
+                yield from decode_arrow(file, schema, path, lost, closed=True)
         else:
             with matching.open_raw(path) as raw:
                 yield from decode_avro(raw, schema, path, lost)
@@ -252,13 +189,15 @@ class FileSource:
     def _decode_text(self, split: Split, schema: EventSchema, lost: Lost) -> Iterator[Decoded]:
         head = Head((), 0, ())
         if self.form == "csv":
+            damaged = self.columns is None  # if it has no header
             try:
                 found = csv_head(split.path, self.text)
             except matching.Unreadable:
-                found = None
-                lost(1.0)
-                yield whole_file(split.path)
+                found, damaged = None, True
             if found is None:
+                if damaged:
+                    lost(1.0)
+                    yield whole_file(split.path)
                 counters.add("bytes", split.size)
                 return
             head = found
@@ -266,8 +205,8 @@ class FileSource:
             if split.start:
                 raw.seek(split.start)
             size = None if split.end == ALL else split.end - split.start
-            moved = _Moved(raw, split)
-            text = TextFile(raw, split.path, self.text, not split.start, size, moved.tell)
+            moved = ReadBytes(raw, split)
+            text = TextFile(raw, split.path, self.text, size, moved.tell)
             whole = text.chunks(split.first, self.form == "csv", chunk_bytes=self.chunk_bytes)
             pieces = behind(whole, head.number)
             if self.form == "csv":
@@ -286,51 +225,6 @@ class FileSource:
             if text.broken:
                 lost(1 - text.readable / split.size)
                 yield whole_file(split.path)
-
-
-class _Lost:
-    """Counts stored bytes of a split that could not be read, and files of which nothing could.
-
-    Attributes:
-      fruitful: whether any event came out of it.
-    """
-
-    def __init__(self, split: Split) -> None:
-        self.fruitful = False
-        self._split = split
-        self._share = 0.0
-
-    def add(self, share: float) -> None:
-        """Takes note of a share of the split."""
-        self._share = min(1.0, self._share + share)
-
-    def end(self) -> None:
-        """Counts, rounded up: what is lost is never nothing."""
-        counters.add("lost_bytes", math.ceil(self._share * self._split.size))
-        whole = self._split.start == 0 and self._split.end == ALL
-        if whole and self._share == 1.0 and not self.fruitful:
-            counters.add("lost_files")
-
-
-class _Moved:
-    """Counts stored bytes of a split as they are read."""
-
-    def __init__(self, raw: BinaryIO, split: Split) -> None:
-        self._raw = raw
-        self._counted = split.start
-        self._end = split.start + split.size
-
-    def tell(self) -> None:
-        """Takes note of how far the file was read."""
-        self._to(self._raw.tell())
-
-    def end(self) -> None:
-        """Takes note of its end."""
-        self._to(self._end)
-
-    def _to(self, at: int) -> None:
-        counters.add("bytes", max(0, at - self._counted))
-        self._counted = max(at, self._counted)
 
 
 def _open_parquet(path: str) -> Any:

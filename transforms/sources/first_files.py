@@ -11,8 +11,9 @@ from weir.transforms.decode.first_look import Evidence, FirstLook
 from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.sources import matching
-from weir.transforms.sources.files import ALL, FileSource, Split
+from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.first_text import signs_of
+from weir.transforms.sources.stored_bytes import ALL, Split
 
 CHUNK_BYTES = 1 << 18
 FAR = 1_000_000
@@ -51,8 +52,8 @@ def look_at_files(source: FileSource, matched: Sequence[matching.File], look: Fi
                 yield from source.decode(_whole(file), schema)
 
         seen += look.tried(doubts, again)
-        shape = [signs.shape] if signs is not None and signs.shape else []
-        raise refusal(look, seen, doubts, _place(source, full), shape)
+        hints = [] if signs is None else [signs.returns, signs.shape]
+        raise refusal(look, seen, doubts, _place(source, full), list(filter(None, hints)))
     notes = [
         doubtful_predicate(look, seen, _place(source, full)),
         None if signs is None else signs.note(seen),

@@ -17,7 +17,9 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import UTF_8
 from weir.transforms.decode.first_look import Evidence
 from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources.csv_head import returns_in
 from weir.transforms.sources.text_file import first_lines
+from weir.transforms.sources.wrong_format import OVER_LINES, begins_over_lines
 
 LINES = 1_000
 SEVERAL = 8
@@ -37,6 +39,8 @@ class Signs:
       lines: that were looked at. foreign: of these, not UTF-8. known: UTF-8 and not ASCII.
       records: of CSV. spread: of these, whole records over several lines.
       shape: of JSON, how many fields there are, of which sorts; "" where that is not known.
+      over_lines: whether JSON begins with an object of several lines.
+      returns: what carriage returns end, a sentence; "" where they end no line.
     """
 
     path: str
@@ -47,6 +51,8 @@ class Signs:
     records: int = 0
     spread: int = 0
     shape: str = ""
+    over_lines: bool = False
+    returns: str = ""
 
     def error(self, seen: Evidence) -> ConfigError | None:
         """The setting that does not fit most of what it should, where events are lost by it."""
@@ -54,6 +60,8 @@ class Signs:
             return ConfigError("source.encoding", UTF_8, self._encoding)
         if _several(self.spread, self.records):
             return ConfigError("source.quoted_newlines", False, self._quotes)
+        if self.over_lines and not seen["events"]:
+            return ConfigError("source.ndjson", self.path, f"holds {OVER_LINES}.")
         return None
 
     def note(self, seen: Evidence) -> str | None:
@@ -100,8 +108,11 @@ def signs_of(path: str, is_csv: bool, form: TextForm) -> Signs:
     if is_csv and not form.quoted_newlines and any(line.count(b'"') % 2 for line in lines):
         records, spread = _spread(path, form)
     shape = "" if is_csv else _shape(lines)
+    over_lines = not is_csv and begins_over_lines(lines)
     known = len(high) - foreign
-    return Signs(path, is_csv, len(lines), foreign, known, records, spread, shape)
+    returns = returns_in(path, form, "csv" if is_csv else "ndjson").strip()
+    counts = len(lines), foreign, known, records, spread
+    return Signs(path, is_csv, *counts, shape, over_lines, returns)
 
 
 def _is_utf8(line: bytes) -> bool:

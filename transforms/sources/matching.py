@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
+import glob
 import lzma
 import os
 import zlib
-from collections.abc import Callable
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.avro import Header, read_header
 from weir.transforms.decode.columnar import is_broken
+from weir.transforms.decode.nested import check_names
+from weir.transforms.decode.parquet import parquet_groups
+from weir.transforms.runtime import files
+from weir.transforms.runtime.files import open_raw as open_raw
+from weir.transforms.sources.regular import require_regular
+from weir.transforms.sources.unpack import MEMBERS, Unpacked
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
-COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
+COMPRESSED = tuple(MEMBERS)
+"""How names of compressed texts end."""
 _BROKEN_ARCHIVE = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
 class File(NamedTuple):
-    """A matched file and its size in bytes."""
+    """A matched file, its size in bytes, and its version where somebody noted it (see seal)."""
 
     path: str
     size: int
+    version: str = ""
 
 
 def match(path: str, field: str) -> tuple[File, ...]:
@@ -41,59 +40,54 @@ def match(path: str, field: str) -> tuple[File, ...]:
     Of a folder or a glob, files whose names begin with a dot or an underscore are left out.
 
     Raises:
-      ConfigError: there is none.
+      ConfigError: there is none, or one is a pipe, a socket or a device.
     """
     if is_local(path):
+        require_regular(path, field)
         if os.path.isfile(path):
             return (File(path, os.path.getsize(path)),)
         if os.path.isdir(path):
             path = os.path.join(path, "")
-    try:
-        found = FileSystems.match([path])[0].metadata_list
-    except (BeamIOError, ValueError):
-        raise ConfigError(
-            field,
-            path,
-            "cannot be looked up; check the spelling, the access rights, and that Beam's extra for "
-            "this file system is installed (gs:// needs apache-beam[gcp]).",
-        ) from None
-    named = (File(one.path, one.size_in_bytes) for one in found)
-    files = sorted(
-        file
-        for file in named
-        if file.path == path or not file.path.rpartition("/")[2].startswith((".", "_"))
-    )
-    if not files:
-        raise ConfigError(
-            field,
-            path,
-            "matches no file; check the path. A glob needs its pattern, like events/*.",
-        )
-    return tuple(files)
+    with files.refusals(field):
+        found = files.match(path)
+    named = [
+        File(one.path, one.size)
+        for one in found
+        if one.path == path or not one.path.rpartition("/")[2].startswith((".", "_"))
+    ]
+    if not named:
+        raise ConfigError(field, path, _no_file(path, field.rpartition(".")[2]))
+    for file in named:
+        if is_local(file.path):
+            require_regular(file.path, field)
+    return tuple(named)
+
+
+def _no_file(path: str, form: str) -> str:
+    """What to do about a path that no file matches."""
+    inside = f"{path}*" if path.endswith("/") else path
+    if not is_local(path) or not any(map(os.path.isdir, glob.glob(inside))):
+        return "matches no file; check the path. A glob needs its pattern, like events/*."
+    near, deep = f"{inside}/*.{form}", f"{inside}/**/*.{form}"
+    below = near if glob.glob(near) else deep
+    return f"matches folders and no file. Write a glob that goes into them, like {below}."
 
 
 def is_local(path: str) -> bool:
     """Whether a path is on this machine's own file system."""
-    return FileSystems.get_scheme(path) is None
-
-
-def open_raw(path: str) -> BinaryIO:
-    """The bytes of a file as they are stored."""
-    file: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-    return file
+    return not files.is_remote(path)
 
 
 def is_compressed(path: str) -> bool:
     """Whether a text's name says that it is compressed."""
-    return path.endswith(tuple(COMPRESSED))
+    return path.endswith(COMPRESSED)
 
 
-def unpacked(raw: BinaryIO, path: str) -> BinaryIO:
+def unpacked(raw: BinaryIO, path: str) -> BinaryIO | Unpacked:
     """The text behind stored bytes."""
-    for ending, opener in COMPRESSED.items():
+    for ending, member in MEMBERS.items():
         if path.endswith(ending):
-            file: BinaryIO = opener(raw)
-            return file
+            return Unpacked(raw, member)
     return raw
 
 
@@ -121,16 +115,16 @@ def avro_header(path: str) -> Header | None:
 def arrow_schema(form: str, path: str) -> pa.Schema | None:
     """The schema of a Parquet or Arrow file; None if it cannot be read."""
     with open_raw(path) as raw:
+        if form == "parquet":
+            groups = parquet_groups(raw)
+            return None if groups is None else groups.schema
         try:
-            if form == "parquet":
-                found = pq.read_schema(raw)
-            else:
-                try:
-                    found = pa.ipc.open_file(raw).schema
-                except pa.ArrowInvalid:
-                    raw.seek(0)
-                    found = pa.ipc.open_stream(raw).schema
-            _ = found.names  # names that are not UTF-8 fail here, and not where they are used
+            try:
+                found = pa.ipc.open_file(raw).schema
+            except pa.ArrowInvalid:
+                raw.seek(0)
+                found = pa.ipc.open_stream(raw).schema
+            check_names(found)
             return found
         except Exception as error:
             if not is_broken(error):

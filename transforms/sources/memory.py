@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,10 +27,13 @@ from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources.read_files import Read
+from weir.transforms.sources.seal import SourceChanged, key_for
 
 ROWS = 1 << 16
 """Events of a batch."""
 _held: dict[str, Any] = {}
+_sealed: dict[str, dict[tuple[int, int], bytes]] = {}
+"""Digests of the pieces of events that a ledger has entered, by handle. They stay in here."""
 _numbers = itertools.count()
 
 
@@ -59,6 +61,7 @@ def holding(events: Any) -> Iterator[str]:
         yield handle
     finally:
         del _held[handle]
+        _sealed.pop(handle, None)
 
 
 def held(handle: str) -> Any:
@@ -99,15 +102,23 @@ def pieces(events: Any) -> Iterator[tuple[int, int]]:
 
 
 def seal(handle: str, schema: EventSchema, key: bytes) -> str:
-    """Keyed digest of what a plan reads of the events, in their order; 32 hex digits."""
-    own = hmac.new(key, b"weir ledger source", hashlib.sha256).digest()
-    digest = hashlib.blake2b(key=own, digest_size=16)
+    """Keyed digest of what a plan reads of the events, in their order; 32 hex digits. From now on
+    nothing else is read under the handle."""
     events = held(handle)
-    for start, stop in pieces(events):
-        for one in decoded(events, schema, start, stop):
-            if one.events is not None:
-                digest.update(_bytes(one.events))
+    found = {piece: _digest(decoded(events, schema, *piece)) for piece in pieces(events)}
+    _sealed[handle] = found
+    digest = hashlib.blake2b(key=key_for(key), digest_size=16)
+    for one in found.values():
+        digest.update(one)
     return digest.hexdigest()
+
+
+def _digest(some: Iterable[Decoded]) -> bytes:
+    digest = hashlib.blake2b()
+    for one in some:
+        if one.events is not None:
+            digest.update(_bytes(one.events))
+    return digest.digest()
 
 
 def _bytes(batch: pa.RecordBatch) -> memoryview:
@@ -132,8 +143,19 @@ class DecodeHeld(beam.DoFn):
         self._handle, self._schema = handle, schema
 
     def process(self, piece: tuple[int, int]) -> Iterator[Any]:
-        """One piece."""
-        return emit(decoded(held(self._handle), self._schema, *piece))
+        """One piece.
+
+        Raises:
+          SourceChanged: it is not what a ledger has entered.
+        """
+        found = list(decoded(held(self._handle), self._schema, *piece))
+        sealed = _sealed.get(self._handle)
+        if sealed is not None and sealed.get(piece) != _digest(found):
+            raise SourceChanged(
+                "the events changed since the ledger was asked, and it has entered them as they "
+                "were. Release a copy that nothing else writes to."
+            )
+        return emit(iter(found))
 
 
 class ReadMemory(beam.PTransform[Any, Any]):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
+from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.first_look import FirstLook
 from weir.transforms.decode.formats import emit
 from weir.transforms.decode.schema import EventSchema
@@ -16,8 +17,10 @@ from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.aside import in_one_process
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources import matching
-from weir.transforms.sources.files import FileSource, Split
+from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.first_files import look_at_files
+from weir.transforms.sources.stored_bytes import Split
 
 
 class SplitFiles(beam.DoFn):
@@ -26,11 +29,11 @@ class SplitFiles(beam.DoFn):
     def __init__(self, source: FileSource) -> None:
         self._source = source
 
-    def process(self, element: tuple[str, int]) -> Iterator[tuple[str, int, int, int, int]]:
+    def process(self, element: tuple[str, int, str]) -> Iterator[tuple[Any, ...]]:
         """One file."""
         counters.add("source_files")
         for split in self._source.splits(matching.File(*element)):
-            yield (split.path, split.start, split.end, split.first, split.size)
+            yield tuple(split)
 
 
 class DecodeSplits(beam.DoFn):
@@ -40,7 +43,7 @@ class DecodeSplits(beam.DoFn):
         self._source = source
         self._schema = schema
 
-    def process(self, element: tuple[str, int, int, int, int]) -> Iterator[Any]:
+    def process(self, element: tuple[str, int, int, int, int, str]) -> Iterator[Any]:
         """One split."""
         return emit(self._source.decode(Split(*element), self._schema, ahead))
 
@@ -59,6 +62,8 @@ class ReadFiles(beam.PTransform[Any, Any]):
       source: which files.
       schema: the roles of columns.
       look: what the first records must have; None looks at none.
+      sealed: the files as a ledger has entered them; None: no ledger did.
+      found: the files, where they are neither to be looked up nor checked.
 
     Raises:
       ConfigError: no file, a missing column, a column or a file of a wrong type, or records of
@@ -66,13 +71,29 @@ class ReadFiles(beam.PTransform[Any, Any]):
     """
 
     def __init__(
-        self, source: FileSource, schema: EventSchema, look: FirstLook | None = None
+        self,
+        source: FileSource,
+        schema: EventSchema,
+        look: FirstLook | None = None,
+        sealed: tuple[matching.File, ...] | None = None,
+        found: tuple[matching.File, ...] | None = None,
     ) -> None:
         super().__init__()
         self._source = source
         self._schema = schema
+        if found is not None:
+            self._files = found
+            return
         self._files = source.match()
-        source.check(self._files, schema)
+        if sealed is not None:
+            if [file.path for file in sealed] != [file.path for file in self._files]:
+                raise ConfigError(
+                    source.field,
+                    source.path,
+                    "changed since the ledger was asked: other files match it now. Run again.",
+                )
+            self._files = sealed
+        check_files(source, self._files, schema)
         if look is not None:
             look_at_files(source, self._files, look)
 
@@ -90,7 +111,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
             | "Files" >> beam.Create(files, reshuffle=not here)
             | "Split"
             >> beam.ParDo(SplitFiles(self._source)).with_output_types(
-                tuple[str, int, int, int, int]
+                tuple[str, int, int, int, int, str]
             )
         )
         if not here:

@@ -1,4 +1,4 @@
-"""The text of a file: unpacked, as UTF-8, without its byte order mark, whatever it is stored as."""
+"""The text of a file: unpacked, as UTF-8, whatever it is stored as."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from weir.transforms.decode.encoding import UTF_8, Recoded
-from weir.transforms.decode.lines import BYTE_ORDER_MARK, Chunk, chunks
+from weir.transforms.decode.lines import Chunk, chunks
 from weir.transforms.decode.quoted_text import quoted_chunks
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.sources import matching
 
+_LONG = 2**12
+"""Bytes of a first line that tell what a text is."""
 _BEGIN = 2**13
 _STEP = 2**16
 """Bytes unpacked at a time: damage may take these along, whatever is asked for."""
@@ -25,7 +27,6 @@ class TextFile:
     Args:
       raw: as stored, at the part's beginning. path: says how it is compressed.
       form: how it is written.
-      whole: whether this is the file's beginning, where a mark may stand.
       size: stored bytes of the part; None goes to the end.
       moved: called after each read.
 
@@ -39,7 +40,6 @@ class TextFile:
         raw: BinaryIO,
         path: str,
         form: TextForm,
-        whole: bool = True,
         size: int | None = None,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
@@ -52,10 +52,9 @@ class TextFile:
         self._left = size
         self._moved = moved
         self._form = form
-        self._begins = whole
-        self._text: Callable[[int], bytes] = self._stored
+        self.read: Callable[[int], bytes] = self._stored
         if form.encoding != UTF_8:
-            self._text = Recoded(self._stored, form.encoding, form.line_bytes).read
+            self.read = Recoded(self._stored, form.encoding, form.line_bytes).read
 
     def chunks(self, first: int, quoted: bool, **sizes: int) -> Iterator[Chunk]:
         """Chunks of lines, or of records where quoted fields may hold newlines.
@@ -77,16 +76,6 @@ class TextFile:
         """Stored bytes in front of the block that the last text came from: of a damaged file, those
         that are known to be whole. Where in the block the damage lies nobody can say."""
         return self._before
-
-    def read(self, n: int) -> bytes:
-        """About n bytes; none at the end."""
-        data = self._text(n)
-        if self._begins:
-            self._begins = False
-            while data and len(data) < len(BYTE_ORDER_MARK) and (more := self._text(n)):
-                data += more
-            data = data.removeprefix(BYTE_ORDER_MARK) or self._text(n)
-        return data
 
     def _stored(self, n: int) -> bytes:
         if self._packed:
@@ -171,6 +160,17 @@ def first_lines(path: str, form: TextForm, count: int = 1, quoted: bool = False)
         return First(tuple(found[:count]), tuple(numbers[:count]), False, text.broken)
 
 
+def first_line(path: str, form: TextForm) -> bytes:
+    """The first line of a text that is not blank, or its beginning where it is longer."""
+    found = first_lines(path, form)
+    if found.lines:
+        return found.lines[0][:_LONG]
+    if not found.too_long:
+        return b""
+    with matching.open_raw(path) as raw:
+        return TextFile(raw, path, form).read(_LONG).lstrip().partition(b"\n")[0]
+
+
 def behind(pieces: Iterator[Chunk], number: int) -> Iterator[Chunk]:
     """Chunks without the lines up to a number."""
     for chunk in pieces:
@@ -188,4 +188,4 @@ def behind(pieces: Iterator[Chunk], number: int) -> Iterator[Chunk]:
         )
 
 
-__all__ = ["First", "TextFile", "behind", "first_lines"]
+__all__ = ["First", "TextFile", "behind", "first_line", "first_lines"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import json
+from collections.abc import Sequence
 
 from weir.transforms.decode.encoding import UTF_8
 from weir.transforms.sources import matching
@@ -27,7 +29,10 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF16_BE, "UTF-16 text; write source.encoding: utf-16"),
 )
 _XML = "XML or HTML; save it as NDJSON or CSV"
+_ALONE = "lines that end in carriage returns alone; make them newlines: tr '\\r' '\\n' < OLD > NEW"
+_TWICE = "lines that end in two carriage returns; remove them: tr -d '\\r' < OLD > NEW"
 _ARRAY = "one JSON array; save it as NDJSON, one object a line"
+OVER_LINES = "JSON objects over several lines; write one object a line, like `jq -c . FILE`"
 
 
 def kind_of(start: bytes, form: str, encoding: str = UTF_8) -> str | None:
@@ -46,8 +51,11 @@ def kind_of(start: bytes, form: str, encoding: str = UTF_8) -> str | None:
     return None
 
 
-def kind_of_text(start: bytes, form: str) -> str | None:
-    """As ``kind_of``, of a text once it is unpacked and decoded."""
+def kind_of_text(start: bytes, form: str, header: bool = False) -> str | None:
+    """As ``kind_of``, of a text once it is unpacked and decoded.
+
+    header: whether CSV begins with one, which is no event: carriage returns in it are looked at.
+    """
     text = start.lstrip(b" \t\r\n")
     if b"\x00" in start:
         return "binary data; text is needed"
@@ -57,7 +65,41 @@ def kind_of_text(start: bytes, form: str) -> str | None:
         return _ARRAY
     if form == "csv" and text.startswith(b'{"'):
         return "JSON; write source: {ndjson: ...}"
-    return None
+    return returns_of(start, form) if header and form == "csv" else None
 
 
-__all__ = ["kind_of", "kind_of_text"]
+def begins_over_lines(lines: Sequence[bytes]) -> bool:
+    """Whether a text begins with a JSON object of several lines.
+
+    Args:
+      lines: the first ones that are not blank.
+    """
+    first = lines[0].strip() if lines else b""
+    if first == b"{" or not first.startswith(b"{"):
+        return first == b"{"
+    try:
+        text = b"\n".join(lines).decode(errors="replace")
+        _, end = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return False
+    return "\n" in text.lstrip()[:end]
+
+
+def returns_of(line: bytes, form: str) -> str | None:
+    """What to do where carriage returns end lines in place of newlines; None where they do not. In
+    JSON they may stand within a line.
+
+    Args:
+      line: the first, or its beginning. form: csv or ndjson.
+    """
+    text = line.lstrip()
+    at = text.find(b"\r")
+    if at < 0 or text[:at].count(b'"') % 2:
+        return None
+    rest = text[at:].lstrip(b"\r")
+    if form == "csv":
+        return _ALONE if rest else _TWICE
+    return _ALONE if text[at - 1 : at] == b"}" and rest.startswith(b"{") else None
+
+
+__all__ = ["OVER_LINES", "begins_over_lines", "kind_of", "kind_of_text", "returns_of"]

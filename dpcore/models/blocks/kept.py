@@ -19,6 +19,7 @@ from weir.dpcore.models.blocks.objective import Scored
 from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.schedule import Schedule
 from weir.dpcore.models.blocks.training import BlockTraining
+from weir.dpcore.models.blocks.waits import Waits
 from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.kit.linear import model_outputs, released_models
 from weir.dpcore.program import Bounded, OutputInfo, Released, TrainedProgram
@@ -104,6 +105,11 @@ class KeptBlocks(TrainedProgram):
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """Rows (n_events, width) float64 in [-1, 1], features clipped in l2."""
         return self.inputs.bound(columns, n_events)
+
+    @property
+    def waits(self) -> Waits:
+        """What a key must have before its first model."""
+        return Waits.of_blocks(self.schedule, self.cut, self.cap)
 
     @property
     def training(self) -> BlockTraining:

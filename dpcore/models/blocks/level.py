@@ -21,6 +21,8 @@ from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.pricing.price import round_up
 
+LARGE = 500.0
+"""From here on e^eps is too near the largest double, and 1 is lost in it."""
 TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks"
 
 
@@ -110,7 +112,14 @@ class Level(Noised):
 
 def amplified(epsilon: float, rate: float) -> float:
     """What a pure epsilon on a sample costs: ln(1 + rate (e^eps - 1)), rounded up."""
-    return math.log1p(rate * math.expm1(epsilon)) * (1 + 2.0**-40)
+    return _through(epsilon, rate) * (1 + 2.0**-40)
+
+
+def _through(epsilon: float, rate: float) -> float:
+    """ln(1 + rate (e^eps - 1)); from ``LARGE`` on eps + ln(rate), which it is to the last bit."""
+    if epsilon > LARGE:
+        return epsilon + math.log(rate)
+    return math.log1p(rate * math.expm1(epsilon))
 
 
 def sampled_level(
@@ -125,7 +134,7 @@ def sampled_level(
       ConfigError: noise, steps or numbers that cannot be served.
     """
     part = float(share) * budget.value
-    inner = math.log1p(rows / sample * math.expm1(part)) * (1 - 2.0**-30)
+    inner = _through(part, rows / sample) * (1 - 2.0**-30)
     inner = 1 / round_up(1 / inner)  # the same on every CPU, toward privacy
     whole = PrivacyLoss("pure", inner)
     made = level_for(objective, size, float(sample), sample, 1, whole, Fraction(1))

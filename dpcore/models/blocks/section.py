@@ -297,6 +297,7 @@ class BlockModel(Predictor):
         beside = {name: of(name) for name in others if name != solver}
         shape = (terms, schedule, presence, self.split, self.noises)
         program, alternatives = choose(*shape, of(solver), beside)
+        program.waits.check("model.block", self.block, terms)
         state = program.state_bytes()
         if state > MOST_STATE:
             raise ConfigError(
@@ -336,6 +337,10 @@ class BlockModel(Predictor):
         yield from words.notes(program)
         if self.loss == "squared":
             yield words.SQUARED
+
+    def doubts(self, program: BlockProgram, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from program.waits.doubts(terms)
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""

@@ -74,29 +74,28 @@ class PointNoise:
         sensitivity = round_up((moved + added) / resolution + math.sqrt(dimension) + spare)
         scale = round_up(noise_scale_for(units, sensitivity, budget))
         made = cls(NOISE_OF[budget.kind], dimension, resolution, sensitivity, scale)
-        made.check(name, budget.value)
+        made.check(name)
         return made
 
     def check(
         self,
         name: str,
-        value: object,
         field: str = "privacy.epsilon",
-        words: str = "leaves too little; raise it.",
+        words: str = "leaves too little; raise epsilon or delta.",
         remedy: str = "",
     ) -> None:
         """Raises ConfigError: noise that leaves out steps of the lattice, does not fit an integer
         together with its point, or is beyond the exact sampler.
 
         Args:
-          name: of the point. value, field, words: what is refused, where and how. remedy: for noise
+          name: of the point. field, words: what is refused, and how. remedy: for noise
             that leaves out steps; "": the usual ones.
         """
         refuse_coarse(name, self.kind, math.sqrt(self._unit), field, remedy)
         exact = lattice_variances(self.scale, (1.0,)) if self.kind == "discrete_gaussian" else (0,)
         # The tails of the norm of d numbers lie within 64 + d scales.
         if exact[0] > MAX_VARIANCE or not self.scale < ROOM / (64 + self.dimension):
-            raise ConfigError(field, value, words)
+            raise ConfigError(field, None, words)
 
     @property
     def _ones(self) -> tuple[float, ...]:

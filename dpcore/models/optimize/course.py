@@ -83,6 +83,10 @@ class Course(Protocol):
         """Records of the first run."""
 
     @property
+    def read_first(self) -> int:
+        """Records of the first run that are read, the first ones: then there is a model."""
+
+    @property
     def served(self) -> int:
         """Runs that there are; what follows the last is not learned from."""
 
@@ -154,6 +158,11 @@ class Doubling:
     def labels(self) -> bool:
         """See Course."""
         return bool(self.runs[0].glm.loss.labels)
+
+    @property
+    def read_first(self) -> int:
+        """See Course: all of them."""
+        return self.first
 
     @property
     def served(self) -> int:

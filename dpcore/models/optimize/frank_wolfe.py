@@ -155,6 +155,7 @@ class FrankWolfeModel(OptimizeModel):
             return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
         made, alternatives = choose(terms, linear, build, program)
+        made.waits.check("model.block", self.block, terms)
         state = made.state_bytes()
         if state > room:
             raise ConfigError(
@@ -218,6 +219,10 @@ class FrankWolfeModel(OptimizeModel):
                 f"A model has at most {program.way.steps:,} vertices of the set: those that its "
                 "steps chose. Which they are is what is released."
             )
+
+    def doubts(self, program: WindowProgram, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from program.waits.doubts(terms)
 
     def warnings(self, program: WindowProgram) -> Iterator[str]:
         """See Algorithm."""

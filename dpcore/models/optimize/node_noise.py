@@ -62,7 +62,7 @@ class NodeNoise:
             longest = steps * _widening(dimension, dual)
             scale, exponent = round_up(noise_scale_for(1, longest, budget)), 2.0
             point = PointNoise(kind, dimension, 1.0, longest, scale)
-        point.check("a gradient", epsilon)
+        point.check("a gradient")
         return cls(clip, dimension, dual, kind, scale, exponent)
 
     @property

@@ -13,6 +13,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints, State, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut import by_hash
+from weir.dpcore.models.blocks.waits import Waits
 from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.kit.kept import row_digests
 from weir.dpcore.models.kit.linear import model_outputs, released_models
@@ -91,6 +92,11 @@ class OnePass(RowProgram):
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """Rows (n_events, width) in [-1, 1], features clipped in the lq norm."""
         return self.inputs.bound(columns, n_events)
+
+    @property
+    def waits(self) -> Waits:
+        """What a key must have before its first model."""
+        return Waits.of_records(self.course.read_first, self.cap)
 
     def init(self, n_keys: int) -> OnePassState:
         """Before the first record."""

@@ -112,6 +112,7 @@ class OnePassModel(OnePassSection):
         offers.sort(key=lambda one: one[0])
         best = offers[0][0]
         program = self._program(offers[0][3])
+        program.waits.check("model.records", self.records, terms)
         state, room = program.state_bytes(), WIDE_STATE if program.inputs.sparse else MOST_STATE
         if state > room:
             raise ConfigError(
@@ -159,6 +160,10 @@ class OnePassModel(OnePassSection):
             "Before the first there is none (null). Excess risks are bounds, in scaled units, "
             "over the best model of the set: what is measured lies below."
         )
+
+    def doubts(self, program: OnePass, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from program.waits.doubts(terms)
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""

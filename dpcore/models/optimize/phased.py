@@ -217,6 +217,12 @@ class Phased(Doubling):
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of l2 norm at most {most}, once (scaled units)"
 
+    @property
+    def read_first(self) -> int:
+        """See Course."""
+        last = self.runs[0].phases[-1]
+        return last.start + last.size
+
     def init(self, n_keys: int) -> PhasedState:
         """See Course."""
         x = np.repeat(self.set.start()[None], n_keys, axis=0)

@@ -228,7 +228,7 @@ def selection_for(
       ConfigError: the set has no list of vertices, or the budget is none.
     """
     if not budget.value > 0:
-        raise ConfigError("privacy.epsilon", budget.value, "leaves no budget; raise it.")
+        raise ConfigError("privacy.epsilon", None, "leaves no budget; raise epsilon or delta.")
     part = budget.value * float(share) * (1 - 2.0**-40)
     one = Selection(linear, size, divisor, most, changes, 1, noise, budget.kind, 1.0, users)
     straight = budget.kind == "pure"

@@ -158,6 +158,12 @@ class Sfw(Doubling):
         root = self.runs[0].root
         return "gumbel" if root is None else root.kind
 
+    @property
+    def read_first(self) -> int:
+        """See Course."""
+        last = self.runs[0].stages[-1]
+        return last.start + last.size
+
     @cached_property
     def _starts(self) -> tuple[list[int], ...]:
         return tuple([stage.start for stage in run.stages] for run in self.runs)

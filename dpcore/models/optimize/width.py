@@ -267,5 +267,5 @@ def width_for(
         noise = round_up(2 * with_steps(1).stddev * linear.set.gaussian_width())
         steps = best_steps(linear.curvature, noise, budget.kind == "pure")
     made = with_steps(steps)
-    made.point.check("a gradient", budget.value)
+    made.point.check("a gradient")
     return made

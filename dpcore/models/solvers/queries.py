@@ -207,7 +207,7 @@ def noise_of(
     scale = noise_scale_for(float(1 / share) * (1 + 2.0**-50), sensitivity, budget)
     point = PointNoise(NOISE_OF[budget.kind], dimension, resolution, sensitivity, scale)
     words = f"leave too little of the budget for each; {TAKE_FEWER}"
-    point.check("a query", share, "model.iterations", words, TAKE_FEWER)
+    point.check("a query", "model.iterations", words, TAKE_FEWER)
     return point
 
 

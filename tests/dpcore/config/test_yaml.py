@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weir.dpcore.config import yaml
 from weir.dpcore.config.yaml import parse, parse_mapping
 from weir.dpcore.errors import ConfigError
 
@@ -66,6 +67,61 @@ def test_keys_are_always_text() -> None:
 
 def test_anchors_repeat_a_value() -> None:
     assert parse("a: &x [1]\nb: *x") == {"a": [1], "b": [1]}
+
+
+def doubled(levels: int, first: str = "[0, 0]") -> str:
+    """Each level is a list of the one before, twice."""
+    lines = [f"a0: &a0 {first}"]
+    lines += [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("levels", [20, 40, 60])
+def test_aliases_that_stand_for_too_much_are_refused_at_once(levels: int) -> None:
+    """Of ten values each, ten levels are ten billion; what walks over them would not end."""
+    with pytest.raises(ConfigError, match=r"line \d+.*repeats more than 131,072 values.*Write"):
+        parse_mapping(doubled(levels))
+
+
+def test_what_aliases_stand_for_is_counted_as_if_written_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(yaml, "_MAX_REPEATED", 30)
+    assert parse(f"a: &a [0, 0]\nb: [{', '.join(['*a'] * 10)}]")["b"] == [[0, 0]] * 10
+    with pytest.raises(ConfigError, match="repeats more than 30 values"):
+        parse(f"a: &a [0, 0]\nb: [{', '.join(['*a'] * 11)}]")
+    assert len(parse(f"a: [{', '.join(['0'] * 100)}]")["a"]) == 100
+
+
+def test_aliases_are_nested_no_deeper_than_values() -> None:
+    deep = "[" * 40 + "]" * 40
+    with pytest.raises(ConfigError, match="line 2.*nested deeper than 64"):
+        parse(f"a: &a {deep}\nb: {deep[:40]}*a{deep[40:]}")
+    parse(f"a: &a {deep}\nb: [[*a]]")
+    with pytest.raises(ConfigError, match="line 3.*nested deeper than 64"):
+        parse(f"a: &a {deep}\nb: &b [[[[*a]]]]\nc: {'[' * 30}*b{']' * 30}")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ("a:\n\tb: 1", "line 2, column 1", "a tab stands where only spaces may. Put spaces"),
+        ("a: b\n c: d", "line 2", "indented too far. Put a text with a colon in quotes, or align"),
+        ("where: a: b", "line 1, column 9", "Put a text with a colon in quotes"),
+        ('where: "a" == "b"', "line 1, column 12", "Put all of the value in quotes"),
+        ("a: @x", "line 1, column 4", "begins with @. Put the value in quotes"),
+        ("a: `x`", "line 1, column 4", "begins with `. Put the value in quotes"),
+        ("a: [1, 2\nb: 3", "line 2", "a comma or ] is missing. Close"),
+        ("a: {b: 1", "line 1", "a comma or } is missing. Close"),
+        ("a: 'x", "line 1", "a quote that is never closed. Close"),
+        (r'a: "\d"', "line 1", "Use single quotes"),
+        ("x: ,", "line 1", "or put the value in quotes"),
+    ],
+)
+def test_what_is_no_yaml_says_what_to_write(text: str, place: str, says: str) -> None:
+    with pytest.raises(ConfigError, match="is not YAML here") as refused:
+        parse_mapping(text)
+    assert place in str(refused.value) and says in str(refused.value)
 
 
 @pytest.mark.parametrize(

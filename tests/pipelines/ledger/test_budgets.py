@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import SMALL
+from tests.pipelines.ledger.conftest import asking
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.registry import CONTINUAL_SUMS
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import Asking, look, reserve
-from weir.pipelines.ledger.places import Place
+from weir.pipelines.ledger.desk import look, reserve
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +38,8 @@ def test_it_fits_once(tmp_path: Path, mechanism: str, noise: str, epsilon: float
     )
     assert job.ledger is not None
     plan = plan_of(job)
-    reserve(job.ledger, Asking(plan, "mark", Place("out", False)))
+    reserve(job.ledger, asking(plan, "mark"))
     after = look(job.ledger, plan)
     assert not after.fits and after.spent == pytest.approx(epsilon, rel=0.01)
     with pytest.raises(ConfigError, match="is not enough"):
-        reserve(job.ledger, Asking(plan, "other mark", Place("out", False)))
+        reserve(job.ledger, asking(plan, "other mark"))

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.ledger.conftest import job_of, section
+from tests.pipelines.ledger.conftest import asking, job_of, section
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger import hand
 from weir.pipelines.ledger.book import Book, book_of
 from weir.pipelines.ledger.chain import Row
-from weir.pipelines.ledger.desk import Asking, reserve
+from weir.pipelines.ledger.desk import reserve
 from weir.pipelines.ledger.disks import remote_type
 from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.places import Place
 from weir.pipelines.ledger.sqlite import open_file
 from weir.pipelines.ledger.store import Change, Store
 
@@ -57,8 +57,8 @@ def ask(job: Path, first: int, count: int, gate: Any, told: Any) -> None:
     gate.wait()
     for number in range(first, first + count):
         try:
-            asking = Asking(plan, f"mark {number}", Place(f"place {number}", False))
-            heard.append(reserve(ledger, asking).entry)
+            wanted = asking(plan, f"mark {number}", f"place {number}")
+            heard.append(reserve(ledger, wanted).entry)
         except ConfigError as error:
             heard.append("" if "is not enough" in str(error) else str(error))
     told.put(heard)
@@ -103,11 +103,12 @@ def test_two_scopes_of_one_ledger_have_budgets_of_their_own(
     job = job_of(tmp_path / "job", section(where))
     plan = plan_of(load(job))
     for scope in ("customers", "staff"):
-        asking = Asking(plan, "mark", Place("out", False))
         ledger = ledger_of(job).model_copy(update={"scope": scope})
-        reserve(ledger, asking)
+        if scope == "staff":
+            hand.open_scope(ledger, plan)
+        reserve(ledger, asking(plan, "mark"))
         with pytest.raises(ConfigError, match="is not enough"):
-            reserve(ledger, Asking(plan, "other mark", Place("out", False)))
+            reserve(ledger, asking(plan, "other mark"))
     store = opened(job, create=False)
     assert store.scopes() == ["customers", "staff"]
     store.close()
@@ -138,7 +139,7 @@ def test_a_process_that_dies_in_a_transaction_holds_nobody_back(
     opened(job).close()
     code = (
         "import sys, time\n"
-        "from pipelines.config.job import load\n"
+        "from weir.pipelines.config.job import load\n"
         "store = load(sys.argv[1]).ledger.store(True)\n"
         "def work(rows):\n"
         "    print('inside', flush=True)\n"
@@ -154,14 +155,13 @@ def test_a_process_that_dies_in_a_transaction_holds_nobody_back(
     assert dying.stdout is not None and dying.stdout.readline() == "inside\n"
     dying.send_signal(signal.SIGKILL)
     dying.wait()
-    asking = Asking(plan_of(load(job)), "mark", Place("out", False))
-    reserve(ledger_of(job), asking)
+    reserve(ledger_of(job), asking(plan_of(load(job)), "mark"))
     assert len(book(job).entries) == 1
 
 
 def test_records_are_only_ever_added(where: tuple[str, str], tmp_path: Path) -> None:
     job = job_of(tmp_path / "job", section(where))
-    reserve(ledger_of(job), Asking(plan_of(load(job)), "mark", Place("out", False)))
+    reserve(ledger_of(job), asking(plan_of(load(job)), "mark"))
     for change in ("DELETE FROM {}", "UPDATE {} SET body = '{{}}'"):
         with pytest.raises(Exception, match="only ever added to"):
             tamper(where, change, force=False)
@@ -198,11 +198,11 @@ def tamper(where: tuple[str, str], change: str, force: bool = True) -> None:
 )
 def test_a_changed_record_is_found(where: tuple[str, str], tmp_path: Path, change: str) -> None:
     job = job_of(tmp_path / "job", section(where))
-    asking = Asking(plan_of(load(job)), "mark", Place("out", False))
-    reserve(ledger_of(job), asking)
+    wanted = asking(plan_of(load(job)), "mark")
+    reserve(ledger_of(job), wanted)
     assert len(book(job).entries) == 1
     tamper(where, change)
-    for again in (lambda: book(job), lambda: reserve(ledger_of(job), asking)):
+    for again in (lambda: book(job), lambda: reserve(ledger_of(job), wanted)):
         with pytest.raises(ConfigError, match="has been changed: record"):
             again()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import SMALL, Weir
+from tests.pipelines.ledger.conftest import asking
 from weir.dpcore.accounting.grid import Grid
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
@@ -15,10 +16,10 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.pricing.together import loss_of_periods
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger import hand
 from weir.pipelines.ledger.asking import opened, price_of
-from weir.pipelines.ledger.desk import Asking, look, reserve
+from weir.pipelines.ledger.desk import look, reserve
 from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.places import Place
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
     "protect_for: 8}",
@@ -68,15 +69,14 @@ def test_a_part_of_a_period_is_a_replacement(tmp_path: Path, narrow: str) -> Non
 
 def test_plans_of_users_and_of_events_in_one_scope(tmp_path: Path) -> None:
     ledger, plan = of(tmp_path)
-    reserve(ledger, Asking(plan, "mark", Place("out", False)))
+    reserve(ledger, asking(plan, "mark"))
     _, events = of(tmp_path, text=SMALL)
     with pytest.raises(ConfigError, match="any number of them"):
-        reserve(ledger, Asking(events, "mark", Place("b", False)))
+        reserve(ledger, asking(events, "mark", "b"))
     of_events, other = of(tmp_path, "ledger.scope=y", "ledger.unit=event", text=SMALL)
-    reserve(of_events, Asking(other, "mark", Place("c", False)))
-    found = reserve(
-        of_events.model_copy(update={"unit": None}), Asking(plan, "mark", Place("d", False))
-    )
+    hand.open_scope(of_events, other)
+    reserve(of_events, asking(other, "mark", "c"))
+    found = reserve(of_events.model_copy(update={"unit": None}), asking(plan, "mark", "d"))
     alone = [PrivacyLoss("gdp", plan.program.loss(8).value * 2), other.program.loss(8)]
     mu = sum(one.value**2 for one in alone) ** 0.5
     assert found.standing.together == pytest.approx(PrivacyLoss("gdp", mu).epsilon(1e-5))

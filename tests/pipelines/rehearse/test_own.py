@@ -80,7 +80,7 @@ def test_one_byte_makes_it_another_file_and_nothing_is_no_copy(files: Path) -> N
 
 
 def test_a_source_that_is_not_there_or_has_no_files_is_no_matter(files: Path) -> None:
-    stream = {"pubsub": {"subscription": "projects/p/subscriptions/s", "payload": "json"}}
+    stream = {"pubsub": {"subscription": "projects/acme-1/subscriptions/all", "payload": "json"}}
     for source in (
         None,
         source_of("csv", str(files / "later" / "*.csv")),

@@ -23,10 +23,10 @@ from weir.transforms.runtime.secret import SecretRef
 SECRETS = (
     "secret: {file: no-such.key, rotate: [{from: 2024-01-01T08:00:00Z, file: nor-this.key}]}",
     "secret: {env: WEIR_NO_SUCH}",
-    "secret: {gcp: projects/p/secrets/s/versions/1}",
+    "secret: {gcp: projects/acme-1/secrets/s/versions/1}",
     "secret: {kubernetes: a/b}",
 )
-STREAM = "source: {pubsub: {subscription: projects/p/subscriptions/s, payload: avro}}"
+STREAM = "source: {pubsub: {subscription: projects/acme-1/subscriptions/all, payload: avro}}"
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_files_of_another_ending_are_read_as_what_they_are(tmp_path: Path) -> No
 def test_a_clock_without_end_ends_with_the_public_events(tmp_path: Path) -> None:
     text = BASIC.replace(", end: 2024-01-03T00:00:00Z", "").replace(
         "{csv: private.csv}",
-        "{pubsub: {subscription: projects/p/subscriptions/s, payload: json}}",
+        "{pubsub: {subscription: projects/acme-1/subscriptions/all, payload: json}}",
     )
     public = events(tmp_path / "public.csv", [0, 5, 8], [1.0, 2.0, 3.0])
     found = rehearse(job_of(tmp_path, text), tmp_path / "out", on=str(public))
@@ -203,7 +203,8 @@ def test_events_of_nobody_and_users_without_a_cap_that_bites(tmp_path: Path) -> 
     public = events(tmp_path / "public.csv", [0, 1], [1.0, 2.0], "who=ann bob")
     with public.open("a") as handle:
         handle.write("2024-01-01T03:00:00Z,e9,4,\n")
-    found = rehearse(job_of(tmp_path, USERS), tmp_path / "out", on=str(public))
+    job = job_of(tmp_path, f"{USERS}limits: {{refused: 0.5}}\n")
+    found = rehearse(job, tmp_path / "out", on=str(public))
     assert found.caps[0].lost == 0
     assert found.result.counters["no_user"] == 1
 

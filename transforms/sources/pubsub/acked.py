@@ -12,13 +12,13 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from weir.dpcore.errors import WeirError
 from weir.transforms.runtime import files
+from weir.transforms.runtime.fence import Fatal
 
 FOLDER = "_acknowledged"
 
 
-class Outdated(WeirError):
+class Outdated(Fatal):
     """A checkpoint that lacks messages which the subscription does not have any more."""
 
 

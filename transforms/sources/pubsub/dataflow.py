@@ -1,8 +1,9 @@
 """Pub/Sub on Dataflow: Beam's own connector, which that service replaces by its own reader.
 
 It acknowledges, extends leases and follows the watermark by itself; ``id`` names the attribute by
-which it drops copies. Its watermark knows nothing of the clock's delay, so an event that came in
-time, but through a backlog, may find its tick released: it is counted as overdue.
+which it drops copies. It is not told of the attribute that says when a message arrived: its
+watermark would follow what senders say. It knows nothing of the clock's delay either, so an event
+that came in time, but through a backlog, may find its tick released: it is counted as overdue.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.windowing import stamped
-from weir.transforms.sources.pubsub.reader import Subscription, read_stamp
 from weir.transforms.sources.pubsub.source import Read
+from weir.transforms.sources.pubsub.stamps import Subscription
 
 MESSAGES = 1_000
 BYTES = 16 << 20
@@ -46,14 +47,10 @@ class DecodeBundle(beam.DoFn):
 
     def process(self, message: Any, stamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Gathers."""
-        arrival = None
-        if self._from.timestamp is not None:
-            arrival = read_stamp((message.attributes or {}).get(self._from.timestamp))
-        if arrival is None:
-            published = message.publish_time
-            wall = stamp.micros if published is None else int(published.timestamp() * 1e6)
-            arrival = self._from.stream.at(wall)
-        self._held.append(Message(message.message_id or "", message.data or b"", arrival))
+        published = message.publish_time
+        wall = stamp.micros if published is None else int(published.timestamp() * 1e6)
+        id, data, attributes = message.message_id or "", message.data or b"", message.attributes
+        self._held.append(self._from.message(id, data, attributes or {}, wall))
         self._bytes += len(message.data or b"")
         self._stamp = stamp if self._stamp is None else min(stamp, self._stamp)
         if len(self._held) >= MESSAGES or self._bytes >= BYTES:
@@ -101,7 +98,6 @@ class ReadNative(beam.PTransform[Any, Any]):
             >> ReadFromPubSub(
                 subscription=self._from.name,
                 id_label=self._id,
-                timestamp_attribute=self._from.timestamp,
                 with_attributes=True,
             )
             | "Decode"

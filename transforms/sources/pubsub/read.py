@@ -10,8 +10,8 @@ from apache_beam.options.pipeline_options import StandardOptions
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.sources.pubsub.dataflow import ReadNative
-from weir.transforms.sources.pubsub.reader import Subscription
 from weir.transforms.sources.pubsub.source import ReadSubscription
+from weir.transforms.sources.pubsub.stamps import Subscription
 
 
 class ReadPubSub(beam.PTransform[Any, Any]):

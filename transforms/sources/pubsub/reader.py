@@ -15,17 +15,16 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from weir.transforms.decode.messages import Message
 from weir.transforms.runtime import counters, kept_counts
-from weir.transforms.runtime.fence import OPEN, Fence, Fenced
-from weir.transforms.runtime.pubsub_client import subscriber
-from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.pubsub.acked import Acknowledged
+from weir.transforms.runtime.fence import OPEN, Fatal, Fence
+from weir.transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
+from weir.transforms.sources.pubsub.acked import Acknowledged, Outdated
 from weir.transforms.sources.pubsub.acks import Confirmations
 from weir.transforms.sources.pubsub.leases import Leases
+from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.sources.pubsub.steady import SteadyTime
 from weir.transforms.sources.pubsub.watermark import Frontier
 
@@ -45,37 +44,18 @@ LONGEST_PAUSE = 5.0
 _log = logging.getLogger("weir.pubsub")
 
 
-@dataclass(frozen=True)
-class Subscription:
-    """What to read, and how.
-
-    Attributes:
-      name: projects/P/subscriptions/S.
-      ack_seconds: its ack deadline.
-      slack: microseconds until a published message can be pulled, at most.
-      timestamp: attribute that says when a message arrived, in place of its publish time: RFC 3339,
-        or milliseconds since 1970.
-      stream: what wall time stands for. host: an emulator; None is Google's.
-    """
-
-    name: str
-    ack_seconds: int = 10
-    slack: int = 500_000
-    timestamp: str | None = None
-    stream: StreamTime = PRESENT
-    host: str | None = None
-
-
 class Pulled(NamedTuple):
     """One answer.
 
     Attributes:
       messages: what it holds. ids: their ack ids. full: as many as were asked for.
+      first: the earliest arrival that one of them may bear, microseconds in stream time.
     """
 
     messages: list[Message]
     ids: list[str]
     full: bool
+    first: int
 
 
 @dataclass
@@ -128,11 +108,14 @@ class Reader:
         self._next_turn: int | None = None
         self._mean = BYTES / FIRST
         self._failures = 0
+        self._refused_since: int | None = None
+        self._was_there = False
+        self._vanished_at: int | None = None
         self._closed = threading.Event()
 
     def _new_frontier(self) -> Frontier:
         hold = self._from.ack_seconds * 1_000_000
-        return Frontier(self._from.stream, self._from.slack, hold, self.wall())
+        return Frontier(self._from.earliest, self._from.slack, hold, self.wall())
 
     def wall(self) -> int:
         """Microseconds since 1970."""
@@ -143,15 +126,19 @@ class Reader:
 
         Raises:
           Outdated: the job went back further than it may. Fenced: a newer job has taken over.
+          Removed: the folder of the state or of the releases is gone.
         """
         try:
             self._fence.look()
-        except Fenced:
+        except Fatal:
             self.leases.give_back()
             raise
         if turn != self._next_turn:
             if self._noted is not None:
-                self._noted.check(turn)
+                try:
+                    self._noted.check(turn)
+                except Outdated as outdated:
+                    self._fence.fail(outdated)
                 self._fence.goes_on()
             self.confirmations.restart()
             self.leases.give_back()
@@ -165,13 +152,17 @@ class Reader:
             self._noted.note(turn)
         try:
             self._fence.check()
-        except Fenced:
-            return  # the next turn says so; the messages come again, to the newer job
+        except Fatal:
+            return  # the next turn says so; the messages come again, to whoever goes on
         kept_counts.flush(self._fence)
         self.leases.acknowledge(ids)
 
     def take(self, wait: float) -> Pulled | None:
-        """The next answer, or None if there was none within ``wait`` seconds, or it is closed."""
+        """The next answer, or None if there was none within ``wait`` seconds, or it is closed.
+
+        Raises:
+          Gone: the server refuses, and has done so for as long as that is doubted.
+        """
         if self._closed.is_set():
             return None
         question, probe = self._open, self._probe
@@ -198,7 +189,7 @@ class Reader:
         """The frontier, but not past what a short question may be bringing."""
         cap, probe = None, self._probe
         if probe is not None and not _brought_nothing(probe.call):
-            cap = self._from.stream.at(probe.asked - self._from.slack)
+            cap = self._from.earliest.at(probe.asked - self._from.slack)
         return self.frontier.at(self.wall(), cap)
 
     def _answer(self, question: Question, wait: float, says_silence: bool = True) -> Pulled | None:
@@ -214,7 +205,10 @@ class Reader:
             if not self._closed.is_set():
                 self._note_failure(error)
             return None
-        question.done, self._failures = True, 0
+        question.done, self._failures, self._refused_since = True, 0, None
+        self._was_there = True
+        if self._vanished_at is not None and question.asked > self._vanished_at:
+            self._fail(replaced(self._from.name))
         found = answer.received_messages
         if not found:
             if says_silence:
@@ -225,7 +219,9 @@ class Reader:
         self._mean = max(1.0, (self._mean + size / len(messages)) / 2)
         counters.add("messages", len(messages))
         counters.add("bytes", size)
-        return Pulled(messages, [one.ack_id for one in found], len(found) >= question.count)
+        ids, full = [one.ack_id for one in found], len(found) >= question.count
+        first = min(_published(one.message) for one in found)
+        return Pulled(messages, ids, full, self._from.earliest.at(first))
 
     def is_well(self) -> bool:
         """Whether the last answer was one, and more are asked for."""
@@ -279,16 +275,33 @@ class Reader:
         name = "UNKNOWN" if code is None else code.name
         if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
             _log.warning("%s cannot be read (%s); trying on", self._from.name, name)
+        if name in REFUSALS:
+            self._refuse(name)
+
+    def _refuse(self, code: str) -> None:
+        """An answer that no other try will change, if it stands for long enough."""
+        if self._was_there and code == "NOT_FOUND":
+            self._vanished_at = self.wall()
+        if self._refused_since is None:
+            self._refused_since = self.wall()
+        if self.wall() - self._refused_since >= REFUSALS[code] * 1e6:
+            self._fail(gone(self._from.name, code))
+
+    def _fail(self, error: Gone) -> NoReturn:
+        self.leases.give_back()
+        kept_counts.flush(self._fence)
+        self._fence.fail(error)
 
     def _message(self, message: Any) -> Message:
-        stamp, published = None, message.publish_time
-        wall = published.seconds * 1_000_000 + published.nanos // 1000
+        wall = _published(message)
         self._steady.prove(wall / 1e6)
-        if self._from.timestamp is not None:
-            stamp = read_stamp(message.attributes.get(self._from.timestamp))
-        if stamp is None:
-            stamp = self._from.stream.at(wall)
-        return Message(message.message_id, message.data, stamp)
+        return self._from.message(message.message_id, message.data, message.attributes, wall)
+
+
+def _published(message: Any) -> int:
+    """When, by the server's clock, microseconds since 1970."""
+    at = message.publish_time
+    return int(at.seconds) * 1_000_000 + int(at.nanos) // 1000
 
 
 def _brought_nothing(call: Any) -> bool:
@@ -296,22 +309,6 @@ def _brought_nothing(call: Any) -> bool:
     if not call.done() or call.cancelled() or call.exception() is not None:
         return False
     return not call.result().received_messages
-
-
-def read_stamp(text: str | None) -> int | None:
-    """RFC 3339, or milliseconds since 1970 -> microseconds since 1970; None if it is neither."""
-    if not text:
-        return None
-    found: int | None
-    try:
-        if text.lstrip("-").isdigit():
-            found = int(text) * 1000
-        else:
-            moment = datetime.fromisoformat(text)
-            found = None if moment.tzinfo is None else int(moment.timestamp() * 1e6)
-    except (ValueError, OverflowError):
-        return None
-    return found if found is not None and abs(found) < 1 << 58 else None
 
 
 def pull_call(client: Any) -> Callable[[str, int, bool], Any]:

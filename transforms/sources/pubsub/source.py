@@ -22,13 +22,14 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.decode.formats import emit
-from weir.transforms.decode.messages import MessageDecoder, earliest
+from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.runtime import fence, kept_counts
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.flink_quirks import on_flink
 from weir.transforms.sources.pubsub.drain import DRAIN_WATCHES
-from weir.transforms.sources.pubsub.reader import SHELF, Reader, Subscription
+from weir.transforms.sources.pubsub.reader import SHELF, Reader
 from weir.transforms.sources.pubsub.restriction import TurnProvider
+from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 TURN, LONG_TURN = 0.2, 2.0
@@ -117,12 +118,9 @@ class PullDoFn(beam.DoFn):
                 reader.leases.give_back(pulled.ids)
                 break
             ids += pulled.ids
-            decoded = self._decoder.decode(pulled.messages)
-            for found in emit(iter(decoded)):
+            for found in emit(iter(self._decoder.decode(pulled.messages))):
                 yield stamped(found, stamp)
-            first = earliest(decoded, pulled.messages)
-            if first is not None:
-                reader.frontier.answered(reader.wall(), first, pulled.full)
+            reader.frontier.answered(reader.wall(), pulled.first, pulled.full)
             if time.monotonic() >= until or self._ends_a_tick(reader, stamp):
                 break
         finalizer.register(partial(reader.confirmations.safe, began, ids, turn))

@@ -1,13 +1,15 @@
 """How far a reader has come: a moment before which nothing that it has not sent on can arrive.
 
-Pub/Sub promises no order, so this is an estimate, as in every reader of it:
+Publish times alone decide it: of what a message says nothing is read here, so that no message can
+hold the stream or move it on. Pub/Sub promises no order, so this is an estimate, as in every reader
+of it:
 - An answer that holds nothing, where nothing has come for the slack: the moment of its question
   less the slack, for that is how long a published message may take until it can be pulled. The
   silence begins with the last messages, for another question has waited since. A question without
   an answer says nothing by itself.
-- An answer that is not full: the earliest arrival of the last slack's answers.
-- A full answer says that more is waiting, in whatever order: the earliest arrival of a minute of
-  answers, and nothing before a minute of them is known.
+- An answer that is not full: the earliest of the last slack's answers.
+- A full answer says that more is waiting, in whatever order: the earliest of a minute of answers,
+  and nothing before a minute of them is known.
 - After a start, and after a call that failed: held for one ack deadline, because messages that
   somebody received and did not acknowledge come again that late.
 What still comes behind it is counted as overdue by whoever released the tick.
@@ -27,7 +29,7 @@ class Frontier:
     """The estimate of one reader. All times are microseconds since 1970.
 
     Args:
-      stream: what wall time stands for.
+      stream: wall time of a publication -> the earliest arrival that it may have.
       slack: wall microseconds until a published message can be pulled.
       hold: wall microseconds of the ack deadline.
       started: wall time of the start.
@@ -45,7 +47,7 @@ class Frontier:
         self._at: int | None = None
 
     def answered(self, wall: int, first: int, full: bool) -> None:
-        """Messages were sent on, the earliest of which arrived at ``first`` in stream time."""
+        """Messages were sent on, none of which can have arrived before ``first``, stream time."""
         self._answers.append((wall, first))
         self._last, self._idle_since = wall, None
         if full:
@@ -78,11 +80,13 @@ class Frontier:
         return self._idle_since is not None and self._looked - self._idle_since >= self._slack
 
     def at(self, wall: int, cap: int | None = None) -> int | None:
-        """Stream time; None while nothing is known. Never goes back; nothing new past ``cap``."""
+        """Stream time; None while nothing is known. Never goes back; nothing new past ``cap``, nor
+        past what the slack leaves of the present."""
         if not self.is_held(wall):
             found = self._estimate(wall)
             if found is not None:
-                found = min(found, self._stream.at(wall), found if cap is None else cap)
+                latest = self._stream.at(wall - self._slack)  # what came since may still be coming
+                found = min(found, latest, found if cap is None else cap)
                 self._at = found if self._at is None else max(self._at, found)
         return self._at
 

@@ -1,0 +1,1 @@
+"""Where files lie: a disk, Google Cloud Storage, S3."""
