@@ -157,7 +157,8 @@ def run(
         raise ConfigError("--dry-run", True, f"is for --runner dataflow, not for {runner}.")
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug, log_format):
-        job = load(config, sets)
+        # Worker processes of Flink have a working folder of their own.
+        job = load(Path(config).absolute() if runner == "flink" else config, sets)
         if wide:
             job = job.widened()
         parts = parts_of(job, None if publish else runner, secret_file, look=not dry_run)

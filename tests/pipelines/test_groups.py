@@ -56,10 +56,8 @@ def test_a_stream_keeps_the_groups_that_it_was_begun_with(state: StateFolder) ->
     assert groups.settled(small, ("--max_parallelism=256",), state, False) == 256  # anew
 
 
-def test_a_stream_of_an_earlier_version_has_128(state: StateFolder) -> None:
-    assert groups.settled(plan_of(512), (), state, True) == 512  # a savepoint from elsewhere
-    state.remember("http://f:8081", "j", "n", 0.5, 2, 1)
-    assert groups.settled(plan_of(512), (), state, True) == 128
+def test_a_savepoint_from_elsewhere_has_the_groups_of_its_plan(state: StateFolder) -> None:
+    assert groups.settled(plan_of(512), (), state, True) == 512
     assert groups.settled(plan_of(512), ("--max_parallelism=4",), state, True) == 4
 
 

@@ -87,7 +87,8 @@ def test_rows_have_margins_inside_public_edges_that_hold_the_value(
             )
     assert apart > 40, "the values of these few events are near an edge"
     silent = [row for row in rows if row["key"] == "empty" and row["name"] == "p95"]
-    assert all((row["low"], row["high"]) == (LOW, HIGH) for row in silent if row["over"] == 1)
+    whole = [(row["low"], row["high"]) == (LOW, HIGH) for row in silent if row["over"] == 1]
+    assert len(whole) == 4 and sum(whole) >= 3, "noise alone makes an interval one time in 20"
 
 
 @pytest.mark.parametrize(

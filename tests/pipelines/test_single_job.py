@@ -46,7 +46,7 @@ def release(job: Parts) -> None:
     place.put(place.join(job.sink.place, place.file_name(0, 0, "parquet")), b"")
 
 
-TOPIC = "sink={pubsub: projects/acme/topics/releases}"
+TOPIC = "sink={pubsub: projects/acme-1/topics/releases}"
 
 
 @pytest.mark.parametrize("sets", [(), (TOPIC,)])

@@ -112,10 +112,7 @@ class NoisySgd(BatchSolver):
         problem, grid, start = self.problem, grid_of(self.problem.set), carry.start
         noise = problem.dimension * queries.stddev(self.share) ** 2
         allowed = carry.counts * problem.lipschitz / np.sqrt(noise)
-        if self.quiet > 1:
-            allowed = allowed / self.quiet
-        batches = np.clip(allowed, 1, MOST_BATCHES)
-        batches = batches.astype(np.int64)
+        batches = np.clip(allowed / self.quiet, 1, MOST_BATCHES).astype(np.int64)
         steps = steps_for(
             carry.counts,
             problem.lipschitz,
@@ -177,6 +174,6 @@ class NoisySgd(BatchSolver):
             "problem": self.problem.canonical(),
             "passes": self.passes,
             "most_batches": MOST_BATCHES,
-            **({} if self.quiet == 1 else {"quiet": self.quiet}),
+            "quiet": self.quiet,
             "count": str(COUNT),
         }
