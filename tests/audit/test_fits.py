@@ -15,7 +15,7 @@ import numpy as np
 from tests.audit.twins.models import LABELS, model
 from weir.dpcore.audit.bounds import STRICT, Counts, epsilon_bound
 from weir.dpcore.continual.unit import draw_units
-from weir.dpcore.models.blocks.minimised import Minimised
+from weir.dpcore.models.blocks.fitter import Minimised
 from weir.dpcore.models.blocks.schedule import used
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey

@@ -16,14 +16,13 @@ from tests.contracts.test_user_models import RANGES, program_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.row_hash import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.blocks.cut_users import ByUsers
-from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.blocks.growing import Growing
-from weir.dpcore.models.blocks.minimised import MinimisedFit
-from weir.dpcore.models.blocks.presence import Presence, presence_of
+from weir.dpcore.models.blocks.continual import Growing
+from weir.dpcore.models.blocks.fitter import Draws, MinimisedFit
+from weir.dpcore.models.blocks.multi_resolution import Resolutions
+from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.resolutions import Resolutions
-from weir.dpcore.models.blocks.sliding import Sliding
+from weir.dpcore.models.blocks.schedule import Presence, presence_of
+from weir.dpcore.models.blocks.sliding_window import Sliding
 from weir.dpcore.models.blocks.training import BlockTraining
 
 TICKS, KEYS = 16, 2

@@ -14,11 +14,11 @@ from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.row_hash import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.training import design_of
+from weir.dpcore.models.erm.incremental import design_of
 from weir.dpcore.models.kit.kept import Prefix
 from weir.dpcore.models.online.leader_model import LeaderModel
 from weir.dpcore.models.online.program import Learner
-from weir.dpcore.models.people import refuse_blind, rows_of_user
+from weir.dpcore.models.users import refuse_blind, rows_of_user
 from weir.dpcore.program import RowProgram, takes_rows
 from weir.dpcore.registry import MODELS
 from weir.dpcore.spaced import compiled

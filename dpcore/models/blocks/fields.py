@@ -1,4 +1,4 @@
-"""Fields of models of blocks in a config, with their bounds."""
+"""Fields of models of blocks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from weir.dpcore.config.expect import MOST_EVENTS
 from weir.dpcore.config.numbers import DurationText, Positive
 from weir.dpcore.config.section import Says, Section, as_tuple, refusal, with_numbers
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.partition import Blocks
 from weir.dpcore.models.blocks.price import SPLITS
 from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
 from weir.dpcore.models.kit.feature_map import (
@@ -138,3 +139,38 @@ def made_map(asked: FourierMap | ProjectionMap | None, inputs: int) -> FeatureMa
     if isinstance(asked, FourierMap):
         return RandomFourier(inputs, asked.random_fourier, asked.seed, float(asked.scale))
     return Projection(inputs, asked.projection, asked.seed)
+
+
+MINIMISER, SGD = "minimiser", "sgd"
+SOLVERS = (MINIMISER, SGD)
+
+Solver = Annotated[Literal["minimiser", "sgd"], Says(f"must be one of {', '.join(SOLVERS)}.")]
+Passes = Annotated[int, Field(ge=1, le=1024), Says("must be a whole number from 1 to 1024.")]
+
+
+def solver_of(solver: str | None, passes: int | None, cut: Blocks, stepped: bool) -> str:
+    """The solver that a config asks for, or the default.
+
+    Args:
+      solver, passes: as in the config. cut: into blocks. stepped: whether the algorithm knows sgd.
+
+    Raises:
+      ConfigError: stochastic steps where they have no such sensitivity.
+    """
+    if solver != SGD:
+        if passes is not None:
+            raise ConfigError("model.passes", passes, "belongs to model.solver: sgd; remove it.")
+        return MINIMISER
+    if not stepped:
+        raise ConfigError(
+            "model.solver", solver, "is not for fits on samples; write solver: minimiser."
+        )
+    if not cut.by_count:
+        raise ConfigError(
+            "model.solver",
+            solver,
+            "needs model.block to be a number of records: how many rows a batch of other blocks "
+            "has is private, and steps that hold for any would be as short as over all rows; "
+            "write solver: minimiser.",
+        )
+    return SGD

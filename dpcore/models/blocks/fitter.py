@@ -1,13 +1,17 @@
-"""What fits a model to the rows of some blocks: all that a schedule of fits asks of it."""
+"""How a fit of a block runs: certified minimisers and stochastic steps."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.models.blocks.level import Level, SampleNoise, noise_labels
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.noise.noise import Noise
 
 
@@ -98,3 +102,195 @@ class Placing(Protocol):
         self, features: Any, targets: Floats, places: Ints, after: Floats, draws: Draws
     ) -> Fit:
         """As ``Fitter.fit``. places: (n,), of the rows among all of the fit's, ascending."""
+
+
+@dataclass(frozen=True)
+class Minimised:
+    """Makes the fits of a level: see ``Level`` for what they cost.
+
+    Attributes:
+      objective: F. level: its public numbers.
+    """
+
+    objective: Objective
+    level: Level
+
+    @property
+    def dimension(self) -> int:
+        """See Fitter."""
+        return self.objective.dimension
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """See Fitter: an iterate, and what its minimiser carries beside it."""
+        return self.dimension, self.dimension
+
+    @property
+    def steps(self) -> int:
+        """See Fitter."""
+        return self.level.minimiser.steps
+
+    @property
+    def work(self) -> int:
+        """See Fitter."""
+        return 2 * self.level.most * self.dimension
+
+    def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
+        """See Fitter."""
+        if not self.level.of:
+            return None
+        labels = noise_labels(draws.place, draws.complete)
+        return self.level.sample(cast(SampleNoise, draws.noise), labels, draws.digest)
+
+    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> MinimisedFit:
+        """See Fitter."""
+        points = self.objective.points(features)
+        targets = self.objective.targets_of(targets)
+        return MinimisedFit(self, self.level.centre(after), points, targets, draws)
+
+    def weighed(
+        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    ) -> MinimisedFit:
+        """See Weighing."""
+        return replace(self.fit(features, targets, after, draws), weights=weights)
+
+
+@dataclass(frozen=True)
+class MinimisedFit:
+    """One fit: see Fit.
+
+    Attributes:
+      made: what made it. centre: (D,), what it is pulled to. points: (n, width). targets: (n,).
+      draws: of its noise. weights: (n,), of rows; None: 1 each.
+    """
+
+    made: Minimised
+    centre: Floats
+    points: Floats
+    targets: Floats
+    draws: Draws
+    weights: Floats | None = None
+
+    def start(self) -> tuple[Floats, Floats]:
+        """See Fit."""
+        return self.centre.copy(), self.centre.copy()
+
+    def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
+        """See Fit."""
+        for at in range(done, done + steps):
+            x, y = self.made.level.minimiser.step(at, x, y, self._gradient)
+        return x, y
+
+    def finish(self, x: Floats, y: Floats) -> Made:
+        """See Fit: a point without its certificate is not released, the centre is."""
+        level, draws, good = self.made.level, self.draws, self.certified(x)
+        labels = noise_labels(draws.place, draws.complete)
+        found = x if good else self.centre.copy()
+        return Made(level.noise.released(found, draws.noise, labels, draws.digest), int(not good))
+
+    def certified(self, w: Floats) -> bool:
+        """Whether a point is as near to the minimiser as is paid for: looked at afresh, whatever
+        the minimiser says of itself."""
+        level, objective = self.made.level, self.made.objective
+        total = len(self.points) if self.weights is None else float(self.weights.sum())
+        rounding = objective.rounding(w, len(self.points), total / level.divisor)
+        return level.certified(self._gradient(w), rounding)
+
+    def _gradient(self, w: Floats) -> Floats:
+        objective, divisor = self.made.objective, self.made.level.divisor
+        rows = (self.points, self.targets, divisor, self.weights)
+        return objective.gradient(w, self.centre, *rows)
+
+
+CALL = 1 << 12
+"""What a step costs beside its rows, in products."""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """Makes the fits of a level: see ``Stochastic`` for what they cost. An iteration is a pass.
+
+    Attributes:
+      objective: F. level: its public numbers.
+    """
+
+    objective: Objective
+    level: Stochastic
+
+    @property
+    def dimension(self) -> int:
+        """See Fitter."""
+        return self.objective.dimension
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """See Fitter: an iterate."""
+        return self.dimension, 0
+
+    @property
+    def steps(self) -> int:
+        """See Fitter."""
+        return self.level.passes
+
+    @property
+    def work(self) -> int:
+        """See Fitter."""
+        return 2 * self.level.most * self.dimension + CALL * self.level.batches
+
+    def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
+        """See Fitter."""
+        return None
+
+    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> SteppedFit:
+        """See Fitter: no row is void."""
+        return self.placed(features, targets, np.arange(len(targets)), after, draws)
+
+    def placed(
+        self, features: Any, targets: Floats, places: Ints, after: Floats, draws: Draws
+    ) -> SteppedFit:
+        """See Placing."""
+        rows = np.full(self.level.most, -1, dtype=np.int64)
+        rows[places] = np.arange(len(places))
+        points = self.objective.points(features)
+        targets = self.objective.targets_of(targets)
+        return SteppedFit(self, self.level.centre(after), points, targets, rows, draws)
+
+
+@dataclass(frozen=True)
+class SteppedFit:
+    """One fit: see Fit.
+
+    Attributes:
+      made: what made it. centre: (D,), what it is pulled to. points: (n, width). targets: (n,).
+      rows: (N,), the row at each place; -1 where it is void. draws: of its noise.
+    """
+
+    made: Stepped
+    centre: Floats
+    points: Floats
+    targets: Floats
+    rows: Ints
+    draws: Draws
+
+    def start(self) -> tuple[Floats, Floats]:
+        """See Fit."""
+        return self.centre.copy(), np.zeros(0)
+
+    def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
+        """See Fit."""
+        level, objective = self.made.level, self.made.objective
+        part = level.divisor / level.batches
+        for number in range(done, done + steps):
+            for index in range(level.batches):
+                rows = self.rows[level.batch(number, index)]
+                rows = rows[rows >= 0]
+                some = (self.points[rows], self.targets[rows], part)
+                gradient = objective.gradient(x, self.centre, *some)
+                x = x - level.length(number * level.batches + index + 1) * gradient
+        return x, y
+
+    def finish(self, x: Floats, y: Floats) -> Made:
+        """See Fit: any point that the steps come to has the sensitivity that is paid for."""
+        draws = self.draws
+        labels = noise_labels(draws.place, draws.complete)
+        return Made(self.made.level.noise.released(x, draws.noise, labels, draws.digest))

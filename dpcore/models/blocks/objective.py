@@ -1,4 +1,4 @@
-"""What is minimised over a block: losses whose gradients are bounded whatever the model is."""
+"""The regularised objective of a fit, and predictions of its models."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.kit.inputs import Inputs, class_text
 from weir.dpcore.models.kit.loss import Huber, PredictionLoss, RowLoss, Softmax
+from weir.dpcore.models.kit.rows import is_void
+from weir.dpcore.models.prediction import Given, Predicted, shares
 
 CHUNK = 1 << 10
 """Rows that are multiplied at once, at most: what rounding does grows with it."""
@@ -219,3 +224,43 @@ def row_loss(loss: PredictionLoss | None, classes: int) -> RowLoss:
             "model.loss", loss.name, "is for numbers; with classes write logistic or softmax."
         )
     return loss
+
+
+def predict(inputs: Inputs, objective: Scored, given: Given, theta: Floats) -> Predicted:
+    """Predictions for events that are clipped, mapped and shortened as those it learned from.
+
+    Args:
+      given: the features. theta: (D,), scaled.
+
+    Returns:
+      Of classes the likelier one, and their shares unless the loss has none (hinge: the score of
+      the second); of a number itself, in the user's units.
+    """
+    n = len(next(iter(given.values())))
+    low, high = inputs.target_ends
+    middle: Any = (low + high) / 2
+    if inputs.classes:
+        middle = 0.0 if inputs.texts else inputs.classes[0]
+    # Rows have a target: any that is none of theirs to see.
+    rows = inputs.bound({**given, inputs.target: np.full(n, middle)}, n).rows
+    weights = theta.reshape(objective.outputs, objective.width)
+    if isinstance(rows, SparseRows):
+        void, features = np.isnan(rows.last), rows.features.csr
+    else:
+        void, features = is_void(rows), rows[:, :-1]
+    scores = np.asarray(objective.points(features) @ weights.T)
+    scores[void] = np.nan
+    name = f"predicted.{inputs.target}"
+    if not inputs.classes:
+        return Predicted({name: (low + high) / 2 + scores[:, 0] * ((high - low) / 2)})
+    likely = shares(scores)
+    columns: dict[str, NDArray[Any]] = {
+        name: np.where(void, -1, np.nan_to_num(likely, nan=-1.0).argmax(axis=1))
+    }
+    if objective.loss_name in ("logistic", "softmax"):
+        classes: Any = inputs.classes
+        names = [f"share.{class_text(one)}" for one in classes]
+        columns |= {name: likely[:, place] for place, name in enumerate(names)}
+    else:
+        columns[f"score.{class_text(inputs.classes[1])}"] = scores[:, 0]
+    return Predicted(columns, inputs.classes)

@@ -1,14 +1,66 @@
-"""``erm.output_perturbation`` in a config."""
+"""Models of one block each, and their schedule."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
 from weir.dpcore.models.blocks.section import BlockModel
-from weir.dpcore.models.blocks.single import Single
 from weir.dpcore.models.fields import ALGORITHM
+
+
+@dataclass(frozen=True)
+class Single:
+    """Models of one block each; nothing follows anything.
+
+    **Formal guarantees**: a record is in at most one fit.
+
+    Attributes:
+      again: whether every block is fitted; else the first alone.
+    """
+
+    again: bool
+
+    sizes: ClassVar[tuple[int, ...]] = (1,)
+    slots: ClassVar[int] = 1
+    weights: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
+    even: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
+
+    @property
+    def name(self) -> str:
+        """See Schedule."""
+        return "independent_batches" if self.again else "output_perturbation"
+
+    @property
+    def period(self) -> Period:
+        """See Schedule."""
+        return Period(1, 1)
+
+    def fits(self, complete: int) -> tuple[Fit, ...]:
+        """See Schedule."""
+        if complete < 1 or (complete > 1 and not self.again):
+            return ()
+        return (Fit(0, complete - 1, complete - 1, None, 0),)
+
+    def shown(self, complete: int) -> Shown | None:
+        """See Schedule."""
+        if complete < 1:
+            return None
+        block = complete - 1 if self.again else 0
+        return Shown(0, block, block)
+
+    def oldest(self, complete: int) -> int:
+        """See Schedule."""
+        return max(0, complete - 1)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {"name": self.name}
 
 
 class OutputPerturbationModel(BlockModel):
@@ -30,3 +82,22 @@ class OutputPerturbationModel(BlockModel):
     def schedule(self) -> Single:
         """Which blocks are fitted when."""
         return Single(again=False)
+
+
+class IndependentBatchesModel(BlockModel):
+    """A model of every block by itself: the baseline, by parallel composition."""
+
+    algorithm: Literal["erm.independent_batches"] = Field(
+        description=ALGORITHM, examples=["erm.independent_batches"]
+    )
+
+    title: ClassVar[str] = "a model of every block by itself"
+    about: ClassVar[str] = (
+        "As erm.output_perturbation for each block in turn, each with the whole budget, as no "
+        "record is in two; what earlier blocks told is forgotten."
+    )
+    source: ClassVar[str] = "the baseline of Watson, Kulkarni, Schmidt & Raskar 2021"
+
+    def schedule(self) -> Single:
+        """Which blocks are fitted when."""
+        return Single(again=True)

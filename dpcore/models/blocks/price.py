@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.models.blocks.schedule import ALONE, Presence, Schedule
 from weir.dpcore.pricing.best import Offer, pick, tries
 from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.price import Alternative

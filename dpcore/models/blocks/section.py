@@ -15,30 +15,30 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.config.numbers import Positive
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks import words
-from weir.dpcore.models.blocks.cut import Blocks
-from weir.dpcore.models.blocks.cut_for import cut_for
-from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.fields import (
+    MINIMISER,
+    SOLVERS,
     Block,
     BlockClip,
     BlockLoss,
     ClassList,
     FourierMap,
+    Passes,
     ProjectionMap,
+    Solver,
     Split,
     Users,
     made_map,
+    solver_of,
 )
 from weir.dpcore.models.blocks.level import Level, level_for
-from weir.dpcore.models.blocks.objective import Objective, row_loss
-from weir.dpcore.models.blocks.predict import predict
-from weir.dpcore.models.blocks.presence import presence_of
+from weir.dpcore.models.blocks.objective import Objective, predict, row_loss
+from weir.dpcore.models.blocks.partition import Blocks, ByUsers, cut_for
 from weir.dpcore.models.blocks.price import Build, choose
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import Schedule
-from weir.dpcore.models.blocks.solver import MINIMISER, SOLVERS, Passes, Solver, solver_of
+from weir.dpcore.models.blocks.schedule import Schedule, presence_of
 from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
-from weir.dpcore.models.erm.price import refuse_sums
+from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
 from weir.dpcore.models.kit.inputs import Classes, DenseInputs
 from weir.dpcore.models.kit.loss_spec import parse_loss

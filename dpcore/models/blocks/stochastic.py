@@ -14,8 +14,7 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import TOO_LARGE
-from weir.dpcore.models.blocks.noised import FINENESS, Noised
+from weir.dpcore.models.blocks.level import FINENESS, TOO_LARGE, Noised
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.public import PublicNormals

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.blocks.cut import Blocks
 from weir.dpcore.models.blocks.fitter import Draws, Fit, Fitter, Placing, Weighing
+from weir.dpcore.models.blocks.partition import Blocks
 from weir.dpcore.models.blocks.schedule import Fit as Planned
 from weir.dpcore.models.blocks.schedule import Schedule
 from weir.dpcore.models.kit.kept import BlockRows, Prefix, row_digests, void

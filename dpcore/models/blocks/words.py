@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weir.dpcore.models.blocks.cut import ByCount
-from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.models.blocks.presence import Presence
+from weir.dpcore.models.blocks.partition import ByCount, ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.blocks.schedule import Presence
 from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.words import bytes_text, number
 

@@ -1,4 +1,4 @@
-"""Events as scaled rows on a lattice: public ranges and exact lengths, dense and sparse."""
+"""Events as scaled rows on a lattice, dense and sparse, and programs of such rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.lp_ball import lp_norms
 from weir.dpcore.leaves.clip import clip_values
-from weir.dpcore.models.kit.grid import row_dot
-from weir.dpcore.program import Bounded
+from weir.dpcore.models.kit.point import row_dot
+from weir.dpcore.program import Bounded, OutputInfo, Released, RowProgram
 
 STEP = 2.0**-20
 """Scaled values are whole multiples of this."""
@@ -234,3 +234,68 @@ def shortened_sparse(
         longer = np.count_nonzero(size > bound)
     short = np.trunc(values * factor[rows] * (1.0 / STEP)) * STEP + 0.0
     return np.asarray(short), int(longer)
+
+
+NAN = float("nan")
+
+
+class ScaledRows(RowProgram):
+    """A program of rows of features and a target, each scaled by its public range.
+
+    Attributes:
+      scaling: the public ranges.
+    """
+
+    scaling: Scaling
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row: the features, then the target."""
+        return len(self.scaling.columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(dict.fromkeys(self.scaling.columns))
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Rows (n_events, width) float64 in [-1, 1]: scaled by the public ranges."""
+        return self.scaling.bound(columns, n_events)
+
+
+def released_models(
+    theta: Floats, coefficients: Floats | None, behind: Floats | None = None
+) -> tuple[Released, ...]:
+    """Models in scaled units (n, K, d), the same in the user's (None where features are mapped),
+    and what is behind each (n, K, 2)."""
+    named = (("theta", theta), ("coefficients", coefficients), ("model_of", behind))
+    return tuple(Released(name, None, x, None) for name, x in named if x is not None)
+
+
+def model_outputs(
+    theta: tuple[str, ...],
+    coefficients: tuple[str, ...] | None,
+    moved: float,
+    sparse: bool = False,
+    behind: bool = False,
+) -> tuple[OutputInfo, ...]:
+    """What a plan says of ``released_models``. A model's error is not additive: NaN.
+
+    Args:
+      theta, coefficients: names of their numbers. moved: most that one event changes.
+      sparse: see ``OutputInfo``. behind: whether what is behind each model is released.
+    """
+    found = [OutputInfo("theta", None, len(theta), moved, NAN, theta, sparse)]
+    if coefficients is not None:
+        own = coefficients
+        found.append(OutputInfo("coefficients", None, len(own), moved, NAN, own, sparse))
+    if behind:
+        found.append(OutputInfo("model_of", None, 2, 0.0, NAN, ("first", "last")))
+    return tuple(found)
+
+
+def names_of_models(scaling: Scaling, intercept: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the numbers of theta and of coefficients, of features that are columns."""
+    features = scaling.columns[:-1]
+    own = (*features, "intercept")
+    return own if intercept else features, own

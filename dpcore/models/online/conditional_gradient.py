@@ -14,7 +14,7 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.local_oracle import LocalOracle
-from weir.dpcore.models.kit.grid import row_dot
+from weir.dpcore.models.kit.point import row_dot
 from weir.dpcore.models.online.oracle_step import OracleStep
 from weir.dpcore.models.online.rule import Rule
 

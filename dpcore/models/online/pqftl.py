@@ -1,25 +1,96 @@
-"""Private quadratic follow-the-leader: a baseline that sums moments and solves for the model."""
+"""Follow the leader of squared losses, from noisy moments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.clip import clip_l2
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.kit.linear import model_outputs, names_of_models, released_models
-from weir.dpcore.models.kit.rows import Scaling, is_void
-from weir.dpcore.models.moments import BITS, Moments
-from weir.dpcore.models.online.ridge_leader import RidgeLeader
+from weir.dpcore.models.fields import ALGORITHM, SquaredLoss
+from weir.dpcore.models.gradients import typical_reach
+from weir.dpcore.models.kit.point import to_grid
+from weir.dpcore.models.kit.rows import (
+    Scaling,
+    is_void,
+    model_outputs,
+    names_of_models,
+    released_models,
+)
+from weir.dpcore.models.moments import BITS, Moments, leaf_of
+from weir.dpcore.models.online.regularisation import pull_of_second_order
+from weir.dpcore.models.online.rule import OverSet
+from weir.dpcore.models.online.second_order import FARTHEST, solve_positive, unpack
+from weir.dpcore.models.online.section import OnlineModel
+from weir.dpcore.models.words import centre_words
+from weir.dpcore.pricing.best import Offer, best_sum, check_named
+from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import MOST_SUM, Bounded, NoiseOf, OutputInfo, Program, Released
+from weir.dpcore.words import number
+
+
+@dataclass(frozen=True)
+class RidgeLeader(OverSet):
+    """x_{t+1} = Proj_P(argmin of x' Q x / 2 - <q, x> + (r_t/2) ||x - centre||^2), Q and q released
+    sums of x x^T and x y; r_t = mu t, t ticks so far, or r_t = mu, which fades.
+
+    Pivots are raised to r_t, below which no clean system has any, and as ``solve_positive`` says:
+    noise may make Q indefinite.
+    Where the constraint binds, the projection of the unconstrained solution is not the constrained
+    one.
+
+    **Formal guarantees**: post-processing of the sums.
+
+    Attributes:
+      set: P, which projects. curvature: mu. centre: d numbers. growth: of r_t.
+    """
+
+    growth: Literal["linear", "constant"] = "linear"
+
+    rule: ClassVar[str] = "ridge_leader"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.set.projects:
+            raise ConfigError(
+                "model.set", self.set.name, "has no projection, which online.pqftl needs."
+            )
+
+    def __call__(self, statistics: Floats, ticks: Floats) -> Floats:
+        """statistics: (K, D) in units of the data; ticks: (K,), 0 or more -> (K, d) to play."""
+        d = self.set.dimension
+        out = np.repeat(self.set.start()[None], len(statistics), axis=0)
+        some = np.flatnonzero(ticks > 0)
+        if some.size:
+            matrix, right = unpack(statistics[some], d)
+            grown = ticks[some] if self.growth == "linear" else np.ones(some.size)
+            ridge = self.curvature * grown
+            diagonal = np.arange(d)
+            matrix[:, diagonal, diagonal] += ridge[:, None]
+            right += ridge[:, None] * self._centre
+            solved = solve_positive(matrix, right, ridge)
+            # Nothing that noise makes of a system may reach a projection as infinity.
+            solved = np.nan_to_num(np.clip(solved, -FARTHEST, FARTHEST))
+            out[some] = self.set.project(solved)
+        return to_grid(out, self._grid)
+
+    def numbers(self) -> Mapping[str, Any]:
+        """See OverSet."""
+        return {} if self.growth == "linear" else {"growth": self.growth}
+
 
 NAME = "online.pqftl"
 LATTICE = Lattice(2.0**-BITS)
@@ -210,3 +281,58 @@ class Pqftl(Program):
 def moments_of(dimension: int, reach: float) -> Moments:
     """Of x with ||x||_2 <= reach, its constant in it, and one target in [-1, 1]."""
     return Moments(dimension, 1, False, reach, 1.0)
+
+
+class PqftlModel(OnlineModel):
+    """Follow the leader of squared losses, from noisy moments."""
+
+    algorithm: Literal["online.pqftl"] = Field(description=ALGORITHM, examples=["online.pqftl"])
+    loss: SquaredLoss = Field(default="squared", description="squared.", examples=["squared"])
+
+    title: ClassVar[str] = "follow the leader of squared losses, from noisy moments"
+    about: ClassVar[str] = (
+        "The baseline: running sums of the products of features and target, then the ridge "
+        "solution, projected onto the set. Where curvature is not given the ridge is as large as "
+        "the noise needs, and fades beside the events."
+    )
+    source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
+    event_only: ClassVar[str] = ""
+
+    def compile(self, terms: Terms) -> Compiled:
+        """Over the best continual sum for it.
+
+        Raises:
+          ConfigError: what it cannot serve: a set without projection, or what the continual sum
+            refuses.
+        """
+        check_named(terms)
+        scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
+        convex_set = parse_set(self.set, self.dimension)
+        fades = self.curvature is None
+        reach = typical_reach(len(self.features), self.intercept) * (1 + 2.0**-30)
+        ticks = terms.ticks()
+        RidgeLeader(convex_set, 1.0, self.middle)  # what it refuses does not depend on the sum
+
+        def build(mechanism: ContinualSum) -> Offer[Pqftl]:
+            worst = float(mechanism.stddev(ticks, None)[:, -1].max()) * LATTICE.resolution**2
+            if fades:
+                ridge = pull_of_second_order(None, math.sqrt(self.dimension) * worst)
+                rule = RidgeLeader(convex_set, ridge, self.middle, "constant")
+            else:
+                rule = RidgeLeader(convex_set, self.mu(terms), self.middle)
+            program = Pqftl(scaling, rule, mechanism, reach, self.intercept)
+            return Offer(program, worst**2, {"moments over=all": worst})
+
+        leaf = leaf_of(moments_of(self.dimension, reach), None, terms)
+        return self.compiled(*best_sum(leaf, terms, build))
+
+    def own_facts(self, program: Pqftl) -> Iterator[tuple[str, str]]:
+        """Curvature, length of events, and regret."""
+        if program.rule.growth == "linear":
+            yield from super().own_facts(program)
+            return
+        around = centre_words(program.curvature, self.centre).partition(" a tick")[2]
+        pull = f"{number(program.curvature)} in all{around}: it fades beside the events"
+        yield "curvature", pull
+        yield "events", f"of more than length {number(program.reach)} (scaled) are shortened to it"
+        yield "regret", program.regret

@@ -13,17 +13,16 @@ from weir.dpcore.arrays import Floats, Ints, State, arrays_of, concatenate
 from weir.dpcore.canonical import canonical_mechanism, canonical_value
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.linear import (
+from weir.dpcore.models.gradients import Gradients, SecondMoments
+from weir.dpcore.models.kit.rows import (
     NAN,
     ScaledRows,
+    Scaling,
     model_outputs,
     names_of_models,
     released_models,
 )
-from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.rule import Rule
-from weir.dpcore.models.second_moments import SecondMoments
 from weir.dpcore.program import MOST_SUM, SPARSE_FROM, NoiseOf, OutputInfo, Released
 
 TOGETHER = 1 << 17

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from weir.dpcore.algorithm import Reading, Shown
 from weir.dpcore.config.limits import FARTHEST, NEAREST
 from weir.dpcore.config.section import Says, refusal
-from weir.dpcore.models.curved import Curved, GradientClip, GradientClipped
 from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
+from weir.dpcore.models.model import Curved, GradientClip, GradientClipped
 from weir.dpcore.models.words import OWN_UNITS, centre_words
 from weir.dpcore.neighbours import Family
 from weir.dpcore.words import number

@@ -35,9 +35,7 @@ from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.packing import Packed, Range, pack
-from weir.dpcore.models.optimize.price import SELECTIONS, best_way, budgets
-from weir.dpcore.models.optimize.program import Way
-from weir.dpcore.models.optimize.way import way_for
+from weir.dpcore.models.optimize.program import SELECTIONS, Way, best_way, budgets, way_for
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROWS_VERSION = 2

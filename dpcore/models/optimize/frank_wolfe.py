@@ -13,21 +13,24 @@ from weir.dpcore.algorithm import Compiled, ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.cut_for import cut_for
-from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.fields import Block, Users
-from weir.dpcore.models.blocks.predict import predict
-from weir.dpcore.models.blocks.presence import presence_of
+from weir.dpcore.models.blocks.objective import predict
+from weir.dpcore.models.blocks.partition import ByUsers, cut_for
+from weir.dpcore.models.blocks.schedule import presence_of
 from weir.dpcore.models.blocks.words import shared_note
-from weir.dpcore.models.erm.price import refuse_sums
+from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
-from weir.dpcore.models.optimize.price import SELECTIONS, choose
-from weir.dpcore.models.optimize.program import Way, WindowProgram
+from weir.dpcore.models.optimize.linear import MOST_STEPS
+from weir.dpcore.models.optimize.program import (
+    SELECTIONS,
+    Way,
+    WindowProgram,
+    Windows,
+    choose,
+    way_for,
+)
 from weir.dpcore.models.optimize.section import OptimizeModel
 from weir.dpcore.models.optimize.selection import Selection
-from weir.dpcore.models.optimize.steps import MOST_STEPS
-from weir.dpcore.models.optimize.way import way_for
-from weir.dpcore.models.optimize.windows import Windows
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.pricing.price import MOST_STATE

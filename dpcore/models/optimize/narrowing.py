@@ -18,13 +18,10 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.models.kit.loss import Huber
-from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
-from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.phase import Phase, worst_of
-from weir.dpcore.models.optimize.phased import Phased, PhasedRun, slip, step_for
-from weir.dpcore.models.optimize.points import lattice_sum
+from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.glm import Glm, lattice_sum
+from weir.dpcore.models.optimize.phased import Phase, Phased, PhasedRun, slip, step_for, worst_of
 from weir.dpcore.models.optimize.predicted import equal_error
-from weir.dpcore.models.optimize.runs import at_place
 from weir.dpcore.noise.noise import label
 from weir.dpcore.words import number
 

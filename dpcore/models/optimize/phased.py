@@ -1,9 +1,9 @@
-"""Phased stochastic gradient descent: noise on the average of each phase, in one pass."""
+"""Phased SGD: phases of a run, their noise, and steps through them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,16 +17,60 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.models.kit.grid import to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
-from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.phase import Phase, worst_of
+from weir.dpcore.models.kit.point import PointNoise, to_grid
+from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.glm import Glm, walked
 from weir.dpcore.models.optimize.predicted import phased_error
-from weir.dpcore.models.optimize.runs import at_place
-from weir.dpcore.models.optimize.walk import walked
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 from weir.dpcore.words import number
+
+
+class Phase(NamedTuple):
+    """One phase.
+
+    Attributes:
+      start, size: its records within the run. eta: of its steps. noise: of its average.
+    """
+
+    start: int
+    size: int
+    eta: float
+    noise: PointNoise
+
+    @classmethod
+    def of(
+        cls,
+        dimension: int,
+        start: int,
+        size: int,
+        eta: float,
+        moved: float,
+        budget: PrivacyLoss,
+        name: str = "a model",
+    ) -> Phase:
+        """A phase whose noisy point costs a budget.
+
+        Args:
+          dimension: d, of the point. moved: most that a record moves it in l2, before the lattice.
+          name: of what is released, for people.
+
+        Raises:
+          ConfigError: noise that cannot be drawn.
+        """
+        noise = PointNoise.calibrated(dimension, moved, budget, spare=1.0, name=name)
+        return cls(start, size, eta, noise)
+
+    def canonical(self) -> list[Any]:
+        """Every public number."""
+        numbers = (self.eta, self.noise.resolution, self.noise.sensitivity, self.noise.scale)
+        return [self.start, self.size, *(value.hex() for value in numbers)]
+
+
+def worst_of(phases: Iterable[Phase]) -> PrivacyLoss:
+    """The most that a record of one of the phases pays."""
+    return max((phase.noise.loss for phase in phases), key=lambda loss: loss.value)
+
 
 SPARE = 2.0**-5
 """Phases end where rounding would make up more than this share of a sensitivity."""

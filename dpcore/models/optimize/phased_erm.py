@@ -15,13 +15,9 @@ from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.kit.loss import PiecewiseLinearLoss, PredictionLoss
-from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
-from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.phase import Phase, worst_of
-from weir.dpcore.models.optimize.phased import SPARE, Phased, terms_of
-from weir.dpcore.models.optimize.points import SparsePoints, dot, inner
-from weir.dpcore.models.optimize.runs import at_place
-from weir.dpcore.models.optimize.walk import projection_of
+from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.glm import Glm, SparsePoints, dot, inner, projection_of
+from weir.dpcore.models.optimize.phased import SPARE, Phase, Phased, terms_of, worst_of
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 from weir.dpcore.words import number

@@ -18,15 +18,14 @@ from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
 from weir.dpcore.models.kit.loss_spec import parse_loss
-from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.optimize.course import MOST_RUNS, Course, start_of_run
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
-from weir.dpcore.models.optimize.node_noise import budget_for
 from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel
 from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
 from weir.dpcore.models.optimize.phased_erm import PhasedErm, erm_run, pieces_of
-from weir.dpcore.models.optimize.runs import MOST_RUNS, start_of_run
+from weir.dpcore.models.optimize.tree import budget_for
 from weir.dpcore.pricing.terms import Terms
 
 PHASED_NOISES = ("gaussian", "discrete_gaussian")

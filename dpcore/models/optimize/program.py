@@ -1,23 +1,99 @@
-"""The program: rows are gathered into windows, each is fitted once, models are released."""
+"""Frank-Wolfe over windows of records: strategy, price and program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from weir.dpcore.accounting.guarantee import LossKind
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Ints
-from weir.dpcore.models.blocks.cut import Blocks
-from weir.dpcore.models.blocks.kept import KeptBlocks
-from weir.dpcore.models.blocks.presence import ALONE, Presence
-from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.partition import Blocks
+from weir.dpcore.models.blocks.program import KeptBlocks
+from weir.dpcore.models.blocks.schedule import ALONE, Fit, Period, Presence, Schedule, Shown
 from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.optimize.selection import Selection
-from weir.dpcore.models.optimize.width import Width
+from weir.dpcore.models.optimize.selection import COST, Selection, selection_for
+from weir.dpcore.models.optimize.width import Width, width_for
+from weir.dpcore.pricing.best import Offer, Try, pick, priced
+from weir.dpcore.pricing.noises import noises_for
+from weir.dpcore.pricing.price import Alternative, budget_of
+from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import SPARSE_FROM, OutputInfo
+
+
+@dataclass(frozen=True)
+class Windows:
+    """When t >= span blocks are complete, a model of the last span of them, by itself.
+
+    Windows of one block are tumbling; of more they slide by a block.
+
+    **Formal guarantees**: a record is in exactly span fits (``spent`` counts them), each of which
+    costs 1 / span of the budget; nothing follows anything.
+
+    Attributes:
+      span: blocks of a window.
+    """
+
+    span: int
+
+    name: ClassVar[str] = "windows"
+    slots: ClassVar[int] = 1
+    weights: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
+    even: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """See Schedule."""
+        return (self.span,)
+
+    @property
+    def period(self) -> Period:
+        """See Schedule."""
+        return Period(self.span, 1)
+
+    def fits(self, complete: int) -> tuple[Fit, ...]:
+        """See Schedule."""
+        if complete < self.span:
+            return ()
+        return (Fit(0, complete - self.span, complete - 1, None, 0),)
+
+    def shown(self, complete: int) -> Shown | None:
+        """See Schedule."""
+        if complete < self.span:
+            return None
+        return Shown(0, complete - self.span, complete - 1)
+
+    def oldest(self, complete: int) -> int:
+        """See Schedule."""
+        return max(0, complete - self.span)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {"name": self.name, "span": self.span}
+
+
+def way_for(
+    linear: Linear,
+    size: int,
+    divisor: float,
+    most: int,
+    changes: int,
+    share: Fraction,
+    steps: int | None,
+    noise: str,
+    budget: PrivacyLoss,
+    users: int = 0,
+) -> Way:
+    """See ``selection_for`` and ``width_for``."""
+    if noise in SELECTIONS:
+        shape = (linear, size, divisor, most, changes, noise, budget)
+        return selection_for(*shape, share, steps, users)
+    return width_for(linear, size, divisor, most, changes, budget, share, steps, users)
+
 
 Way = Selection | Width
 """How windows are fitted."""
@@ -86,3 +162,89 @@ class WindowProgram(KeptBlocks):
             "cap": self.cap,
             **({} if self.presence == ALONE else {"presence": self.presence.canonical()}),
         }
+
+
+SELECTIONS = tuple(COST)
+"""Noises of selections."""
+VARIANT = "the paper's noise, at an exact scale: taken where mechanism.noise names it"
+
+Build = Callable[[str, PrivacyLoss], Way]
+"""Noise and budget -> how windows are fitted."""
+
+
+def budgets(noise: str, epsilon: float, delta: float) -> tuple[PrivacyLoss, ...]:
+    """The whole budget, in every currency that a noise can be paid in."""
+    if noise not in SELECTIONS:
+        return (budget_of(noise, epsilon, delta),)
+    pure = PrivacyLoss("pure", epsilon)
+    if delta == 0:
+        return (pure,)
+    return (budget_of("discrete_gaussian", epsilon, delta), pure)
+
+
+def tried_noises(linear: Linear, terms: Terms) -> tuple[str, ...]:
+    """Noises to try: those that can keep the promise, over this set.
+
+    Raises:
+      ConfigError: the one that was named cannot.
+    """
+    if terms.noise in SELECTIONS:
+        return (str(terms.noise),)
+    others = noises_for(terms)
+    some = SELECTIONS if terms.noise is None and linear.set.corners() is not None else ()
+    return (*some, *others)
+
+
+def best_way(noise: str, epsilon: float, delta: float, build: Build) -> Way:
+    """The way with the least error bound among the currencies of a noise.
+
+    Raises:
+      ConfigError: none of them can serve.
+    """
+    found = [build(noise, budget) for budget in budgets(noise, epsilon, delta)]
+    return min(found, key=lambda way: way.error)
+
+
+def choose(
+    terms: Terms, linear: Linear, build: Build, program: Callable[[Way], WindowProgram]
+) -> tuple[WindowProgram, tuple[Alternative, ...]]:
+    """The program with the least bound on its error; every noise is priced.
+
+    Raises:
+      ConfigError: none of them can serve; says why the first cannot.
+    """
+    tried: list[Try[WindowProgram]] = []
+    for noise in tried_noises(linear, terms):
+        try:
+            way = best_way(noise, terms.epsilon, terms.delta, build)
+        except ConfigError as error:
+            cannot = Alternative(noise, noise, False, math.inf, 0, None, {}, error.remedy)
+            tried.append(Try(cannot, None, error))
+            continue
+        offer = Offer(program(way), way.error**2, {"gap over=all": way.error})
+        found = priced(way.way, noise, offer, terms)
+        if noise == "laplace" and terms.noise != noise:
+            found = _noted(found)
+        tried.append(Try(found, offer.program))
+    refuse_all(tried)
+    return pick(terms, tried)
+
+
+def refuse_all(tried: Sequence[Try[WindowProgram]]) -> None:
+    """Raises the first refusal where there is nothing else."""
+    refused = [one.refusal for one in tried if one.refusal is not None]
+    if len(refused) == len(tried):
+        raise refused[0]
+
+
+def _noted(found: Alternative) -> Alternative:
+    return Alternative(
+        found.mechanism,
+        found.noise,
+        found.chosen,
+        found.score,
+        found.state_bytes,
+        found.epsilon_10w,
+        found.stddev,
+        VARIANT,
+    )

@@ -9,10 +9,9 @@ import numpy as np
 from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.models.blocks.fitter import Draws, Made
 from weir.dpcore.models.kit.rows import STEP
-from weir.dpcore.models.optimize.candidates import Candidates
-from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.linear import Linear, total
 from weir.dpcore.models.optimize.rows import Rows, on_lattice
-from weir.dpcore.models.optimize.steps import total
+from weir.dpcore.models.optimize.vertices import Candidates
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.selection import select
 

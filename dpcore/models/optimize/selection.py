@@ -15,11 +15,10 @@ from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.optimize.candidates import Candidates
-from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.linear import Linear, best_steps, gap
 from weir.dpcore.models.optimize.rows import FINE, Rows
 from weir.dpcore.models.optimize.selecting import Selecting
-from weir.dpcore.models.optimize.steps import best_steps, gap
+from weir.dpcore.models.optimize.vertices import Candidates
 from weir.dpcore.pricing.price import round_up
 
 COST: Mapping[str, Fraction] = {"gumbel": Fraction(1, 8), "laplace": Fraction(1, 2)}

@@ -15,13 +15,18 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.kit.grid import to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
+from weir.dpcore.models.kit.point import to_grid
+from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, at_place, pieces
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.node_noise import NodeNoise
 from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
-from weir.dpcore.models.optimize.runs import at_place
-from weir.dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, needed, stages_for
+from weir.dpcore.models.optimize.tree import (
+    MOST_PHASES,
+    NodeNoise,
+    Stage,
+    batch_for,
+    needed,
+    stages_for,
+)
 from weir.dpcore.models.optimize.vertices import Vertices
 from weir.dpcore.noise.noise import label
 from weir.dpcore.words import number

@@ -12,14 +12,12 @@ from pydantic import Field
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says
 from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.optimize.course import MOST_RUNS, Course
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.node_noise import budget_for
-from weir.dpcore.models.optimize.one_pass_model import OnePassModel
-from weir.dpcore.models.optimize.one_pass_section import Phases
+from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
 from weir.dpcore.models.optimize.one_sample import OneSample, OneSampleRun
-from weir.dpcore.models.optimize.runs import MOST_RUNS
 from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
+from weir.dpcore.models.optimize.tree import budget_for
 from weir.dpcore.models.optimize.vertices import Vertices
 from weir.dpcore.pricing.price import round_up
 from weir.dpcore.pricing.terms import Terms

@@ -17,10 +17,9 @@ from weir.dpcore.geometry.lp_ball import LpBall
 from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
 from weir.dpcore.models.optimize.course import Course
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.node_noise import NODE_NOISES, NodeNoise
-from weir.dpcore.models.optimize.one_pass_model import OnePassModel
-from weir.dpcore.models.optimize.one_pass_section import Phases
+from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
 from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
+from weir.dpcore.models.optimize.tree import NODE_NOISES, NodeNoise
 from weir.dpcore.pricing.terms import Terms
 
 NoiseName = Annotated[

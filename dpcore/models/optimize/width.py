@@ -19,9 +19,8 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws, Made
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.kit.rows import STEP
-from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.linear import Linear, best_steps, gap
 from weir.dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
-from weir.dpcore.models.optimize.steps import best_steps, gap
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 

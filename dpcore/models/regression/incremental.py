@@ -16,10 +16,14 @@ from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.moments import Statistics
-from weir.dpcore.models.regression.debiased import Debiased
-from weir.dpcore.models.regression.fit import Fit, score_of
-from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, prior_of, quadratic_for
+from weir.dpcore.models.regression.margins import Debiased, Fit, score_of
+from weir.dpcore.models.regression.quadratic import (
+    PrivateQuadratic,
+    Ridge,
+    canonical_ridge,
+    prior_of,
+    quadratic_for,
+)
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.solver import Solver
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released, Runs

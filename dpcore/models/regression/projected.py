@@ -16,12 +16,15 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.regression.debiased import Debiased
-from weir.dpcore.models.regression.image import Image
-from weir.dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
-from weir.dpcore.models.regression.projected_rows import ProjectedRows
-from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, quadratic_for
+from weir.dpcore.models.regression.lifting import Embedded, Image, is_least, lift, solve_embedded
+from weir.dpcore.models.regression.margins import Debiased
+from weir.dpcore.models.regression.projection import ProjectedRows
+from weir.dpcore.models.regression.quadratic import (
+    PrivateQuadratic,
+    Ridge,
+    canonical_ridge,
+    quadratic_for,
+)
 from weir.dpcore.models.regression.solver import Solver
 from weir.dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Program, Released
 

@@ -17,16 +17,19 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.spec import InputsSpec
 from weir.dpcore.models.fields import ALGORITHM, MOST, MOST_COEFFICIENTS, OverSpan, Tolerance
-from weir.dpcore.models.moments import Moments
-from weir.dpcore.models.regression.dimension import dimension_for
+from weir.dpcore.models.moments import SLACK, Moments
 from weir.dpcore.models.regression.incremental import Incremental
-from weir.dpcore.models.regression.membership import Inputs, Sparse, parse_inputs
-from weir.dpcore.models.regression.price import SLACK, choose_moments
 from weir.dpcore.models.regression.projected import Projected
-from weir.dpcore.models.regression.projected_rows import ProjectedRows
-from weir.dpcore.models.regression.projection import RandomProjection
+from weir.dpcore.models.regression.projection import (
+    Inputs,
+    ProjectedRows,
+    RandomProjection,
+    Sparse,
+    dimension_for,
+    parse_inputs,
+)
 from weir.dpcore.models.regression.rows import EventRows
-from weir.dpcore.models.regression.section import MomentsModel
+from weir.dpcore.models.regression.section import MomentsModel, choose_moments
 from weir.dpcore.models.regression.solver import Solver
 from weir.dpcore.pricing.terms import Terms
 

@@ -1,11 +1,11 @@
-"""What regressions from noisy moments have in common in a config, and what they say."""
+"""Fields and words of regressions from running moments, and the choice of their sum."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -14,20 +14,60 @@ from weir.dpcore.algorithm import Error, Reading, Shown
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.numbers import NotNegative
 from weir.dpcore.config.section import Says, Section
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.unit import NOISE_OF
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Count, Length, SquaredLoss, Tolerance
 from weir.dpcore.models.model import Model
-from weir.dpcore.models.moments import Moments
-from weir.dpcore.models.regression import compared
-from weir.dpcore.models.regression.price import SLACK
-from weir.dpcore.models.regression.ridge import ADASSP, Ridge
+from weir.dpcore.models.moments import SLACK, Moments, leaf_of
+from weir.dpcore.models.regression.quadratic import ADASSP, Ridge, compare_clips, compare_ridges
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.best import Offer, Priced, best_sum
+from weir.dpcore.pricing.calibrate import calibrated
+from weir.dpcore.pricing.price import Alternative, budget_of, share
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo
 from weir.dpcore.words import number
+
+P = TypeVar("P", bound=Priced)
+
+
+def choose_moments(
+    over: int | None,
+    terms: Terms,
+    moments: Moments,
+    build: Callable[..., P],
+    scored: float = 0.0,
+) -> tuple[P, tuple[Alternative, ...]]:
+    """A program over the best continual sum for its moments: its error is that of a coordinate.
+
+    Args:
+      build: the sum that models are made of, and one more of the same leaves if they are scored.
+      scored: share of the budget for that one.
+
+    Raises:
+      ConfigError: nothing (or not what the user named) can serve the plan.
+    """
+    ticks, leaf = terms.ticks(), leaf_of(moments, over, terms)
+
+    def of_share(mechanism: ContinualSum, fraction: float) -> ContinualSum:
+        noise = NOISE_OF[mechanism.loss(1).kind]
+        budget = budget_of(noise, terms.epsilon, terms.delta)
+        return calibrated(mechanism.name, leaf, terms, share(budget, fraction))
+
+    def offer(mechanism: ContinualSum) -> Offer[P]:
+        parts = [mechanism]
+        if scored:
+            parts = [of_share(mechanism, 1 - scored), of_share(mechanism, scored)]
+        worst = float(np.sqrt(np.max(parts[0].unit_variance * parts[0].factor(ticks, over))))
+        named = {f"moments over={'all' if over is None else over}": worst}
+        return Offer(build(*parts), worst**2, named)
+
+    return best_sum(leaf, terms, offer)
+
 
 EVENTS = 10_000
 """Events in the span at which the error of a model is predicted."""
@@ -219,10 +259,10 @@ class MomentsModel(Model):
         if program.projected or not std > 0:
             return
         chosen = self.weight_of_ridge
-        told = compared.ridges(chosen, EVENTS, std, self.projectable_set())
+        told = compare_ridges(chosen, EVENTS, std, self.projectable_set())
         yield "ridges", f"{told} (predicted excess of the mean squared error, scaled units*)"
         moments = program.rows.moments
-        told = compared.clips(moments, len(self.features), self.intercept, EVENTS, std)
+        told = compare_clips(moments, len(self.features), self.intercept, EVENTS, std)
         yield "clips", f"{told} (clip.features, predicted std of a coefficient of theta*)"
 
     def solver_words(self) -> str:

@@ -12,9 +12,8 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.kit.grid import grid_of, to_grid
-from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
+from weir.dpcore.models.kit.point import grid_of, to_grid
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, gradient_stddev
 from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
 from weir.dpcore.pricing.price import round_up
 

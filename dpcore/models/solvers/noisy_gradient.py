@@ -12,11 +12,9 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.models.kit.grid import centre_of, grid_of, to_grid
-from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
-from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
-from weir.dpcore.models.solvers.steps import Steps, steps_for
+from weir.dpcore.models.kit.point import centre_of, grid_of, to_grid
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, gradient_stddev
+from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run, Steps, steps_for
 
 DEFAULT = 64
 """Iterations where none are given."""

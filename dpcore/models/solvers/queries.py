@@ -1,10 +1,11 @@
-"""Queries: the one way by which a batch solver sees rows. Each is answered with noise, and paid."""
+"""What a private batch solver minimises, and the paid queries through which it sees rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,157 @@ from numpy.typing import NDArray
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
-from weir.dpcore.errors import WeirError
-from weir.dpcore.models.kit.point import PointNoise
-from weir.dpcore.models.solvers.design import Design
-from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.errors import ConfigError, WeirError, at_least_one
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.kit.point import PointNoise, centre_of, row_dot
 from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.pricing.price import round_up
+
+
+@dataclass(frozen=True)
+class Problem:
+    """argmin over x in C of F(x) = sum over a key's rows f(x; row) + (lambda/2) ||x - centre||^2.
+
+    f is the loss of a linear prediction, its derivative clipped so that every gradient has l2 norm
+    at most L: convex and L-Lipschitz in x whatever the data are. lambda = ``curvature`` times the
+    key's age in ticks, so both terms grow alike. F is a sum, not a mean: how many rows a key has is
+    private, and a sum needs no divisor.
+
+    Attributes:
+      set: C, which projects. gradients: f, L, and how a row's gradient is put on the lattice.
+      curvature: nu, 0 or more, strong convexity that every tick adds. centre: d numbers.
+      changes: rows that one neighbour swaps, at most: 1; 2 where its key and tick may change; where
+        the unit is a user, all rows that one has in a period (``rows_of_user``).
+      limit: rows a key may have.
+    """
+
+    set: ConvexSet
+    gradients: Gradients
+    curvature: float
+    centre: tuple[float, ...]
+    changes: int
+    limit: int
+
+    def __post_init__(self) -> None:
+        at_least_one(changes=self.changes, limit=self.limit)
+        centre_of(self.set, self.centre)
+        if self.gradients.loss_bound is not None:
+            raise ValueError("gradients of a batch carry no running loss.")
+        if not self.set.projects:
+            raise ConfigError(
+                "model.set", self.set.name, "has no projection, which this solver needs."
+            )
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.set.dimension
+
+    @property
+    def lipschitz(self) -> float:
+        """L."""
+        return self.gradients.clip
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 sensitivity of a sum of gradients, in steps of their lattice, rounded up."""
+        return round_up(2 * self.changes * self.lipschitz / self.gradients.lattice.resolution)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        gradients = self.gradients
+        return {
+            "set": self.set.canonical(),
+            "loss": gradients.loss.canonical(),
+            "clip": gradients.clip.hex(),
+            "resolution": gradients.lattice.resolution.hex(),
+            "features": gradients.features,
+            "intercept": gradients.intercept,
+            "curvature": self.curvature.hex(),
+            "centre": [float(value).hex() for value in self.centre],
+            "changes": self.changes,
+            "limit": self.limit,
+        }
+
+
+WORK = 1 << 17
+"""Numbers that are worked on at once: they stay in the cache."""
+FEWEST = 1 << 10
+"""Rows that are worked on at once, at least: fewer cost more in calls than they save."""
+
+
+class Design(NamedTuple):
+    """Rows of K keys, key after key, as the features of a linear prediction.
+
+    Attributes:
+      keys: (N,) int64, not decreasing, in [0, K).
+      points: (d, N) float64, a row for each feature, then 1 for the intercept if there is one.
+      targets: (N,). steepest: (N,), largest slope whose gradient is within the clip, L / ||point||.
+      hashes: (N, 2) uint64, keyed hash of each row's event; secret.
+    """
+
+    keys: Ints
+    points: Floats
+    targets: Floats
+    steepest: Floats
+    hashes: Digests
+
+    @classmethod
+    def of(cls, keys: Ints, rows: Floats, hashes: Digests, gradients: Gradients) -> Design:
+        """rows: (N, p + 1), features and target."""
+        d = gradients.parameters
+        points = np.ones((len(rows), d))
+        points[:, : gradients.features] = rows[:, : gradients.features]
+        length = np.sqrt(row_dot(points, points))
+        clip = gradients.clip * (1 - (d + 16) * 2.0**-52)  # below by more than all rounding
+        steepest = clip / np.where(length > 0, length, 1.0)
+        targets = np.ascontiguousarray(rows[:, -1])
+        return cls(keys, np.ascontiguousarray(points.T), targets, steepest, hashes)
+
+    def where(self, rows: NDArray[np.bool_]) -> Design:
+        """Some of the rows. rows: (N,)."""
+        return Design(
+            self.keys[rows],
+            np.compress(rows, self.points, axis=1),
+            self.targets[rows],
+            self.steepest[rows],
+            self.hashes[rows],
+        )
+
+    def sums(self, x: Floats, gradients: Gradients) -> Ints:
+        """Sums of each key's clipped gradients at x (K, d): (K, d) int64, lattice steps.
+
+        Each row's gradient has l2 norm at most the clip exactly: its slope is clipped to
+        ``steepest``, which makes it the gradient of a convex loss, and the product is truncated
+        toward zero. What is truncated are whole numbers up to 2^20, whose sums in float64 are exact
+        in any order.
+        """
+        out = np.zeros(x.shape, dtype=np.int64)
+        inverse, d = 1.0 / gradients.lattice.resolution, x.shape[1]
+        step = max(FEWEST, WORK // d)
+        columns = np.ascontiguousarray(x.T)
+        for start in range(0, len(self.keys), step):
+            piece = slice(start, start + step)
+            keys, points, steepest = self.keys[piece], self.points[:, piece], self.steepest[piece]
+            one = int(keys[0]) if keys[0] == keys[-1] else None
+            prediction, part = np.zeros(len(keys)), np.empty(len(keys))
+            for j in range(d):  # in order, number by number: the same bits whatever else is here
+                weight = columns[j].take(keys) if one is None else columns[j, one]
+                prediction += np.multiply(points[j], weight, out=part)
+            slope = gradients.loss.derivative(prediction, self.targets[piece])
+            slope = np.where(np.isfinite(slope), slope, 0.0)
+            np.clip(slope, -steepest, steepest, out=slope)
+            slope *= inverse  # a power of two
+            values = points * slope
+            np.trunc(values, out=values)
+            if one is not None:
+                out[one] += values.sum(axis=1).astype(np.int64)
+                continue
+            first = np.flatnonzero(np.diff(keys, prepend=-1))
+            out[keys[first]] += np.add.reduceat(values, first, axis=1).T.astype(np.int64)
+        return out
+
 
 BATCH_BITS = 20
 """Bits of a noise label that tell batches of a pass apart."""

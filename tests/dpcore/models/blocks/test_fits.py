@@ -13,9 +13,7 @@ from scipy import optimize, stats
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import Level, level_for
-from weir.dpcore.models.blocks.minimiser import accelerated
-from weir.dpcore.models.blocks.noised import noise_labels
+from weir.dpcore.models.blocks.level import Level, accelerated, level_for, noise_labels
 from weir.dpcore.models.blocks.objective import Objective, row_loss
 from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, Quantile, Softmax
 from weir.dpcore.noise.prf import KeyedNoise, RootKey

@@ -12,8 +12,7 @@ from scipy import stats
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import Level, amplified, sampled_level
-from weir.dpcore.models.blocks.noised import noise_labels
+from weir.dpcore.models.blocks.level import Level, amplified, noise_labels, sampled_level
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.loss import Logistic
 from weir.dpcore.noise.prf import KeyedNoise, RootKey

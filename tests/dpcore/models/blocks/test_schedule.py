@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.growing import Growing
+from weir.dpcore.models.blocks.continual import Growing
+from weir.dpcore.models.blocks.multi_resolution import Resolutions
+from weir.dpcore.models.blocks.output_perturbation import Single
 from weir.dpcore.models.blocks.price import SPLITS, shares, two_thirds
-from weir.dpcore.models.blocks.resolutions import Resolutions
 from weir.dpcore.models.blocks.schedule import spent, spread, used
-from weir.dpcore.models.blocks.single import Single
-from weir.dpcore.models.blocks.sliding import Sliding
+from weir.dpcore.models.blocks.sliding_window import Sliding
 
 
 def test_the_window_of_seven_is_that_of_the_paper() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from weir.dpcore.arrays import concatenate
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.training import design_of
+from weir.dpcore.models.erm.incremental import design_of
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit.kept import Prefix, row_digests
 from weir.dpcore.models.kit.loss_spec import parse_loss

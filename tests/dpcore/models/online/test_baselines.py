@@ -17,7 +17,7 @@ from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.kit.loss import Huber, Logistic, Quantile, Squared
 from weir.dpcore.models.moments import moments_sensitivity
 from weir.dpcore.models.online.implicit_descent import ImplicitDescent
-from weir.dpcore.models.online.quadratic import solve_positive
+from weir.dpcore.models.online.second_order import solve_positive
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig

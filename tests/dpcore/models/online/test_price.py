@@ -10,8 +10,8 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
-from weir.dpcore.models.online.price import split
+from weir.dpcore.models.online.learner_section import split
+from weir.dpcore.models.online.rule import FollowTheLeader
 from weir.dpcore.plan_config import PlanConfig
 
 

@@ -13,9 +13,9 @@ from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.geometry.simplex import Simplex
-from weir.dpcore.models.online.averaged_leader import AveragedLeader
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.rule import FollowTheLeader
+from weir.dpcore.models.online.second_order import AveragedLeader
 
 D = 6
 SETS: list[Any] = [L1Ball(2.0, D), Simplex(1.0, D), parse_set({"box": [-1, 1]}, D)]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.dpcore.models.optimize.script import Script
-from weir.dpcore.models.optimize.node_noise import NodeNoise
 from weir.dpcore.models.optimize.phased import Phased
+from weir.dpcore.models.optimize.tree import NodeNoise
 from weir.dpcore.models.optimize.vertices import MANY, Vertices
 
 

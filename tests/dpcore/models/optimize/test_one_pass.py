@@ -16,7 +16,7 @@ from tests.dpcore.models.optimize.instances import CASES, plan, program, read, r
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.loss import Envelope, Hinge, Huber, Logistic, Squared
-from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize.one_pass import fit
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate

@@ -16,7 +16,7 @@ from weir.dpcore.models.kit.loss import Logistic, Squared
 from weir.dpcore.models.kit.rows import norms
 from weir.dpcore.models.optimize.course import Drawn
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.phase import Phase
+from weir.dpcore.models.optimize.phased import Phase
 from weir.dpcore.models.optimize.phased_erm import averaged, spread_of
 from weir.dpcore.noise.noise import label
 

@@ -22,10 +22,9 @@ from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, Quantile, Squared
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize import selecting
-from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.linear import Linear, best_steps, gap, total
 from weir.dpcore.models.optimize.rows import Rows
 from weir.dpcore.models.optimize.selection import Selection, selection_for
-from weir.dpcore.models.optimize.steps import best_steps, gap, total
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "select", bytes(32))

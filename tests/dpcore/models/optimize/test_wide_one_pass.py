@@ -16,9 +16,10 @@ from tests.dpcore.models.optimize.script import Script
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.models.kit.rows import STEP, Scaling, norms, shortened, shortened_sparse
-from weir.dpcore.models.optimize import phased_erm, points, walk
-from weir.dpcore.models.optimize.one_pass import OnePass
-from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize import glm as points
+from weir.dpcore.models.optimize import glm as walk
+from weir.dpcore.models.optimize import phased_erm
+from weir.dpcore.models.optimize.one_pass import OnePass, fit
 from weir.dpcore.models.optimize.vertices import MANY, Vertices
 from weir.dpcore.models.prediction import linear, sparse_linear
 from weir.dpcore.noise.noise import label
