@@ -128,7 +128,6 @@ class Predictor(Section):
 
     @property
     def only_events(self) -> str:
-        """See Algorithm."""
         for cls in type(self).__mro__:
             if "event_only" in vars(cls):
                 return str(vars(cls)["event_only"])
@@ -317,21 +316,18 @@ class Predictor(Section):
     # ---- what it says
 
     def in_spans(self, every: int) -> Self:
-        """See Algorithm."""
         over = getattr(self, "over", None)
         if not isinstance(over, int):
             return self
         return self.model_copy(update={"over": spans_of("model.over", over, every)})
 
     def columns_read(self) -> ModelColumns | None:
-        """See Algorithm."""
         if self.listed is None:
             return ModelColumns(self.features, self.targets, self.public_ranges)
         ranges = {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
         return ModelColumns(self.listed.columns, self.targets, ranges)
 
     def shown(self, output: str) -> Shown:
-        """See Algorithm."""
         return self.outputs.get(output, Shown(""))
 
     def left_out(self, output: str, program: Any) -> Bias:
@@ -347,7 +343,6 @@ class Predictor(Section):
         return {name: getattr(clip, name) for name in fields}
 
     def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
-        """See Algorithm."""
         return Error(info.stddev_worst)
 
     def facts(self, program: Any, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
@@ -379,7 +374,6 @@ class Predictor(Section):
         return iter(())
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         ranged = self.range_names
         for name in ranged[:SHOWN] if len(ranged) > 2 * SHOWN else ranged:
             low, high = self.ranges[name]

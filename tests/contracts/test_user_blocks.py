@@ -21,8 +21,8 @@ from weir.dpcore.models.blocks.fitter import Draws, MinimisedFit
 from weir.dpcore.models.blocks.multi_resolution import Resolutions
 from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import Presence, presence_of
-from weir.dpcore.models.blocks.sliding_window import Sliding
+from weir.dpcore.models.blocks.schedule import Participation, presence_of
+from weir.dpcore.models.blocks.sliding_window import SlidingBlocks
 from weir.dpcore.models.blocks.training import BlockTraining
 
 TICKS, KEYS = 16, 2
@@ -249,8 +249,8 @@ def test_all_rows_of_a_user_are_together_and_void_ones_weigh_nothing() -> None:
 
 
 SCHEDULES: dict[str, Any] = {
-    "window 3": Sliding(2),
-    "window 7": Sliding(3),
+    "window 3": SlidingBlocks(2),
+    "window 7": SlidingBlocks(3),
     "scales": Resolutions(2),
     "continual": Growing(2, 2, True),
     "basic": Growing(2, 1, False),
@@ -267,7 +267,7 @@ def test_what_a_user_pays_covers_every_set_of_blocks(name: str, kind: Any) -> No
     costs = [Fraction(int(x), 100) for x in rng.integers(1, 100, len(schedule.sizes))]
     power = 1 if kind == "pure" else 2
     for n in (1, 2, 3):
-        paid, near = Presence(n, n).spent(schedule, costs, kind), Fraction(0)
+        paid, near = Participation(n, n).spent(schedule, costs, kind), Fraction(0)
         for first in range(start + length):
             for others in combinations(range(first + 1, first + 7), n - 1):
                 mine = {first, *others}
@@ -284,21 +284,21 @@ def test_what_a_user_pays_covers_every_set_of_blocks(name: str, kind: Any) -> No
 
 
 def test_a_user_is_in_as_many_blocks_as_a_period_meets() -> None:
-    def of(ticks: int, caps: dict[str, int], per: str = "8d") -> Presence:
+    def of(ticks: int, caps: dict[str, int], per: str = "8d") -> Participation:
         return presence_of(config_of(AGGREGATES, caps, per=per).terms().person, ticks)
 
     few = {"ticks": 4, "keys": 2, "events": 3}
-    assert of(1, few) == of(2, few) == Presence(4, 8)
-    assert of(4, few) == Presence(2, 8)
+    assert of(1, few) == of(2, few) == Participation(4, 8)
+    assert of(4, few) == Participation(2, 8)
     assert of(8, few).blocks == 1 and of(16, few).blocks == 1
     assert of(3, {**few, "ticks": 8}).blocks == 4  # 8 ticks lie in up to 4 spans of 3
     assert of(5, few).blocks == 3
     for ticks in range(1, 12):
         met = max(len({t // ticks for t in range(8 * p, 8 * p + 8)}) for p in range(60))
         assert of(ticks, {**few, "ticks": 8}).blocks >= met
-    assert presence_of(None, 3) == Presence(1, 1)
+    assert presence_of(None, 3) == Participation(1, 1)
     one = {**few, "period_keys": 1, "ticks_per_key": 2}
-    assert of(1, one) == Presence(2, 2)
+    assert of(1, one) == Participation(2, 2)
 
 
 AGGREGATES: dict[str, Any] = {"aggregates": {"n": {"count": "events"}}}

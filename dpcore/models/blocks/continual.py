@@ -11,7 +11,7 @@ from pydantic import Field
 
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
+from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import ALGORITHM
 
@@ -43,7 +43,6 @@ class Growing:
 
     @property
     def name(self) -> str:
-        """See Schedule."""
         return "continual" if self.larger else "basic_continual"
 
     @property
@@ -64,7 +63,6 @@ class Growing:
 
     @property
     def slots(self) -> int:
-        """See Schedule."""
         return 2
 
     @property
@@ -80,7 +78,6 @@ class Growing:
 
     @property
     def even(self) -> tuple[Fraction, ...]:
-        """See Schedule."""
         return (Fraction(1),) * len(self.sizes)
 
     def _place(self, complete: int) -> tuple[int, int]:
@@ -93,31 +90,31 @@ class Growing:
         times, rest = divmod(place, self.base)
         return None if rest or times & (times - 1) else times.bit_length() - 1
 
-    def fits(self, complete: int) -> tuple[Fit, ...]:
-        """See Schedule."""
+    def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         if complete < self.base:
             return ()
         origin, place = self._place(complete)
         k = self._base(place)
         if k is not None:
             after = BASE if origin and k == 0 else None
-            return (Fit(BASE, origin, complete - 1, after, k),)
+            return (PlannedFit(BASE, origin, complete - 1, after, k),)
         made = place // self.base
         since = place - (self.base << (made.bit_length() - 1) if made else 0)
         first = self.doublings + 1
         if made and self.larger and not since & (since - 1):
             level = first + since.bit_length() - 1
-            return (Fit(CURRENT, complete - since, complete - 1, BASE, level),)
-        return (Fit(CURRENT, complete - 1, complete - 1, BASE if since == 1 else CURRENT, first),)
+            return (PlannedFit(CURRENT, complete - since, complete - 1, BASE, level),)
+        return (
+            PlannedFit(CURRENT, complete - 1, complete - 1, BASE if since == 1 else CURRENT, first),
+        )
 
-    def shown(self, complete: int) -> Shown | None:
-        """See Schedule."""
+    def shown(self, complete: int) -> ShownFit | None:
         if complete < self.base:
             return None
         origin, place = self._place(complete)
         slot = CURRENT if self._base(place) is None else BASE
         first = origin - self.turn if origin and place < 2 * self.base else origin
-        return Shown(slot, first, complete - 1)
+        return ShownFit(slot, first, complete - 1)
 
     def oldest(self, complete: int) -> int:
         """See Schedule: the first block of the turn."""

@@ -18,7 +18,7 @@ from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
 from weir.dpcore.models.kit.feature_map import (
     MOST_INPUTS,
     FeatureMap,
-    Projection,
+    MapProjection,
     RandomFourier,
 )
 from weir.dpcore.models.kit.loss_spec import parse_loss
@@ -138,7 +138,7 @@ def made_map(asked: FourierMap | ProjectionMap | None, inputs: int) -> FeatureMa
         return None
     if isinstance(asked, FourierMap):
         return RandomFourier(inputs, asked.random_fourier, asked.seed, float(asked.scale))
-    return Projection(inputs, asked.projection, asked.seed)
+    return MapProjection(inputs, asked.projection, asked.seed)
 
 
 MINIMISER, SGD = "minimiser", "sgd"

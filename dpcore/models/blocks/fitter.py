@@ -31,7 +31,7 @@ class Draws(NamedTuple):
     digest: Digests
 
 
-class Made(NamedTuple):
+class FitResult(NamedTuple):
     """What a fit came to.
 
     Attributes:
@@ -43,7 +43,7 @@ class Made(NamedTuple):
     failed: int = 0
 
 
-class Fit(Protocol):
+class FitRun(Protocol):
     """One fit with its rows in hand, between two slices of it. Between slices only two vectors of
     public lengths are carried: whatever else it holds follows from them and the rows."""
 
@@ -53,7 +53,7 @@ class Fit(Protocol):
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
         """So many iterations more, after ``done`` of them."""
 
-    def finish(self, x: Floats, y: Floats) -> Made:
+    def finish(self, x: Floats, y: Floats) -> FitResult:
         """The released model, once all iterations are done."""
 
 
@@ -80,7 +80,7 @@ class Fitter(Protocol):
     def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
         """Which rows of the blocks are fitted, void ones among them; None: all."""
 
-    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> Fit:
+    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> FitRun:
         """A fit of rows (n, p), (n,) that is pulled to a released model ``after`` (D,)."""
 
 
@@ -90,7 +90,7 @@ class Weighing(Protocol):
 
     def weighed(
         self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
-    ) -> Fit:
+    ) -> FitRun:
         """As ``Fitter.fit``. weights: (n,), those of a user and block add up to 1 at most."""
 
 
@@ -100,7 +100,7 @@ class Placing(Protocol):
 
     def placed(
         self, features: Any, targets: Floats, places: Ints, after: Floats, draws: Draws
-    ) -> Fit:
+    ) -> FitRun:
         """As ``Fitter.fit``. places: (n,), of the rows among all of the fit's, ascending."""
 
 
@@ -117,7 +117,6 @@ class Minimised:
 
     @property
     def dimension(self) -> int:
-        """See Fitter."""
         return self.objective.dimension
 
     @property
@@ -127,23 +126,19 @@ class Minimised:
 
     @property
     def steps(self) -> int:
-        """See Fitter."""
         return self.level.minimiser.steps
 
     @property
     def work(self) -> int:
-        """See Fitter."""
         return 2 * self.level.most * self.dimension
 
     def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
-        """See Fitter."""
         if not self.level.of:
             return None
         labels = noise_labels(draws.place, draws.complete)
         return self.level.sample(cast(SampleNoise, draws.noise), labels, draws.digest)
 
     def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> MinimisedFit:
-        """See Fitter."""
         points = self.objective.points(features)
         targets = self.objective.targets_of(targets)
         return MinimisedFit(self, self.level.centre(after), points, targets, draws)
@@ -151,7 +146,6 @@ class Minimised:
     def weighed(
         self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
     ) -> MinimisedFit:
-        """See Weighing."""
         return replace(self.fit(features, targets, after, draws), weights=weights)
 
 
@@ -172,21 +166,21 @@ class MinimisedFit:
     weights: Floats | None = None
 
     def start(self) -> tuple[Floats, Floats]:
-        """See Fit."""
         return self.centre.copy(), self.centre.copy()
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
-        """See Fit."""
         for at in range(done, done + steps):
             x, y = self.made.level.minimiser.step(at, x, y, self._gradient)
         return x, y
 
-    def finish(self, x: Floats, y: Floats) -> Made:
-        """See Fit: a point without its certificate is not released, the centre is."""
+    def finish(self, x: Floats, y: Floats) -> FitResult:
+        """See FitRun: a point without its certificate is not released, the centre is."""
         level, draws, good = self.made.level, self.draws, self.certified(x)
         labels = noise_labels(draws.place, draws.complete)
         found = x if good else self.centre.copy()
-        return Made(level.noise.released(found, draws.noise, labels, draws.digest), int(not good))
+        return FitResult(
+            level.noise.released(found, draws.noise, labels, draws.digest), int(not good)
+        )
 
     def certified(self, w: Floats) -> bool:
         """Whether a point is as near to the minimiser as is paid for: looked at afresh, whatever
@@ -219,7 +213,6 @@ class Stepped:
 
     @property
     def dimension(self) -> int:
-        """See Fitter."""
         return self.objective.dimension
 
     @property
@@ -229,16 +222,13 @@ class Stepped:
 
     @property
     def steps(self) -> int:
-        """See Fitter."""
         return self.level.passes
 
     @property
     def work(self) -> int:
-        """See Fitter."""
         return 2 * self.level.most * self.dimension + CALL * self.level.batches
 
     def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
-        """See Fitter."""
         return None
 
     def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> SteppedFit:
@@ -248,7 +238,6 @@ class Stepped:
     def placed(
         self, features: Any, targets: Floats, places: Ints, after: Floats, draws: Draws
     ) -> SteppedFit:
-        """See Placing."""
         rows = np.full(self.level.most, -1, dtype=np.int64)
         rows[places] = np.arange(len(places))
         points = self.objective.points(features)
@@ -273,11 +262,9 @@ class SteppedFit:
     draws: Draws
 
     def start(self) -> tuple[Floats, Floats]:
-        """See Fit."""
         return self.centre.copy(), np.zeros(0)
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
-        """See Fit."""
         level, objective = self.made.level, self.made.objective
         part = level.divisor / level.batches
         for number in range(done, done + steps):
@@ -289,8 +276,8 @@ class SteppedFit:
                 x = x - level.length(number * level.batches + index + 1) * gradient
         return x, y
 
-    def finish(self, x: Floats, y: Floats) -> Made:
-        """See Fit: any point that the steps come to has the sensitivity that is paid for."""
+    def finish(self, x: Floats, y: Floats) -> FitResult:
+        """See FitRun: any point that the steps come to has the sensitivity that is paid for."""
         draws = self.draws
         labels = noise_labels(draws.place, draws.complete)
-        return Made(self.made.level.noise.released(x, draws.noise, labels, draws.digest))
+        return FitResult(self.made.level.noise.released(x, draws.noise, labels, draws.digest))

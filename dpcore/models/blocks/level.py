@@ -27,7 +27,7 @@ FINENESS = 2.0**-10
 
 
 @dataclass(frozen=True)
-class Noised(ABC):
+class PerturbedLevel(ABC):
     """A point with noise.
 
     **Formal guarantees**
@@ -128,7 +128,6 @@ class Accelerated:
     method: str = field(default="exact", init=False)
 
     def step(self, at: int, x: Floats, y: Floats, gradient: Gradient) -> tuple[Floats, Floats]:
-        """See Minimiser."""
         share, length = _coefficients(self.convexity / self.smoothness, self.steps)[at]
         point = x + share * (y - x)
         down = gradient(point) / self.smoothness
@@ -192,7 +191,7 @@ class SampleNoise(Protocol):
 
 
 @dataclass(frozen=True)
-class Level(Noised):
+class Level(PerturbedLevel):
     """Fits of one size by a certified minimiser.
 
     **Formal guarantees**
@@ -213,7 +212,7 @@ class Level(Noised):
         ln(1 + (N / of) (e^eps0 - 1)), as a swapped row is in it with probability N / of.
         Source: Balle, Barthe, Gaboardi (2018), Theorem 10, for pure epsilon.
 
-    Attributes: see ``Noised``;
+    Attributes: see ``PerturbedLevel``;
       tau: of the certificate. minimiser: what finds the point.
       of: rows that N are drawn from; 0: all are taken.
       users: whose rows have a weight of 1 together, at most; 0: each row has it.
@@ -243,7 +242,6 @@ class Level(Noised):
 
     @property
     def loss(self) -> PrivacyLoss:
-        """See Noised."""
         run = super().loss
         if not self.of:
             return run
@@ -251,7 +249,6 @@ class Level(Noised):
 
     @property
     def way(self) -> str:
-        """See Noised."""
         return f"{self.minimiser.steps:,} steps"
 
     def canonical(self) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import Level, sampled_level
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.partition import Blocks
-from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
+from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import ALGORITHM, Share
 from weir.dpcore.pricing.terms import Terms
@@ -46,12 +46,10 @@ class Resolutions:
 
     @property
     def slots(self) -> int:
-        """See Schedule."""
         return self.top + 1
 
     @property
     def period(self) -> Period:
-        """See Schedule."""
         return Period(1, 1 << self.top)
 
     @property
@@ -61,28 +59,25 @@ class Resolutions:
 
     @property
     def even(self) -> tuple[Fraction, ...]:
-        """See Schedule."""
         return (Fraction(1),) * (self.top + 1)
 
     def largest(self, complete: int) -> int:
         """The largest k whose 2^k divides a number of blocks."""
         return min(self.top, (complete & -complete).bit_length() - 1)
 
-    def fits(self, complete: int) -> tuple[Fit, ...]:
-        """See Schedule."""
+    def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         if complete < 1:
             return ()
         return tuple(
-            Fit(level, complete - (1 << level), complete - 1, None, level)
+            PlannedFit(level, complete - (1 << level), complete - 1, None, level)
             for level in reversed(range(self.largest(complete) + 1))
         )
 
-    def shown(self, complete: int) -> Shown | None:
-        """See Schedule."""
+    def shown(self, complete: int) -> ShownFit | None:
         if complete < 1:
             return None
         level = self.largest(complete)
-        return Shown(level, complete - (1 << level), complete - 1)
+        return ShownFit(level, complete - (1 << level), complete - 1)
 
     def oldest(self, complete: int) -> int:
         """See Schedule: no fit reaches over a multiple of the largest size."""

@@ -80,12 +80,10 @@ class Objective:
 
     @property
     def outputs(self) -> int:
-        """See Scored."""
         return self.loss.outputs
 
     @property
     def loss_name(self) -> str:
-        """See Scored."""
         return self.loss.name
 
     @property

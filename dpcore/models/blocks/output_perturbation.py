@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
+from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import ALGORITHM
 
@@ -33,29 +33,24 @@ class Single:
 
     @property
     def name(self) -> str:
-        """See Schedule."""
         return "independent_batches" if self.again else "output_perturbation"
 
     @property
     def period(self) -> Period:
-        """See Schedule."""
         return Period(1, 1)
 
-    def fits(self, complete: int) -> tuple[Fit, ...]:
-        """See Schedule."""
+    def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         if complete < 1 or (complete > 1 and not self.again):
             return ()
-        return (Fit(0, complete - 1, complete - 1, None, 0),)
+        return (PlannedFit(0, complete - 1, complete - 1, None, 0),)
 
-    def shown(self, complete: int) -> Shown | None:
-        """See Schedule."""
+    def shown(self, complete: int) -> ShownFit | None:
         if complete < 1:
             return None
         block = complete - 1 if self.again else 0
-        return Shown(0, block, block)
+        return ShownFit(0, block, block)
 
     def oldest(self, complete: int) -> int:
-        """See Schedule."""
         return max(0, complete - 1)
 
     def canonical(self) -> Mapping[str, Any]:

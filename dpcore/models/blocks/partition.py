@@ -94,11 +94,9 @@ class ByTicks:
     users: ClassVar[int] = 0
 
     def due(self, first: int, stop: int) -> tuple[int, ...]:
-        """See Blocks."""
         return tuple(t for t in range(first, stop) if (t + 1) % self.ticks == 0)
 
     def take(self, waiting: Prefix, leaves: Sequence[RowLeaf], tick: int, seen: Ints) -> Cut:
-        """See Blocks."""
         rows, block = waiting.with_rows(leaves, self.most), tick // self.ticks
         blocks = np.full(len(rows.hashes), block, dtype=np.int64)
         before = np.full(len(rows.counts), block, dtype=np.int64)
@@ -106,7 +104,6 @@ class ByTicks:
         return Cut(complete, rows.emptied, before, before + 1)
 
     def wait(self, waiting: Prefix, leaves: Sequence[RowLeaf]) -> Prefix:
-        """See Blocks."""
         return waiting.with_rows(leaves, self.most)
 
     def canonical(self) -> Mapping[str, Any]:
@@ -134,12 +131,10 @@ class ByCount:
 
     @property
     def divisor(self) -> float:
-        """See Blocks."""
         return float(self.records)
 
     @property
     def most(self) -> int:
-        """See Blocks."""
         return self.records
 
     def due(self, first: int, stop: int) -> tuple[int, ...]:
@@ -147,7 +142,6 @@ class ByCount:
         return tuple(range(first, stop))
 
     def take(self, waiting: Prefix, leaves: Sequence[RowLeaf], tick: int, seen: Ints) -> Cut:
-        """See Blocks."""
         rows = self.wait(waiting, leaves)
         waited = seen - seen // self.records * self.records
         before = seen // self.records
@@ -164,7 +158,6 @@ class ByCount:
         return Cut(complete, left, before, after)
 
     def wait(self, waiting: Prefix, leaves: Sequence[RowLeaf]) -> Prefix:
-        """See Blocks."""
         for leaf in leaves:
             waiting = waiting.with_rows([by_hash(leaf)], WHOLE)
         return waiting
@@ -208,11 +201,9 @@ class ByUsers:
 
     @property
     def most(self) -> int:
-        """See Blocks."""
         return self.users * self.each
 
     def due(self, first: int, stop: int) -> tuple[int, ...]:
-        """See Blocks."""
         return tuple(t for t in range(first, stop) if (t + 1) % self.ticks == 0)
 
     def take(self, waiting: Prefix, leaves: Sequence[RowLeaf], tick: int, seen: Ints) -> Cut:
@@ -224,7 +215,6 @@ class ByUsers:
         return Cut(complete, rows.emptied, before, before + 1)
 
     def wait(self, waiting: Prefix, leaves: Sequence[RowLeaf]) -> Prefix:
-        """See Blocks."""
         return waiting.with_rows(leaves, self.users, users=True)
 
     def canonical(self) -> Mapping[str, Any]:

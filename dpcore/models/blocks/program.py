@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.models.blocks.fitter import Fitter, Minimised, Stepped
-from weir.dpcore.models.blocks.level import Level, Noised
+from weir.dpcore.models.blocks.level import Level, PerturbedLevel
 from weir.dpcore.models.blocks.objective import Objective, Scored
 from weir.dpcore.models.blocks.partition import Blocks, ByUsers
-from weir.dpcore.models.blocks.schedule import ALONE, Presence, Schedule, Waits, spread
+from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation, Waits, spread
 from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.models.blocks.training import BlockTraining
 from weir.dpcore.models.kit.inputs import Inputs
@@ -38,10 +38,10 @@ class KeptBlocks(TrainedProgram):
     """
 
     inputs: Inputs
-    schedule: Schedule
+    schedule: FitSchedule
     cut: Blocks
     algorithm: str
-    presence: Presence
+    presence: Participation
 
     @property
     @abstractmethod
@@ -137,7 +137,7 @@ class KeptBlocks(TrainedProgram):
         """What the unit pays in its life, at most: mu^2, rho or eps."""
         return self._total(self.presence)
 
-    def _total(self, presence: Presence) -> Fraction:
+    def _total(self, presence: Participation) -> Fraction:
         return presence.spent(self.schedule, self.costs, self.kind)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
@@ -157,7 +157,7 @@ class KeptBlocks(TrainedProgram):
         whole = self._loss_of(self.presence.of_periods(periods), ticks)
         return min(group, whole, key=lambda one: one.value)
 
-    def _loss_of(self, presence: Presence, ticks: int | None) -> PrivacyLoss:
+    def _loss_of(self, presence: Participation, ticks: int | None) -> PrivacyLoss:
         if ticks is not None and ticks <= 0:
             return PrivacyLoss(self.kind, 0.0)
         value = float(self._total(presence))
@@ -192,7 +192,7 @@ class BlockProgram(KeptBlocks):
         cost that its block is in, at most over all blocks of a period, found by brute force
         (``schedule.spent``): mu^2 of Gaussian noise, rho of discrete Gaussian, eps of K-norm noise
         all add up, adaptively. It does not grow with time: a record's block leaves the last fit.
-        A user is in several blocks (``Presence``).
+        A user is in several blocks (``Participation``).
       Source: Watson, Kulkarni, Schmidt, Raskar (2021), with totals from the schedule.
 
     Attributes:
@@ -202,19 +202,18 @@ class BlockProgram(KeptBlocks):
 
     inputs: Inputs
     objective: Objective
-    schedule: Schedule
+    schedule: FitSchedule
     cut: Blocks
-    levels: tuple[Noised, ...]
+    levels: tuple[PerturbedLevel, ...]
     cap: int
     algorithm: str
-    presence: Presence = ALONE
+    presence: Participation = ALONE
 
     @property
     def fitters(self) -> tuple[Fitter, ...]:
-        """See KeptBlocks."""
         return tuple(self._fitter(level) for level in self.levels)
 
-    def _fitter(self, level: Noised) -> Fitter:
+    def _fitter(self, level: PerturbedLevel) -> Fitter:
         if isinstance(level, Stochastic):
             return Stepped(self.objective, level)
         assert isinstance(level, Level)
@@ -222,17 +221,14 @@ class BlockProgram(KeptBlocks):
 
     @property
     def scored(self) -> Objective:
-        """See KeptBlocks."""
         return self.objective
 
     @property
     def kind(self) -> LossKind:
-        """See KeptBlocks."""
         return kind_of(self.levels[0].noise.kind)
 
     @property
     def costs(self) -> list[Fraction]:
-        """See KeptBlocks."""
         return [level.cost for level in self.levels]
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:

@@ -15,7 +15,7 @@ from weir.dpcore.people.person import Person
 from weir.dpcore.pricing.terms import Terms
 
 
-class Fit(NamedTuple):
+class PlannedFit(NamedTuple):
     """A model that is fitted once, when its last block is complete.
 
     Attributes:
@@ -32,7 +32,7 @@ class Fit(NamedTuple):
     level: int
 
 
-class Shown(NamedTuple):
+class ShownFit(NamedTuple):
     """What is released.
 
     Attributes:
@@ -55,7 +55,7 @@ class Period(NamedTuple):
     length: int
 
 
-class Schedule(Protocol):
+class FitSchedule(Protocol):
     """Public: a function of how many blocks of a key are complete, and of nothing else.
 
     **Formal guarantees**: a fit sees the blocks that it names and released models, which are
@@ -85,10 +85,10 @@ class Schedule(Protocol):
     @property
     def even(self) -> tuple[Fraction, ...]: ...
 
-    def fits(self, complete: int) -> tuple[Fit, ...]:
+    def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         """What is fitted, in order, when so many blocks are complete (1 or more)."""
 
-    def shown(self, complete: int) -> Shown | None:
+    def shown(self, complete: int) -> ShownFit | None:
         """What is released from then on; None: nothing yet."""
 
     def oldest(self, complete: int) -> int:
@@ -98,7 +98,7 @@ class Schedule(Protocol):
         """Every public number."""
 
 
-def used(schedule: Schedule) -> tuple[Counter[int], ...]:
+def used(schedule: FitSchedule) -> tuple[Counter[int], ...]:
     """How often each level uses a block, of every block that a period may hold: by brute force.
 
     Every fit of two periods is walked through. A block of the first of them, or before it, is in
@@ -115,13 +115,13 @@ def used(schedule: Schedule) -> tuple[Counter[int], ...]:
     return tuple(found)
 
 
-def spent(schedule: Schedule, costs: Sequence[Fraction]) -> Fraction:
+def spent(schedule: FitSchedule, costs: Sequence[Fraction]) -> Fraction:
     """The most that a record pays in its life. costs: of a fit of each level."""
     kinds = {tuple(sorted(one.items())) for one in used(schedule)}
     return max(sum((n * costs[level] for level, n in kind), Fraction(0)) for kind in kinds)
 
 
-def spread(schedule: Schedule, variances: Sequence[float]) -> float:
+def spread(schedule: FitSchedule, variances: Sequence[float]) -> float:
     """Variance of the noise in what is released, a coordinate, on average over a period.
 
     A model holds its own noise and, where its data say nothing against it, all of that of the
@@ -143,7 +143,7 @@ def spread(schedule: Schedule, variances: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Presence:
+class Participation:
     """Blocks that hold something of one unit: of a record one, of a user in a period several.
 
     **Formal guarantees**
@@ -168,25 +168,25 @@ class Presence:
         """How much dearer a fit of so many blocks is than to a record."""
         return 1 if kind == "pure" else min(self.blocks, size)
 
-    def spent(self, schedule: Schedule, costs: Sequence[Fraction], kind: LossKind) -> Fraction:
+    def spent(self, schedule: FitSchedule, costs: Sequence[Fraction], kind: LossKind) -> Fraction:
         """The most that it pays. costs: of a fit of each level to a record in it."""
         sizes = zip(schedule.sizes, costs, strict=True)
         return self.cells * spent(schedule, [self.worth(size, kind) * cost for size, cost in sizes])
 
-    def of_periods(self, periods: int) -> Presence:
+    def of_periods(self, periods: int) -> Participation:
         """In so many periods, wherever they lie."""
-        return Presence(periods * self.blocks, periods * self.cells)
+        return Participation(periods * self.blocks, periods * self.cells)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
         return {"blocks": self.blocks, "cells": self.cells}
 
 
-ALONE = Presence()
+ALONE = Participation()
 """Of a record."""
 
 
-def presence_of(person: Person | None, ticks: int) -> Presence:
+def presence_of(person: Person | None, ticks: int) -> Participation:
     """Of a user in a period, in blocks of so many ticks from tick 0 on; None: of a record."""
     if person is None:
         return ALONE
@@ -199,7 +199,7 @@ def presence_of(person: Person | None, ticks: int) -> Presence:
         else:
             met = -(-(span - 1) // ticks) + 1
         blocks = min(blocks, met)
-    return Presence(blocks, min(pattern.cells, pattern.touched * blocks))
+    return Participation(blocks, min(pattern.cells, pattern.touched * blocks))
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Waits:
     cap: int = 1
 
     @classmethod
-    def of_blocks(cls, schedule: Schedule, cut: Blocks, cap: int) -> Waits:
+    def of_blocks(cls, schedule: FitSchedule, cut: Blocks, cap: int) -> Waits:
         """Until enough blocks are complete."""
         blocks = 1
         while schedule.shown(blocks) is None:

@@ -36,7 +36,7 @@ from weir.dpcore.models.blocks.objective import Objective, predict, row_loss
 from weir.dpcore.models.blocks.partition import Blocks, ByUsers, cut_for
 from weir.dpcore.models.blocks.price import Build, choose
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import Schedule, presence_of
+from weir.dpcore.models.blocks.schedule import FitSchedule, presence_of
 from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
 from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
@@ -165,7 +165,7 @@ class BlockModel(Predictor):
     # ---- what it is
 
     @abstractmethod
-    def schedule(self) -> Schedule:
+    def schedule(self) -> FitSchedule:
         """Which blocks are fitted when."""
 
     @property
@@ -309,7 +309,6 @@ class BlockModel(Predictor):
         return self.compiled(program, alternatives)
 
     def predict(self, given: Given, model: Floats) -> Predicted:
-        """See Predictor."""
         return predict(self.inputs, self.objective, given, model)
 
     # ---- what it says
@@ -319,7 +318,6 @@ class BlockModel(Predictor):
         return super().columns_read() if self.classes is None and self.map is None else None
 
     def facts(self, program: BlockProgram, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """See Algorithm."""
         yield from super().facts(program, noise)
         if "theta" in noise:
             yield words.noise_fact(noise["theta"])
@@ -333,7 +331,6 @@ class BlockModel(Predictor):
         yield from words.facts(program)
 
     def notes(self, program: BlockProgram) -> Iterator[str]:
-        """See Algorithm."""
         yield from words.notes(program)
         if self.loss == "squared":
             yield words.SQUARED
@@ -343,10 +340,8 @@ class BlockModel(Predictor):
         yield from program.waits.doubts(terms)
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         yield from words.refused(self.classes is not None, float(self.clip.features))
 
     def warnings(self, program: BlockProgram) -> Iterator[str]:
-        """See Algorithm."""
         yield from words.warnings(program)

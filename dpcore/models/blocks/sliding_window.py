@@ -11,13 +11,13 @@ from pydantic import Field
 
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
+from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import ALGORITHM
 
 
 @dataclass(frozen=True)
-class Sliding:
+class SlidingBlocks:
     """Models of the last 2^k - 1 blocks, once so many are complete.
 
     After r new blocks since the last reset, 0 <= r < h = 2^(k-1), the window is cut into the base
@@ -67,7 +67,6 @@ class Sliding:
 
     @property
     def period(self) -> Period:
-        """See Schedule."""
         return Period(self.window, self.half)
 
     @property
@@ -85,14 +84,14 @@ class Sliding:
         updates = self.exponent - 1
         return (*(Fraction(1, 2 * updates) for _ in range(updates)), Fraction(1, 2))
 
-    def chain(self, complete: int) -> tuple[Fit, ...]:
+    def chain(self, complete: int) -> tuple[PlannedFit, ...]:
         """All pieces of the window, in the order in which they follow each other."""
         if complete < self.window:
             return ()
         cycle, new = divmod(complete - self.window, self.half)
         base = cycle * self.half + self.half - 1
         top = self.exponent - 1
-        found = [Fit(top, base, base + self.half - 1, None, top)]
+        found = [PlannedFit(top, base, base + self.half - 1, None, top)]
         right, left = base + self.half, base
         for level in reversed(range(top)):
             size = 1 << level
@@ -102,22 +101,20 @@ class Sliding:
             else:
                 left -= size
                 first = left
-            found.append(Fit(level, first, first + size - 1, level + 1, level))
+            found.append(PlannedFit(level, first, first + size - 1, level + 1, level))
         return tuple(found)
 
-    def fits(self, complete: int) -> tuple[Fit, ...]:
-        """See Schedule."""
+    def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         before = set(self.chain(complete - 1))
         return tuple(fit for fit in self.chain(complete) if fit not in before)
 
-    def shown(self, complete: int) -> Shown | None:
+    def shown(self, complete: int) -> ShownFit | None:
         """See Schedule: all of the window."""
         if complete < self.window:
             return None
-        return Shown(0, complete - self.window, complete - 1)
+        return ShownFit(0, complete - self.window, complete - 1)
 
     def oldest(self, complete: int) -> int:
-        """See Schedule."""
         return max(0, complete - self.window)
 
     def canonical(self) -> Mapping[str, Any]:
@@ -149,10 +146,10 @@ class SlidingWindowModel(BlockModel):
     )
     source: ClassVar[str] = "Watson, Kulkarni, Schmidt & Raskar 2021 (PSWERM), totals corrected"
 
-    def schedule(self) -> Sliding:
+    def schedule(self) -> SlidingBlocks:
         """Which blocks are fitted when."""
         if self.window & (self.window + 1):
             raise ConfigError(
                 "model.window", self.window, "must be 2^k - 1 blocks: 1, 3, 7, 15, 31, ..."
             )
-        return Sliding(self.window.bit_length())
+        return SlidingBlocks(self.window.bit_length())

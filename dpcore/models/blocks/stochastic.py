@@ -14,7 +14,7 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import FINENESS, TOO_LARGE, Noised
+from weir.dpcore.models.blocks.level import FINENESS, TOO_LARGE, PerturbedLevel
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.public import PublicNormals
@@ -29,7 +29,7 @@ MOST_STEPS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Stochastic(Noised):
+class Stochastic(PerturbedLevel):
     """Fits of one size by P passes over B batches each, without replacement, a step a batch.
 
     w <- w - eta_t (B / N sum over the batch of grad l(w; z) + 2 lambda (w - w_g)) from w = w_g,
@@ -53,7 +53,7 @@ class Stochastic(Noised):
       Source: Wu, Li, Kumar, Chaudhuri, Jha, Naughton (2017), Algorithm 2, for gradients of the
         loss alone, batches, and any order; Watson et al. (2021), Algorithm 1.
 
-    Attributes: see ``Noised``;
+    Attributes: see ``PerturbedLevel``;
       passes: P. batches: B. smoothness: beta. convexity: gamma.
     """
 
@@ -78,7 +78,6 @@ class Stochastic(Noised):
 
     @property
     def way(self) -> str:
-        """See Noised."""
         some = f"{self.passes:,} pass{'es' if self.passes > 1 else ''}"
         return f"{some} of {self.batches:,} stochastic steps"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.partition import ByCount, ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import Presence
+from weir.dpcore.models.blocks.schedule import Participation
 from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.words import bytes_text, number
 
@@ -92,7 +92,7 @@ def warnings(program: BlockProgram) -> Iterator[str]:
         )
 
 
-def shared_note(presence: Presence) -> str:
+def shared_note(presence: Participation) -> str:
     """What rows of a user share, and how many blocks noise is for."""
     blocks = f"{presence.blocks:,} block{'s' if presence.blocks > 1 else ''}"
     return (

@@ -13,7 +13,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.schedule import Schedule
+from weir.dpcore.models.erm.schedule import RefitSchedule
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit import rows as lattice
 from weir.dpcore.models.kit.kept import VOID, Dense, Prefix, row_digests
@@ -44,7 +44,7 @@ ABREAST = 4
 has slices of a quarter of a second in all, however many blocks are fitted."""
 
 
-class Gathered(NamedTuple):
+class RefitState(NamedTuple):
     """What Tick holds of K keys (clean rows: to be protected).
 
     Attributes:
@@ -70,24 +70,21 @@ class ErmTraining:
 
     problem: Problem
     solver: BatchSolver
-    schedule: Schedule
+    schedule: RefitSchedule
     width: int
 
     form: ClassVar[int] = 1
 
     def due(self, first: int, stop: int) -> tuple[int, ...]:
-        """See Training."""
         return self.schedule.runs(first, stop)
 
-    def gathered(self, n_keys: int) -> Gathered:
-        """See Training."""
+    def gathered(self, n_keys: int) -> RefitState:
         chain, age = np.zeros((n_keys, 2), dtype=np.uint64), np.zeros(n_keys, dtype=np.int64)
-        return Gathered(self.no_rows(n_keys), chain, age)
+        return RefitState(self.no_rows(n_keys), chain, age)
 
     def jobs(
-        self, state: Gathered, leaves: tuple[RowLeaf, ...], noise: NoiseOf
-    ) -> tuple[Gathered, tuple[Job, ...]]:
-        """See Training."""
+        self, state: RefitState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[RefitState, tuple[Job, ...]]:
         keyed, limit = noise(0), self.problem.limit
         first, chain = keyed.first_tick, state.chain.copy()
         due = set(self.due(first, first + len(leaves)))
@@ -102,10 +99,9 @@ class ErmTraining:
                 found.append(Job(first + i, chain.copy(), age, own))
                 rows, waiting = self.no_rows(len(chain)), []
         rows = rows.with_rows(waiting, limit)
-        return Gathered(rows, chain, state.age + len(leaves)), tuple(found)
+        return RefitState(rows, chain, state.age + len(leaves)), tuple(found)
 
     def no_rows(self, n_keys: int) -> Prefix:
-        """See Training."""
         return Prefix.empty(n_keys, self.width)
 
     def admit(self, kept: Prefix, job: Job) -> Prefix:
@@ -118,18 +114,15 @@ class ErmTraining:
         return (to_grid(start, grid_of(self.problem.set)),)
 
     def carry(self, n_keys: int) -> Any:
-        """See Training."""
         return self.solver.carry(n_keys)
 
     def begin(self, job: Job, kept: Prefix, before: Models, noise: NoiseOf) -> Any:
-        """See Training."""
         strength = np.asarray(self.problem.curvature * job.numbers[:, 0], dtype=np.float64)
         return self.solver.begin(self._queries(job, kept, noise), before[0], strength)
 
     def train_step(
         self, job: Job, kept: Prefix, carry: Any, noise: NoiseOf, iterations: int
     ) -> Slice:
-        """See Training."""
         queries = self._queries(job, kept, noise, carry)
         carry, found, left = self.solver.advance(queries, carry, iterations)
         return Slice(carry, None if found is None else (found,), left)
@@ -184,8 +177,8 @@ class IncrementalErm(ScaledRows, TrainedProgram):
       Users: what is seen within n ticks of a period's last one are the runs of the S + n - 1 ticks
         from its first on.
       Guarantee: each run costs at most its share of the budget (``Queries``), and the shares that a
-        record can pay within the window sum to 1 at most (``Schedule``). A run starts from the last
-        release, which is an output. Between runs nothing is computed.
+        record can pay within the window sum to 1 at most (``RefitSchedule``). A run starts from the
+        last release, which is an output. Between runs nothing is computed.
       Noise: each run's is keyed with the digest of every leaf up to its tick, so that equal noise
         never meets different data: a run's rows, its start and all its iterates are functions of
         those leaves.
@@ -203,7 +196,7 @@ class IncrementalErm(ScaledRows, TrainedProgram):
     scaling: Scaling
     problem: Problem
     solver: BatchSolver
-    schedule: Schedule
+    schedule: RefitSchedule
     cap: int
     algorithm: str
     pattern: Pattern | None = None

@@ -14,7 +14,7 @@ from weir.dpcore.algorithm import Compiled
 from weir.dpcore.config.numbers import Lengths
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.erm import tau
-from weir.dpcore.models.erm.schedule import Phase, Schedule, schedule_for
+from weir.dpcore.models.erm.schedule import RefitPhase, RefitSchedule, schedule_for
 from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
 from weir.dpcore.models.fields import ALGORITHM
 from weir.dpcore.pricing.noises import noises_for
@@ -156,6 +156,6 @@ class NaiveModel(RefittedModel):
         total = gdp_mu(each, delta / (2 * runs)) * math.sqrt(runs)
         total = 1 / round_up(1 / total)  # the same on every CPU
         budget = PrivacyLoss("gdp", min(total, gdp_mu(epsilon, delta)))
-        phases = (Phase(0, terms.horizon, 1, Fraction(1, runs)),)
-        schedule = Schedule(phases, budget)
+        phases = (RefitPhase(0, terms.horizon, 1, Fraction(1, runs)),)
+        schedule = RefitSchedule(phases, budget)
         return self.choose(terms, self.problem(terms), lambda whole: schedule, ("gaussian",))

@@ -18,7 +18,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.erm import tau
 from weir.dpcore.models.erm.incremental import IncrementalErm
-from weir.dpcore.models.erm.schedule import Schedule
+from weir.dpcore.models.erm.schedule import RefitSchedule
 from weir.dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit.loss_spec import parse_loss
@@ -40,8 +40,8 @@ from weir.dpcore.words import bytes_text, number
 def choose(
     terms: Terms,
     noises: tuple[str, ...],
-    schedule_of: Callable[[PrivacyLoss], Schedule],
-    program_of: Callable[[Schedule], IncrementalErm],
+    schedule_of: Callable[[PrivacyLoss], RefitSchedule],
+    program_of: Callable[[RefitSchedule], IncrementalErm],
     solver: str,
 ) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
     """The program over the noise with the smallest error of a gradient; all are priced.
@@ -63,7 +63,7 @@ def choose(
     return pick(terms, tried)
 
 
-def fraction(schedule: Schedule) -> float:
+def fraction(schedule: RefitSchedule) -> float:
     """Of a budget's value, what its most generous run may spend."""
     share = float(schedule.largest)
     return math.sqrt(share) if schedule.budget.kind == "gdp" else share
@@ -216,13 +216,13 @@ class RefittedModel(GradientClipped):
         self,
         terms: Terms,
         problem: Problem,
-        schedule_of: Callable[[PrivacyLoss], Schedule],
+        schedule_of: Callable[[PrivacyLoss], RefitSchedule],
         noises: tuple[str, ...],
     ) -> Compiled:
         """The program over the noise with the smallest error of a gradient; all are priced."""
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
 
-        def program(schedule: Schedule) -> IncrementalErm:
+        def program(schedule: RefitSchedule) -> IncrementalErm:
             kind = schedule.budget.kind
             most = PrivacyLoss(kind, schedule.budget.value * fraction(schedule))
             mine = replace(problem, changes=changes_of(terms, kind))
@@ -305,20 +305,17 @@ class RefittedModel(GradientClipped):
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
     def notes(self, program: Any) -> Iterator[str]:
-        """See Algorithm."""
         yield (
             "A model follows from all rows so far and stands until the next run; the noise is in "
             "the solver's steps, so that its distance to the best model has no band."
         )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         yield (
             f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
         )
 
     def warnings(self, program: IncrementalErm) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().warnings(program)
         yield from program.notes

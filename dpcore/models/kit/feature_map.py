@@ -42,7 +42,7 @@ class FeatureMap(Protocol):
 
 
 @dataclass(frozen=True)
-class Projection:
+class MapProjection:
     """z = G x / sqrt(k), G of standard normals: keeps lengths about, in k dimensions.
 
     Attributes:
@@ -61,7 +61,6 @@ class Projection:
         return _matrix(self.name, self.inputs, self.outputs, self.seed, 1.0)
 
     def apply(self, features: Floats) -> Floats:
-        """See FeatureMap."""
         return _products(features, self._matrix) / math.sqrt(self.outputs)
 
     def canonical(self) -> Mapping[str, Any]:
@@ -98,7 +97,6 @@ class RandomFourier:
         return _matrix(self.name, self.inputs, self.outputs // 2, self.seed, self.scale)
 
     def apply(self, features: Floats) -> Floats:
-        """See FeatureMap."""
         cosine, sine = circle(_products(features, self._matrix))
         return np.concatenate([cosine, sine], axis=1) / math.sqrt(self.outputs / 2)
 

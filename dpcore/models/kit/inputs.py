@@ -77,7 +77,6 @@ class Inputs(ABC):
 
     @property
     def lists(self) -> Mapping[str, int]:
-        """See ``Program.lists``."""
         return MappingProxyType({})
 
     @property

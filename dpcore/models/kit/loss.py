@@ -163,7 +163,7 @@ class Squared(PredictionLoss):
 
 
 @dataclass(frozen=True)
-class Quantile(PredictionLoss):
+class PinballLoss(PredictionLoss):
     """Pinball loss: its minimiser is the tau-quantile. tau = 1/2 is half the absolute error."""
 
     tau: float
@@ -187,8 +187,8 @@ class Quantile(PredictionLoss):
         slope = np.where(prediction > target, 1 - self.tau, -self.tau)
         return np.where(prediction == target, 0.0, slope)
 
-    def envelope(self, smoothing: float) -> Envelope:
-        return Envelope(self.tau, 1 - self.tau, smoothing)
+    def envelope(self, smoothing: float) -> MoreauEnvelope:
+        return MoreauEnvelope(self.tau, 1 - self.tau, smoothing)
 
     @property
     def pieces(self) -> PiecewiseLinearLoss:
@@ -213,8 +213,8 @@ class Absolute(PredictionLoss):
     def derivative(self, prediction: Floats, target: Floats) -> Floats:
         return np.sign(prediction - target)
 
-    def envelope(self, smoothing: float) -> Envelope:
-        return Envelope(1.0, 1.0, smoothing)
+    def envelope(self, smoothing: float) -> MoreauEnvelope:
+        return MoreauEnvelope(1.0, 1.0, smoothing)
 
     @property
     def pieces(self) -> PiecewiseLinearLoss:
@@ -222,7 +222,7 @@ class Absolute(PredictionLoss):
 
 
 @dataclass(frozen=True)
-class Envelope(PredictionLoss):
+class MoreauEnvelope(PredictionLoss):
     """The Moreau envelope of a pinball or absolute loss: its corner is a parabola ``smoothing``
     wide. It lies below the loss, by at most smoothing slope^2 / 2.
 

@@ -12,8 +12,8 @@ from weir.dpcore.models.kit.loss import (
     Hinge,
     Huber,
     Logistic,
+    PinballLoss,
     PredictionLoss,
-    Quantile,
     Squared,
 )
 
@@ -38,7 +38,7 @@ LOSSES: dict[str, LossInfo] = {
     "squared": LossInfo(lambda _: Squared(), "half the squared error: the mean"),
     "absolute": LossInfo(lambda _: Absolute(), "absolute error: the median"),
     "quantile": LossInfo(
-        lambda tau: Quantile(tau or 0.0), "pinball loss: the tau-quantile", "tau", True
+        lambda tau: PinballLoss(tau or 0.0), "pinball loss: the tau-quantile", "tau", True
     ),
     "huber": LossInfo(
         lambda width: Huber(1.0 if width is None else width),

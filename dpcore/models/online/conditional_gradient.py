@@ -16,7 +16,7 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.local_oracle import LocalOracle
 from weir.dpcore.models.kit.point import row_dot
 from weir.dpcore.models.online.oracle_step import OracleStep
-from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.online.rule import LeaderRule
 
 GLOBAL_OFFSET = 16
 """C0 where there is no local oracle and hence no rho."""
@@ -44,7 +44,7 @@ class GradientState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ConditionalGradient(Rule):
+class ConditionalGradient(LeaderRule):
     """One local linear oracle call a tick, its radius certified by what was released.
 
     F_t(x) = (H/2) ||x - y||^2 + const, H = mu (t + C0),
@@ -62,7 +62,7 @@ class ConditionalGradient(Rule):
     Hazan (2016).
 
     Attributes:
-      set: P. curvature: mu. centre: d numbers. own_curvature: see ``Rule``.
+      set: P. curvature: mu. centre: d numbers. own_curvature: see ``LeaderRule``.
       step: line_search, or constant (1 / (2 rho^2); local oracle only).
     """
 

@@ -24,7 +24,7 @@ from weir.dpcore.models.online.conditional_gradient import ConditionalGradient, 
 from weir.dpcore.models.online.learner_section import Curving, LearnerModel, split
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.regularisation import pays, pull, pull_of_second_order
-from weir.dpcore.models.online.rule import FollowTheLeader, Rule
+from weir.dpcore.models.online.rule import FollowTheLeader, LeaderRule
 from weir.dpcore.models.online.second_order import AveragedLeader, SecondOrderLeader
 from weir.dpcore.models.words import centre_words
 from weir.dpcore.pricing.terms import Terms
@@ -120,17 +120,15 @@ class FadingModel(LearnerModel):
         return "linear" if terms.events is None or self.lasting_pull() else "constant"
 
     def fades(self, terms: Terms) -> bool | None:
-        """See Model."""
         if self.schedule is None and not self.lasting_pull():
             return self.growth(terms) != "linear"
         return None if self.schedule in (None, "linear") else True
 
-    def linear(self, convex_set: ConvexSet, terms: Terms) -> Rule:
+    def linear(self, convex_set: ConvexSet, terms: Terms) -> LeaderRule:
         """With a curvature that every tick adds."""
         raise NotImplementedError
 
-    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
-        """See LearnerModel."""
+    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         growth = self.growth(terms)
         if growth == "linear" or growth == "second_order":
             if self.momentum is not None:
@@ -206,8 +204,7 @@ class FadingModel(LearnerModel):
                 "constant, or privacy.unit: event.",
             )
 
-    def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
-        """See LearnerModel."""
+    def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         weight = self.curvature
         if weight is None:
             weight = pull_of_second_order(terms.events, math.sqrt(self.dimension) * noise)
@@ -258,8 +255,7 @@ class LeaderModel(FadingModel):
     )
     fades_from: ClassVar[int] = 1
 
-    def linear(self, convex_set: ConvexSet, terms: Terms) -> Rule:
-        """See FadingModel."""
+    def linear(self, convex_set: ConvexSet, terms: Terms) -> LeaderRule:
         return FollowTheLeader(convex_set, self.mu(terms), self.middle, self.own_curvature)
 
 
@@ -276,8 +272,7 @@ class PftalModel(FadingModel):
     source: ClassVar[str] = "Thakurta & Smith 2013"
     event_only: ClassVar[str] = ""
 
-    def linear(self, convex_set: ConvexSet, terms: Terms) -> Rule:
-        """See FadingModel."""
+    def linear(self, convex_set: ConvexSet, terms: Terms) -> LeaderRule:
         return FollowTheLeader(convex_set, self.mu(terms), self.middle, self.own_curvature)
 
     def compile(self, terms: Terms) -> Compiled:
@@ -324,8 +319,7 @@ class ProjectionFreeModel(FadingModel):
         """The constant step is for the schedule of its theorem."""
         return self.step == "constant" or super().lasting_pull()
 
-    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
-        """See LearnerModel."""
+    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         if self.step == "constant" and self.growth(terms) != "linear":
             raise ConfigError(
                 "model.step",
@@ -335,8 +329,7 @@ class ProjectionFreeModel(FadingModel):
         refuse_projected(convex_set, local_oracle(convex_set))
         return super().rule(convex_set, terms, noise)
 
-    def linear(self, convex_set: ConvexSet, terms: Terms) -> Rule:
-        """See FadingModel."""
+    def linear(self, convex_set: ConvexSet, terms: Terms) -> LeaderRule:
         return ConditionalGradient(
             convex_set, self.mu(terms), self.middle, self.own_curvature, self.step
         )
@@ -346,7 +339,6 @@ class ProjectionFreeModel(FadingModel):
         yield "step", self.step.replace("_", " ")
 
     def warnings(self, program: Any) -> Iterator[str]:
-        """See Algorithm."""
         lost = parse_set(self.set, self.dimension).guarantee_lost
         if lost:
             yield lost

@@ -20,7 +20,7 @@ from weir.dpcore.models.gradients import Gradients, SecondMoments
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.program import Learner
-from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.online.rule import LeaderRule
 from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.users import events_of, refuse_blind
 from weir.dpcore.pricing.best import Offer, best_sum
@@ -117,7 +117,7 @@ class LearnerModel(GradientModel):
     event_only: ClassVar[str] = ""
 
     @abstractmethod
-    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         """What follows from the sum. noise: worst stddev of a coordinate of it, gradient units.
 
         Raises:
@@ -133,7 +133,7 @@ class LearnerModel(GradientModel):
         """
         return None
 
-    def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
+    def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         """What follows from the sum and second moments. noise: worst stddev of one of them, in
         units of the losses' curvature."""
         raise NotImplementedError(f"{self.name} follows no second moments.")
@@ -212,7 +212,6 @@ class LearnerModel(GradientModel):
         return super().curvature_words(curvature)
 
     def notes(self, program: Learner) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().notes(program)
         if self.releases_loss(program):
             yield (
@@ -236,7 +235,6 @@ class LearnerModel(GradientModel):
             )
 
     def warnings(self, program: Learner) -> Iterator[str]:
-        """See Algorithm."""
         if self.releases_loss(program):
             dearer = 1 / math.sqrt(1 - self.weight) - 1
             yield (

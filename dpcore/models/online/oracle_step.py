@@ -50,7 +50,6 @@ class BallStep:
         self._numbers = np.array([ball.radius, root, grid, 1.0 / grid, rate, slack, twice])
 
     def __call__(self, x: Floats, bound: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """See ``Step``."""
         fresh, gap, scratch = np.empty(x.shape), np.empty(len(x)), self._scratch()
         _kernels().ball_step(*_plain(x, y, bound), self._numbers, scratch, fresh, gap)
         return fresh, gap
@@ -115,7 +114,7 @@ def _points(ball: L1Ball) -> tuple[Floats, Floats, Floats]:
 __all__ = ["BallStep"]
 
 
-class Stepped(NamedTuple):
+class OracleStepResult(NamedTuple):
     """Where a step led.
 
     Attributes:
@@ -194,18 +193,18 @@ class OracleStep:
         ball = self._ball
         return ball if ball is not None and ball.agrees(self._plain) else None
 
-    def __call__(self, x: Floats, bound: Floats, y: Floats, aux: Any) -> Stepped:
+    def __call__(self, x: Floats, bound: Floats, y: Floats, aux: Any) -> OracleStepResult:
         """x: (K, d) in P, within bound (K,) of the nearest point to y (K, d)."""
         kernel = self.kernel()
         if kernel is not None:
-            return Stepped(*kernel(x, bound, y), aux)
+            return OracleStepResult(*kernel(x, bound, y), aux)
         return self._in_numpy(x, bound, y, aux)
 
     def _plain(self, x: Floats, bound: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Without what the oracle keeps."""
         return self._in_numpy(x, bound, y, self.init(len(x)))[:2]
 
-    def _in_numpy(self, x: Floats, bound: Floats, y: Floats, aux: Any) -> Stepped:
+    def _in_numpy(self, x: Floats, bound: Floats, y: Floats, aux: Any) -> OracleStepResult:
         """The step, whatever the set."""
         away = x - y
         found = None if self.oracle is None else self.oracle(x, bound, away, aux)
@@ -224,7 +223,7 @@ class OracleStep:
         if self.oracle is not None and found is not None:
             aux = self.oracle.update(aux, g, found)
         gap = self._gap(bound, away, fresh, y, g * (2.0 * slope - g * length))
-        return Stepped(fresh, gap, aux)
+        return OracleStepResult(fresh, gap, aux)
 
     def _gap(self, bound: Floats, before: Floats, x: Floats, y: Floats, fallen: Floats) -> Floats:
         """Bp^2 >= 2 (F(x) - min F) >= ||x - nearest||^2, F half the squared distance to y.

@@ -228,7 +228,6 @@ class PocgModel(GradientModel):
         return self.compiled(program, (chosen,))
 
     def fades(self, terms: Terms) -> bool | None:
-        """See Predictor."""
         return None if self.curvature is not None else terms.events is not None
 
     def own_facts(self, program: Pocg) -> Iterator[tuple[str, str]]:

@@ -88,7 +88,6 @@ class RidgeLeader(OverSet):
         return to_grid(out, self._grid)
 
     def numbers(self) -> Mapping[str, Any]:
-        """See OverSet."""
         return {} if self.growth == "linear" else {"growth": self.growth}
 
 

@@ -22,7 +22,7 @@ from weir.dpcore.models.kit.rows import (
     names_of_models,
     released_models,
 )
-from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.online.rule import LeaderRule
 from weir.dpcore.program import MOST_SUM, SPARSE_FROM, NoiseOf, OutputInfo, Released
 
 TOGETHER = 1 << 17
@@ -86,7 +86,7 @@ class Learner(ScaledRows):
 
     scaling: Scaling
     gradients: Gradients
-    rule: Rule
+    rule: LeaderRule
     mechanism: ContinualSum
     cap: int
     algorithm: str
@@ -105,7 +105,6 @@ class Learner(ScaledRows):
 
     @property
     def most_users(self) -> int | None:
-        """See RowProgram."""
         return None if self.events is None else self.cap // self.events
 
     @property

@@ -72,7 +72,6 @@ class OverSet:
         return {}
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Rule."""
         return {
             "rule": self.rule,
             "set": self.set.canonical(),
@@ -83,7 +82,7 @@ class OverSet:
         }
 
 
-class Rule(OverSet, ABC):
+class LeaderRule(OverSet, ABC):
     """F_t(x) = <data sum, x> + public quadratics; the rule (nearly) minimises it over the set.
 
     With x_1, .., x_t played, Sum the released running sum of clipped gradients, mu and centre
@@ -105,12 +104,10 @@ class Rule(OverSet, ABC):
 
     @property
     def fading(self) -> str:
-        """See above."""
         return ""
 
     @property
     def played(self) -> str:
-        """See above."""
         return ""
 
     @property
@@ -152,7 +149,7 @@ class LeaderState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FollowTheLeader(Rule):
+class FollowTheLeader(LeaderRule):
     """x_{t+1} = Proj_P(y_t), y_t = centre - Sum_t / (mu t): the minimiser of
     <Sum_t, x> + t (mu/2) ||x - centre||^2 over P.
 
@@ -164,7 +161,7 @@ class FollowTheLeader(Rule):
     Thakurta and Smith (2013).
 
     Attributes:
-      set: P, which projects. curvature: mu. centre: d numbers. own_curvature: see ``Rule``.
+      set: P, which projects. curvature: mu. centre: d numbers. own_curvature: see ``LeaderRule``.
     """
 
     own_curvature: bool = False

@@ -14,7 +14,7 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.point import to_grid
 from weir.dpcore.models.online.oracle_step import Nearest
-from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.online.rule import LeaderRule
 
 FARTHEST = 2.0**100
 """Solutions are held within it, so that none reaches a projection as infinity."""
@@ -87,7 +87,7 @@ class AveragedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AveragedLeader(Rule):
+class AveragedLeader(LeaderRule):
     """z_t = Proj_P(centre - Sum_t / w_t), the minimiser of <Sum_t, x> + (w_t/2) ||x - centre||^2
     over P; w_t = w, or w sqrt(t).
 
@@ -193,7 +193,7 @@ class SecondOrderState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SecondOrderLeader(Rule):
+class SecondOrderLeader(LeaderRule):
     """x_{t+1} = Proj_P(y_t), y_t the minimiser of
 
       sum_{s <= t} ( <g_s, x> + (x - x_s)' H_s (x - x_s) / 2 ) + (w/2) ||x - centre||^2,
@@ -251,7 +251,7 @@ class SecondOrderLeader(Rule):
         )
 
     def update(self, state: SecondOrderState, data_sum: Floats) -> SecondOrderState:
-        """See Rule. data_sum: (K, d + d (d + 1) / 2), the sum of H behind that of gradients."""
+        """data_sum: (K, d + d (d + 1) / 2), the sum of H behind that of gradients."""
         d = self.set.dimension
         change = data_sum - state.released
         right = state.right - change[:, :d]

@@ -95,7 +95,6 @@ class OnlineModel(Curved):
         return iter(())
 
     def notes(self, program: Any) -> Iterator[str]:
-        """See Algorithm."""
         yield (
             "A model is fixed before its tick's events are seen: it follows from what was released "
             "before. Its distance to the model without noise is not additive and has no band."
@@ -139,7 +138,6 @@ class GradientModel(OnlineModel, GradientClipped):
         return False
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         yield (
             f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"

@@ -69,7 +69,7 @@ class Finished(NamedTuple):
     model: Floats
 
 
-class Course(Protocol):
+class OnePassAlgorithm(Protocol):
     """An algorithm over runs of doubling length; each record of a key is in one run, once.
 
     Pure but for the arrays of one key that ``read`` is given, which it writes.
@@ -164,38 +164,32 @@ class Doubling:
 
     @property
     def dimension(self) -> int:
-        """See Course."""
         return self.set.dimension
 
     @property
     def features(self) -> int:
-        """See Course."""
         return int(self.runs[0].glm.features)
 
     @property
     def most(self) -> int | None:
-        """See Course."""
         found: int | None = self.runs[0].glm.most
         return found
 
     @property
     def intercept(self) -> bool:
-        """See Course."""
         return bool(self.runs[0].glm.intercept)
 
     @property
     def labels(self) -> bool:
-        """See Course."""
         return bool(self.runs[0].glm.loss.labels)
 
     @property
     def read_first(self) -> int:
-        """See Course: all of them."""
+        """See OnePassAlgorithm: all of them."""
         return self.first
 
     @property
     def served(self) -> int:
-        """See Course."""
         return len(self.runs)
 
     @cached_property
@@ -204,16 +198,14 @@ class Doubling:
         return grid_of(self.set)
 
     def loss(self) -> PrivacyLoss:
-        """See Course."""
         found = [run.loss for run in self.runs]
         return PrivacyLoss(found[0].kind, max(one.value for one in found))
 
     def predicted(self, run: int) -> float:
-        """See Course."""
         return float(self.runs[run].predicted)
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course; which course it is, each says itself."""
+        """See OnePassAlgorithm; which course it is, each says itself."""
         return {
             "set": self.set.canonical(),
             "first": self.first,

@@ -23,11 +23,11 @@ from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
 from weir.dpcore.models.optimize.linear import MOST_STEPS
 from weir.dpcore.models.optimize.program import (
     SELECTIONS,
-    Way,
+    FitStrategy,
     WindowProgram,
     Windows,
     choose,
-    way_for,
+    strategy_for,
 )
 from weir.dpcore.models.optimize.section import OptimizeModel
 from weir.dpcore.models.optimize.selection import Selection
@@ -139,9 +139,9 @@ class FrankWolfeModel(OptimizeModel):
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
         size = self.window
 
-        def build(noise: str, budget: PrivacyLoss) -> Way:
+        def build(noise: str, budget: PrivacyLoss) -> FitStrategy:
             share = 1 / presence.spent(schedule, [Fraction(1)], budget.kind)
-            return way_for(
+            return strategy_for(
                 linear,
                 size,
                 cut.divisor * size,
@@ -154,7 +154,7 @@ class FrankWolfeModel(OptimizeModel):
                 cut.users * size,
             )
 
-        def program(way: Way) -> WindowProgram:
+        def program(way: FitStrategy) -> WindowProgram:
             return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
         made, alternatives = choose(terms, linear, build, program)
@@ -171,7 +171,6 @@ class FrankWolfeModel(OptimizeModel):
         return self.compiled(made, alternatives)
 
     def predict(self, given: Given, model: Floats) -> Predicted:
-        """See Predictor."""
         return predict(self.inputs, self.linear, given, model)
 
     # ---- what it says
@@ -210,7 +209,6 @@ class FrankWolfeModel(OptimizeModel):
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
     def notes(self, program: WindowProgram) -> Iterator[str]:
-        """See Algorithm."""
         yield (
             "A model is fitted once, when its last block is complete, and released until the next; "
             "before the first there is none (null)."
@@ -228,7 +226,6 @@ class FrankWolfeModel(OptimizeModel):
         yield from program.waits.doubts(terms)
 
     def warnings(self, program: WindowProgram) -> Iterator[str]:
-        """See Algorithm."""
         mebibytes, way = program.state_bytes() / 2**20, program.way
         yield (
             f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "

@@ -93,17 +93,14 @@ class Linear:
 
     @property
     def outputs(self) -> int:
-        """See ``Scored``."""
         return 1
 
     @property
     def width(self) -> int:
-        """See ``Scored``."""
         return self.dimension
 
     @property
     def loss_name(self) -> str:
-        """See ``Scored``."""
         return self.loss.name
 
     def points(self, features: Any) -> Any:

@@ -21,7 +21,7 @@ from weir.dpcore.models.blocks.schedule import Waits
 from weir.dpcore.models.kit.inputs import Inputs, SparseInputs
 from weir.dpcore.models.kit.kept import row_digests
 from weir.dpcore.models.kit.rows import STEP, model_outputs, released_models, shortened
-from weir.dpcore.models.optimize.course import Course, Drawn, start_of_run
+from weir.dpcore.models.optimize.course import Drawn, OnePassAlgorithm, start_of_run
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, RowProgram
 
@@ -65,7 +65,7 @@ class OnePass(RowProgram):
     """
 
     inputs: Inputs
-    course: Course
+    course: OnePassAlgorithm
     cap: int
     algorithm: str
 
@@ -196,7 +196,7 @@ KEY = b""
 
 
 @dataclass(frozen=True)
-class Fitted:
+class OnePassResult:
     """A private model.
 
     Attributes:
@@ -210,7 +210,9 @@ class Fitted:
     predicted: float
 
 
-def fit(course: Course, x: Any, y: Any, norm: float, dual: float, secret: bytes) -> Fitted:
+def fit(
+    course: OnePassAlgorithm, x: Any, y: Any, norm: float, dual: float, secret: bytes
+) -> OnePassResult:
     """The newest model of one pass over rows in the order given, as the pipeline makes it of one
     key whose records come in that order.
 
@@ -244,7 +246,7 @@ def fit(course: Course, x: Any, y: Any, norm: float, dual: float, secret: bytes)
     digest = _digest(noise, rows)
     found = course.read(own, rows, 0, Drawn(noise, digest))
     run, records, model = found[-1]
-    return Fitted(model, course.loss(), records, course.predicted(run))
+    return OnePassResult(model, course.loss(), records, course.predicted(run))
 
 
 def sparse_rows_of(x: Any, y: Floats, norm: float, dual: float, most: int) -> SparseRows:
@@ -285,7 +287,7 @@ def _digest(noise: KeyedNoise, rows: Any) -> Digests:
     return found
 
 
-def _plan(course: Course, norm: float, dual: float) -> bytes:
+def _plan(course: OnePassAlgorithm, norm: float, dual: float) -> bytes:
     """32 bytes that name every public number of a fit."""
     parts = {"course": course.canonical(), "norm": float(norm).hex(), "dual": float(dual).hex()}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()

@@ -24,7 +24,7 @@ from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
 from weir.dpcore.models.kit.inputs import DenseInputs, Inputs, SparseInputs
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.model import Model
-from weir.dpcore.models.optimize.course import MOST_RUNS, Course
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.rehearsed import rehearsed
@@ -145,7 +145,6 @@ class OnePassSection(Model):
 
     @property
     def most_filled(self) -> int | None:
-        """See ``Glm.most``."""
         listed = self.listed
         return None if listed is None or listed.size <= MOST_DENSE else listed.filled
 
@@ -210,7 +209,6 @@ class OnePassSection(Model):
         return max(1, min(MOST_A_TICK, WIDE_STATE // 4 // inputs.row_bytes))
 
     def predict(self, given: Given, model: Floats) -> Predicted:
-        """See Predictor."""
         inputs = self.inputs
         if not isinstance(inputs, SparseInputs):
             return super().predict(given, model)
@@ -260,7 +258,7 @@ class OnePassModel(OnePassSection):
     )
 
     @abstractmethod
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         """(form, noise) -> the course of it, for every one that could serve.
 
         Raises:
@@ -335,7 +333,7 @@ class OnePassModel(OnePassSection):
         )
         return self.compiled(program, alternatives)
 
-    def _program(self, course: Course) -> OnePass:
+    def _program(self, course: OnePassAlgorithm) -> OnePass:
         inputs = self.inputs
         return OnePass(inputs, course, self.cap_for(inputs), self.name)
 
@@ -353,7 +351,6 @@ class OnePassModel(OnePassSection):
         yield "state", f"{bytes_text(program.state_bytes())} a key, however many records"
 
     def notes(self, program: OnePass) -> Iterator[str]:
-        """See Algorithm."""
         yield (
             "Each record is read once, in the run that its place is in; the model of a run is "
             "released when the last record that it reads is there, and until the next one is. "
@@ -366,7 +363,6 @@ class OnePassModel(OnePassSection):
         yield from program.waits.doubts(terms)
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         norm = "largest entry" if math.isinf(self.dual) else f"l{self.dual:g} norm"
         yield (
@@ -377,7 +373,6 @@ class OnePassModel(OnePassSection):
         yield f"of more than {cap:,} events of a key and tick, a keyed hash chooses {cap:,}"
 
     def warnings(self, program: OnePass) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().warnings(program)
         yield (
             "Runs are of records, in the order of tick and id: how many events a key has so far "

@@ -17,7 +17,7 @@ from weir.dpcore.models.kit.point import to_grid
 from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, at_place, pieces
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.predicted import one_sample_error
-from weir.dpcore.models.optimize.vertices import MANY, Vertices
+from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 from weir.dpcore.words import number
@@ -151,26 +151,22 @@ class OneSample(Doubling):
     """
 
     runs: tuple[OneSampleRun, ...]
-    vertices: Vertices
+    vertices: VertexChoice
 
     @property
     def kind(self) -> str:
-        """See Course."""
         return "gumbel"
 
     @property
     def moved(self) -> float:
-        """See Course."""
         return self.runs[0]._range / self.runs[0].diameter
 
     @property
     def adds(self) -> str:
-        """See Course."""
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of largest entry at most {most}, once (scaled units)"
 
     def init(self, n_keys: int) -> OneSampleState:
-        """See Course."""
         x = np.repeat(self.set.start()[None], n_keys, axis=0)
         nothing = np.zeros((n_keys, self.dimension))
         total = np.zeros((n_keys, self.dimension), dtype=np.int64)
@@ -186,7 +182,6 @@ class OneSample(Doubling):
     def read(
         self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
-        """See Course."""
         found = []
         for run, offset, left, some in pieces(len(rows), place, self._at):
             if run >= len(self.runs):
@@ -251,7 +246,6 @@ class OneSample(Doubling):
         own["x"][:] = to_grid(x, self.grid)
 
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         return (
             f"{made.records:,} records: a gradient of half of them, then a step a record; excess "
@@ -259,7 +253,6 @@ class OneSample(Doubling):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {
             "course": "one_sample",
             "vertices": self.vertices.canonical(),

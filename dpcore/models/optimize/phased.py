@@ -247,28 +247,23 @@ class Phased(Doubling):
 
     @property
     def kind(self) -> str:
-        """See Course."""
         return self.runs[0].kind
 
     @property
     def moved(self) -> float:
-        """See Course."""
         return self.runs[0].phases[0].noise.moved
 
     @property
     def adds(self) -> str:
-        """See Course."""
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of l2 norm at most {most}, once (scaled units)"
 
     @property
     def read_first(self) -> int:
-        """See Course."""
         last = self.runs[0].phases[-1]
         return last.start + last.size
 
     def init(self, n_keys: int) -> PhasedState:
-        """See Course."""
         x = np.repeat(self.set.start()[None], n_keys, axis=0)
         return PhasedState(x, np.zeros((n_keys, self.dimension)))
 
@@ -288,7 +283,6 @@ class Phased(Doubling):
     def read(
         self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
-        """See Course."""
         found = []
         for run, offset, left, some in pieces(len(rows), place, self._at):
             if run >= len(self.runs):
@@ -326,7 +320,6 @@ class Phased(Doubling):
         return phase.noise.released(point, drawn.noise, labels, drawn.digest)
 
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         return (
             f"{made.records:,} records: {len(made.phases)} phases, steps of "
@@ -334,7 +327,6 @@ class Phased(Doubling):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {
             "course": "phased",
             **super().canonical(),

@@ -209,7 +209,6 @@ class PhasedErm(Phased):
     keep: int
 
     def init(self, n_keys: int) -> ErmState:  # type: ignore[override]
-        """See Course."""
         x, total = super().init(n_keys)
         rows = np.zeros((n_keys, self.keep, self.features + 1), dtype=np.float32)
         return ErmState(x, x.copy(), total, rows)
@@ -225,7 +224,6 @@ class PhasedErm(Phased):
     def read(
         self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
-        """See Course."""
         found = []
         for run, offset, left, some in pieces(len(rows), place, self._at):
             if run >= len(self.runs):
@@ -296,7 +294,6 @@ class PhasedErm(Phased):
         own["x"][:] = x
 
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         passes = f"{made.passes} passes" if made.passes > 1 else "one pass"
         return (
@@ -305,5 +302,4 @@ class PhasedErm(Phased):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {**super().canonical(), "course": "phased_erm", "keep": self.keep}

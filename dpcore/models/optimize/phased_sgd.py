@@ -18,9 +18,9 @@ from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
 from weir.dpcore.models.kit.loss_spec import parse_loss
-from weir.dpcore.models.optimize.course import MOST_RUNS, Course, start_of_run
+from weir.dpcore.models.optimize.adaptive_clipping import ASKED, STAGES, AdaptiveClipping, rungs_for
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm, start_of_run
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
 from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel
 from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
@@ -89,8 +89,7 @@ class PhasedSgdModel(OnePassModel):
     source: ClassVar[str] = "Feldman, Koren & Talwar 2020; Bassily, Guzman & Nandi 2022 (p > 2)"
     noises: ClassVar[tuple[str, ...]] = PHASED_NOISES
 
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
-        """See OnePassModel."""
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         names = self.noises_asked(terms)
         for field in ("passes", "keep"):
             if getattr(self, field) is not None and self.form != "erm":
@@ -104,9 +103,8 @@ class PhasedSgdModel(OnePassModel):
         return {("phased", name): partial(self._course, terms, name) for name in names}
 
     def notes(self, program: OnePass) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().notes(program)
-        if isinstance(program.course, Narrowing):
+        if isinstance(program.course, AdaptiveClipping):
             yield (
                 "Residuals are clipped at a bound that is learned: models are those of a Huber "
                 "loss of that width, which large residuals pull less than they pull a mean. Where "
@@ -123,7 +121,6 @@ class PhasedSgdModel(OnePassModel):
 
     @property
     def smaller(self) -> str:
-        """See OnePassModel."""
         return "a smaller model.keep"
 
     def _form(self, terms: Terms) -> str:
@@ -160,7 +157,7 @@ class PhasedSgdModel(OnePassModel):
             raise ConfigError("model.set", self.set, "must be more than one point.")
         return convex_set, radius, distance
 
-    def _learned(self, terms: Terms, noise: str) -> Narrowing:
+    def _learned(self, terms: Terms, noise: str) -> AdaptiveClipping:
         convex_set, radius, distance = self._where()
         glm = self.glms(convex_set, radius)(1.0)
         budget = budget_for(noise, terms.epsilon, terms.delta)
@@ -173,7 +170,7 @@ class PhasedSgdModel(OnePassModel):
         largest = 1.0 + glm.reach * float(np.sqrt(start @ start)) * (1 + 2.0**-30)
         begin = max(i for i, one in enumerate(ladder[0]) if i == 0 or one.run.glm.slope >= largest)
         runs = tuple(rungs[0].run for rungs in ladder)
-        return Narrowing(convex_set, runs, self.records, ladder, begin)
+        return AdaptiveClipping(convex_set, runs, self.records, ladder, begin)
 
     def _erm(self, terms: Terms, noise: str) -> PhasedErm:
         convex_set, radius, distance = self._where()

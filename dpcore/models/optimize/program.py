@@ -13,7 +13,14 @@ from weir.dpcore.arrays import Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.partition import Blocks
 from weir.dpcore.models.blocks.program import KeptBlocks
-from weir.dpcore.models.blocks.schedule import ALONE, Fit, Period, Presence, Schedule, Shown
+from weir.dpcore.models.blocks.schedule import (
+    ALONE,
+    FitSchedule,
+    Participation,
+    Period,
+    PlannedFit,
+    ShownFit,
+)
 from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.selection import COST, Selection, selection_for
@@ -47,28 +54,23 @@ class Windows:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """See Schedule."""
         return (self.span,)
 
     @property
     def period(self) -> Period:
-        """See Schedule."""
         return Period(self.span, 1)
 
-    def fits(self, complete: int) -> tuple[Fit, ...]:
-        """See Schedule."""
+    def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         if complete < self.span:
             return ()
-        return (Fit(0, complete - self.span, complete - 1, None, 0),)
+        return (PlannedFit(0, complete - self.span, complete - 1, None, 0),)
 
-    def shown(self, complete: int) -> Shown | None:
-        """See Schedule."""
+    def shown(self, complete: int) -> ShownFit | None:
         if complete < self.span:
             return None
-        return Shown(0, complete - self.span, complete - 1)
+        return ShownFit(0, complete - self.span, complete - 1)
 
     def oldest(self, complete: int) -> int:
-        """See Schedule."""
         return max(0, complete - self.span)
 
     def canonical(self) -> Mapping[str, Any]:
@@ -76,7 +78,7 @@ class Windows:
         return {"name": self.name, "span": self.span}
 
 
-def way_for(
+def strategy_for(
     linear: Linear,
     size: int,
     divisor: float,
@@ -87,7 +89,7 @@ def way_for(
     noise: str,
     budget: PrivacyLoss,
     users: int = 0,
-) -> Way:
+) -> FitStrategy:
     """See ``selection_for`` and ``width_for``."""
     if noise in SELECTIONS:
         shape = (linear, size, divisor, most, changes, noise, budget)
@@ -95,7 +97,7 @@ def way_for(
     return width_for(linear, size, divisor, most, changes, budget, share, steps, users)
 
 
-Way = Selection | Width
+FitStrategy = Selection | Width
 """How windows are fitted."""
 
 
@@ -109,7 +111,7 @@ class WindowProgram(KeptBlocks):
       Sensitivity: of a fit, ``Selection`` or ``Width``. Guarantee: what a record pays is the sum of
         what the fits cost that its block is in, found by brute force (``schedule.spent``); costs
         of one currency add up, adaptively. It does not grow with time. A user is in several blocks
-        (``Presence``).
+        (``Participation``).
       Source: Talwar, Thakurta, Zhang (2015), for each window.
 
     Attributes:
@@ -118,31 +120,27 @@ class WindowProgram(KeptBlocks):
     """
 
     inputs: Inputs
-    schedule: Schedule
+    schedule: FitSchedule
     cut: Blocks
-    way: Way
+    way: FitStrategy
     cap: int
     algorithm: str
-    presence: Presence = ALONE
+    presence: Participation = ALONE
 
     @property
-    def fitters(self) -> tuple[Way]:
-        """See KeptBlocks."""
+    def fitters(self) -> tuple[FitStrategy]:
         return (self.way,)
 
     @property
     def scored(self) -> Linear:
-        """See KeptBlocks."""
         return self.way.linear
 
     @property
     def kind(self) -> LossKind:
-        """See KeptBlocks."""
         return self.way.kind
 
     @property
     def costs(self) -> list[Fraction]:
-        """See KeptBlocks."""
         return [self.way.cost]
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
@@ -168,7 +166,7 @@ SELECTIONS = tuple(COST)
 """Noises of selections."""
 VARIANT = "the paper's noise, at an exact scale: taken where mechanism.noise names it"
 
-Build = Callable[[str, PrivacyLoss], Way]
+Build = Callable[[str, PrivacyLoss], FitStrategy]
 """Noise and budget -> how windows are fitted."""
 
 
@@ -195,7 +193,7 @@ def tried_noises(linear: Linear, terms: Terms) -> tuple[str, ...]:
     return (*some, *others)
 
 
-def best_way(noise: str, epsilon: float, delta: float, build: Build) -> Way:
+def best_strategy(noise: str, epsilon: float, delta: float, build: Build) -> FitStrategy:
     """The way with the least error bound among the currencies of a noise.
 
     Raises:
@@ -206,7 +204,7 @@ def best_way(noise: str, epsilon: float, delta: float, build: Build) -> Way:
 
 
 def choose(
-    terms: Terms, linear: Linear, build: Build, program: Callable[[Way], WindowProgram]
+    terms: Terms, linear: Linear, build: Build, program: Callable[[FitStrategy], WindowProgram]
 ) -> tuple[WindowProgram, tuple[Alternative, ...]]:
     """The program with the least bound on its error; every noise is priced.
 
@@ -216,7 +214,7 @@ def choose(
     tried: list[Try[WindowProgram]] = []
     for noise in tried_noises(linear, terms):
         try:
-            way = best_way(noise, terms.epsilon, terms.delta, build)
+            way = best_strategy(noise, terms.epsilon, terms.delta, build)
         except ConfigError as error:
             cannot = Alternative(noise, noise, False, math.inf, 0, None, {}, error.remedy)
             tried.append(Try(cannot, None, error))

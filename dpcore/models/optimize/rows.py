@@ -28,7 +28,7 @@ PIECE = 1 << 20
 """Numbers that are made double at once, where rows are stored in less."""
 
 
-class Rows:
+class RowMatrix:
     """n rows of p numbers, whole multiples of ``STEP`` in [-1, 1].
 
     Args:

@@ -190,7 +190,6 @@ class OptimizeModel(Predictor):
         )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         if self.classes is not None:
             yield "a target that is none of the classes counts as missing"

@@ -7,11 +7,11 @@ from typing import Protocol
 import numpy as np
 
 from weir.dpcore.arrays import Digests, Floats
-from weir.dpcore.models.blocks.fitter import Draws, Made
+from weir.dpcore.models.blocks.fitter import Draws, FitResult
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize.linear import Linear, total
-from weir.dpcore.models.optimize.rows import Rows, on_lattice
-from weir.dpcore.models.optimize.vertices import Candidates
+from weir.dpcore.models.optimize.rows import RowMatrix, on_lattice
+from weir.dpcore.models.optimize.vertices import VertexCandidates
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.selection import select
 
@@ -34,7 +34,7 @@ class Selects(Protocol):
     def linear(self) -> Linear: ...
 
     @property
-    def candidates(self) -> Candidates: ...
+    def candidates(self) -> VertexCandidates: ...
 
     @property
     def sizes(self) -> tuple[int, int]: ...
@@ -78,7 +78,7 @@ class Selecting:
     def __init__(
         self,
         made: Selects,
-        rows: Rows,
+        rows: RowMatrix,
         targets: Floats,
         draws: Draws,
         weights: Floats | None = None,
@@ -96,7 +96,6 @@ class Selecting:
         return np.zeros(first), np.zeros(second)
 
     def advance(self, z: Floats, h: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
-        """See Fit."""
         z, h = z.copy(), h.copy()
         made, columns = self._made, self._made.candidates.columns
         many = made.candidates.count >= MANY and made.noise == "gumbel"
@@ -118,9 +117,8 @@ class Selecting:
                 self._take(z, h, t, chosen % columns, -1.0 if chosen >= columns else 1.0)
         return z, h
 
-    def finish(self, z: Floats, h: Floats) -> Made:
-        """See Fit."""
-        return Made(self._made.candidates.model(z / total(self._made.steps)))
+    def finish(self, z: Floats, h: Floats) -> FitResult:
+        return FitResult(self._made.candidates.model(z / total(self._made.steps)))
 
     def gradient(self, z: Floats, h: Floats, t: int) -> Floats:
         """Of the mean loss along each column, at the model of step t: (J,)."""

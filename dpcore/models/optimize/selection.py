@@ -16,9 +16,9 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.optimize.linear import Linear, best_steps, gap
-from weir.dpcore.models.optimize.rows import FINE, Rows
+from weir.dpcore.models.optimize.rows import FINE, RowMatrix
 from weir.dpcore.models.optimize.selecting import Selecting
-from weir.dpcore.models.optimize.vertices import Candidates
+from weir.dpcore.models.optimize.vertices import VertexCandidates
 from weir.dpcore.pricing.price import round_up
 
 COST: Mapping[str, Fraction] = {"gumbel": Fraction(1, 8), "laplace": Fraction(1, 2)}
@@ -73,13 +73,12 @@ class Selection:
     way: ClassVar[str] = "selection"
 
     @cached_property
-    def candidates(self) -> Candidates:
+    def candidates(self) -> VertexCandidates:
         """The vertices."""
         return candidates_of(self.linear)
 
     @property
     def dimension(self) -> int:
-        """See Fitter."""
         return self.linear.dimension
 
     @property
@@ -95,7 +94,6 @@ class Selection:
 
     @property
     def work(self) -> int:
-        """See Fitter."""
         return 2 * self.most * self.candidates.columns
 
     @property
@@ -148,13 +146,12 @@ class Selection:
     def weighed(
         self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
     ) -> Selecting:
-        """See Weighing."""
         return self._made(features, targets, weights, draws)
 
     def _made(
         self, features: Any, targets: Floats, weights: Floats | None, draws: Draws
     ) -> Selecting:
-        rows = Rows(self.linear.points(features))
+        rows = RowMatrix(self.linear.points(features))
         return Selecting(self, self.candidates.rows(rows), targets, draws, weights)
 
     def canonical(self) -> Mapping[str, Any]:
@@ -177,13 +174,13 @@ def largest(made: Selection) -> float:
     return logs if made.noise == "gumbel" else logs + 1
 
 
-def candidates_of(linear: Linear) -> Candidates:
+def candidates_of(linear: Linear) -> VertexCandidates:
     """The vertices to choose among.
 
     Raises:
       ConfigError: there are none, or too many.
     """
-    found = Candidates.of(linear.set)
+    found = VertexCandidates.of(linear.set)
     if found is None:
         raise ConfigError(
             "mechanism.noise",

@@ -27,7 +27,7 @@ from weir.dpcore.models.optimize.tree import (
     needed,
     stages_for,
 )
-from weir.dpcore.models.optimize.vertices import Vertices
+from weir.dpcore.models.optimize.vertices import VertexChoice
 from weir.dpcore.noise.noise import label
 from weir.dpcore.words import number
 
@@ -142,30 +142,26 @@ class Sfw(Doubling):
     """
 
     runs: tuple[TreeRun, ...]
-    vertices: Vertices | None
+    vertices: VertexChoice | None
 
     @property
     def moved(self) -> float:
-        """See Course."""
         run = self.runs[0]
         return max(2 * run.clip(0), 4 * run.clip(1)) / run.batch
 
     @property
     def adds(self) -> str:
-        """See Course."""
         glm = self.runs[0].glm
         norm = "largest entry" if math.isinf(glm.dual) else f"l{glm.dual:g} norm"
         return f"a gradient of {norm} at most {number(glm.lipschitz)}, once (scaled units)"
 
     @property
     def kind(self) -> str:
-        """See Course."""
         root = self.runs[0].root
         return "gumbel" if root is None else root.kind
 
     @property
     def read_first(self) -> int:
-        """See Course."""
         last = self.runs[0].stages[-1]
         return last.start + last.size
 
@@ -174,7 +170,6 @@ class Sfw(Doubling):
         return tuple([stage.start for stage in run.stages] for run in self.runs)
 
     def init(self, n_keys: int) -> SfwState:
-        """See Course."""
         depths = max(run.phases for run in self.runs) + 1
         x = np.repeat(self.set.start()[None], n_keys, axis=0)
         path = np.zeros((n_keys, depths, self.dimension))
@@ -196,7 +191,6 @@ class Sfw(Doubling):
     def read(
         self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
-        """See Course."""
         found = []
         for run, offset, left, some in pieces(len(rows), place, self._at):
             if run >= len(self.runs):
@@ -241,7 +235,6 @@ class Sfw(Doubling):
         x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self.grid)
 
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         several = "one phase" if made.phases == 1 else f"{made.phases} phases"
         return (
@@ -251,7 +244,6 @@ class Sfw(Doubling):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {
             "course": "tree",
             "vertices": None if self.vertices is None else self.vertices.canonical(),

@@ -12,13 +12,13 @@ from pydantic import Field
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says
 from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from weir.dpcore.models.optimize.course import MOST_RUNS, Course
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
 from weir.dpcore.models.optimize.one_sample import OneSample, OneSampleRun
 from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
 from weir.dpcore.models.optimize.tree import budget_for
-from weir.dpcore.models.optimize.vertices import Vertices
+from weir.dpcore.models.optimize.vertices import VertexChoice
 from weir.dpcore.pricing.price import round_up
 from weir.dpcore.pricing.terms import Terms
 
@@ -67,14 +67,13 @@ class SfwPolyhedralModel(OnePassModel):
         """q = infinity, of p = 1."""
         return math.inf
 
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
-        """See OnePassModel."""
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         self.noises_asked(terms)
         return {(self.form, "gumbel"): partial(self._course, terms, self.form)}
 
-    def _course(self, terms: Terms, form: str) -> Course:
+    def _course(self, terms: Terms, form: str) -> OnePassAlgorithm:
         convex_set = self.bounded_set
-        vertices = Vertices(convex_set)
+        vertices = VertexChoice(convex_set)
         glms = self.glms(convex_set, vertices.radius)
         pure = terms.delta == 0
         budget = PrivacyLoss("pure", terms.epsilon)
@@ -98,7 +97,7 @@ class SfwPolyhedralModel(OnePassModel):
 
 
 def chosen_run(
-    vertices: Vertices, budget: PrivacyLoss, glm: Glm, batch: int, phases: int
+    vertices: VertexChoice, budget: PrivacyLoss, glm: Glm, batch: int, phases: int
 ) -> TreeRun:
     """A run whose leaves choose vertices.
 

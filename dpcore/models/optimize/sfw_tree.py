@@ -15,7 +15,7 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.lp_ball import LpBall
 from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.optimize.course import OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
 from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
@@ -67,8 +67,7 @@ class SfwTreeModel(OnePassModel):
         """q of the set's p."""
         return _exponent(self.bounded_set)[1]
 
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
-        """See OnePassModel."""
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         names = self.noises_asked(terms, self.noise)
         return {("tree", name): partial(self._course, terms, name) for name in names}
 

@@ -14,7 +14,7 @@ from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet, Corners, norm_of
 from weir.dpcore.models.kit.rows import STEP
-from weir.dpcore.models.optimize.rows import Rows, grid_for, on_grid
+from weir.dpcore.models.optimize.rows import RowMatrix, grid_for, on_grid
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.noise.selection import select
 
@@ -23,7 +23,7 @@ MANY = 1 << 12
 
 
 @dataclass(frozen=True)
-class Vertices:
+class VertexChoice:
     """The vertices of an l1 ball, a simplex or a polytope, and noise that chooses among them.
 
     Attributes:
@@ -112,7 +112,7 @@ class Vertices:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class VertexCandidates:
     """Vertices +-radius e_j, radius e_j, or listed ones.
 
     A vertex predicts radius times a column of what ``rows`` makes of the rows: their own columns,
@@ -130,7 +130,7 @@ class Candidates:
     listed: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
-    def of(cls, convex_set: ConvexSet) -> Candidates | None:
+    def of(cls, convex_set: ConvexSet) -> VertexCandidates | None:
         """Those of a set; None where it has too many."""
         found = convex_set.corners()
         if found is None:
@@ -151,7 +151,7 @@ class Candidates:
         """Most that rounding adds to the range of what vertices predict for one row."""
         return self.radius * 2.0 * STEP if self.listed else 0.0
 
-    def rows(self, rows: Rows) -> Rows:
+    def rows(self, rows: RowMatrix) -> RowMatrix:
         """As columns of candidates: (n, J)."""
         if not self.listed:
             return rows
@@ -160,7 +160,7 @@ class Candidates:
         for j, vertex in enumerate(self.listed):
             weights = on_grid(np.array(vertex) / self.radius, grid)
             out[:, j] = np.rint(rows.across(weights) * (1.0 / STEP)) * STEP
-        return Rows(np.clip(out, -1.0, 1.0))
+        return RowMatrix(np.clip(out, -1.0, 1.0))
 
     def model(self, weights: Floats) -> Floats:
         """The mixture of vertices with weights (J,), negative for those of a negative sign: (d,).
@@ -175,6 +175,6 @@ class Candidates:
         return total
 
 
-def log_count(candidates: Candidates) -> float:
+def log_count(candidates: VertexCandidates) -> float:
     """ln of how many there are."""
     return math.log(candidates.count)

@@ -16,11 +16,11 @@ from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats
 from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fitter import Draws, Made
+from weir.dpcore.models.blocks.fitter import Draws, FitResult
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize.linear import Linear, best_steps, gap
-from weir.dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
+from weir.dpcore.models.optimize.rows import FINE, RowMatrix, grid_for, on_grid, on_lattice
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
 
@@ -78,7 +78,6 @@ class Width:
 
     @property
     def dimension(self) -> int:
-        """See Fitter."""
         return self.linear.dimension
 
     @property
@@ -88,7 +87,6 @@ class Width:
 
     @property
     def work(self) -> int:
-        """See Fitter."""
         return 4 * self.most * self.dimension
 
     @property
@@ -161,13 +159,12 @@ class Width:
 
     def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> Moving:
         """See Fitter: it starts anew, whatever was released before."""
-        return Moving(self, Rows(self.linear.points(features)), targets, draws)
+        return Moving(self, RowMatrix(self.linear.points(features)), targets, draws)
 
     def weighed(
         self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
     ) -> Moving:
-        """See Weighing."""
-        return Moving(self, Rows(self.linear.points(features)), targets, draws, weights)
+        return Moving(self, RowMatrix(self.linear.points(features)), targets, draws, weights)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -189,7 +186,7 @@ class Moving:
     def __init__(
         self,
         made: Width,
-        rows: Rows,
+        rows: RowMatrix,
         targets: Floats,
         draws: Draws,
         weights: Floats | None = None,
@@ -202,7 +199,6 @@ class Moving:
         return on_grid(self._made.linear.set.start(), self._made.grid), np.zeros(0)
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
-        """See Fit."""
         made = self._made
         for t in range(done, done + steps):
             costs = (self.sums(x) + self._noise(t)).astype(np.float64)
@@ -211,9 +207,8 @@ class Moving:
             x = on_grid((1.0 - step) * x + step * vertex, made.grid)
         return x, y
 
-    def finish(self, x: Floats, y: Floats) -> Made:
-        """See Fit."""
-        return Made(x)
+    def finish(self, x: Floats, y: Floats) -> FitResult:
+        return FitResult(x)
 
     def sums(self, x: Floats) -> NDArray[np.int64]:
         """Of all rows' gradients: (d,), lattice steps."""

@@ -16,7 +16,7 @@ from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.moments import Statistics
-from weir.dpcore.models.regression.margins import Debiased, Fit, score_of
+from weir.dpcore.models.regression.margins import Debiased, FitScores, score_of
 from weir.dpcore.models.regression.quadratic import (
     PrivateQuadratic,
     Ridge,
@@ -205,7 +205,7 @@ class Incremental(Program):
         band = np.minimum(Debiased(quadratic, theta, stddev, self.set).typical(count), widest)
         return self._released("band", band * self._half, shape)
 
-    def _errors(self, fit: Fit, shape: tuple[int, int]) -> tuple[Released, Released]:
+    def _errors(self, fit: FitScores, shape: tuple[int, int]) -> tuple[Released, Released]:
         unit = self._half**2
         return (
             self._released("mse", fit.mse * unit, shape, fit.mse_stddev * unit),

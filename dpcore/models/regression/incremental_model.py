@@ -112,7 +112,6 @@ class SolvedModel(MomentsModel):
         return f"by {self.solver.replace('_', ' ')}"
 
     def warnings(self, program: Incremental) -> Iterator[str]:
-        """See Predictor."""
         yield from super().warnings(program)
         if not self.usual:
             yield from self.length_notes(program.rows.moments)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.regression.accelerated import Objective, Solution, descend
+from weir.dpcore.models.regression.accelerated import DescentProblem, Solution, descend
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 
@@ -65,7 +65,7 @@ class Embedded(NamedTuple):
 
     Attributes:
       phi: (m, d). matrix: (n, m, m) A. right: (n, k, m) q.
-      least, step, goal: see ``Objective``.
+      least, step, goal: see ``DescentProblem``.
     """
 
     phi: Floats
@@ -115,7 +115,7 @@ def solve_embedded(
     return descend(problem, convex_set, np.repeat(start[None], n * k, 0).reshape(n, k, -1), steps)
 
 
-def is_least(problem: Objective, theta: Floats, convex_set: ConvexSet) -> NDArray[np.bool_]:
+def is_least(problem: DescentProblem, theta: Floats, convex_set: ConvexSet) -> NDArray[np.bool_]:
     """Whether no theta' with Phi theta' = Phi theta has a gauge below 1 - ``LOOSE``: (n, k).
 
     With g the gradient of f(Phi theta), <g, theta'> = <g, theta> for all of them. If c < 0 is the

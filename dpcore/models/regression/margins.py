@@ -202,7 +202,7 @@ MEANT = 4.0
 """Deviations of the noise of S that V must have: a band of R^2 half as wide as from 0 to 1."""
 
 
-class Fit(NamedTuple):
+class FitScores(NamedTuple):
     """Errors in scaled units, each (n, k).
 
     Attributes:
@@ -216,7 +216,9 @@ class Fit(NamedTuple):
     r2_stddev: Floats
 
 
-def score_of(statistics: Statistics, fitted: Statistics, theta: Floats, stddev: Floats) -> Fit:
+def score_of(
+    statistics: Statistics, fitted: Statistics, theta: Floats, stddev: Floats
+) -> FitScores:
     """Errors of models by moments with noise that the models have not seen; NaN while it is large.
 
     S = y.y - 2 q.theta + theta' Q theta, V = y.y - (q_1)^2 / N, N the sum of the squared constant.
@@ -259,7 +261,7 @@ def score_of(statistics: Statistics, fitted: Statistics, theta: Floats, stddev: 
         return np.where(shown, value, np.nan)
 
     noise = stddev[:, None]
-    return Fit(
+    return FitScores(
         kept(np.maximum(mse, 0.0)),
         kept(noise * np.sqrt(np.maximum(moved, 0.0)) / count),
         kept(np.minimum(1 - ratio, 1.0)),

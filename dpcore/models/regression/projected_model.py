@@ -21,7 +21,7 @@ from weir.dpcore.models.moments import SLACK, Moments
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.projected import Projected
 from weir.dpcore.models.regression.projection import (
-    Inputs,
+    InputSet,
     ProjectedRows,
     RandomProjection,
     Sparse,
@@ -173,7 +173,7 @@ class ProjectedModel(MomentsModel):
     def _solver(self) -> Solver:
         return Solver("accelerated", float(self.tolerance), self.steps)
 
-    def _dimension(self, terms: Terms, inputs: Inputs, convex_set: ConvexSet) -> tuple[int, str]:
+    def _dimension(self, terms: Terms, inputs: InputSet, convex_set: ConvexSet) -> tuple[int, str]:
         """m, and where it comes from."""
         m = self.projection.dimension
         if m is not None:
@@ -238,7 +238,6 @@ class ProjectedModel(MomentsModel):
                 )
 
     def notes(self, program: Projected | Unprojected) -> Iterator[str]:
-        """See Predictor."""
         if not program.projected:
             yield from super().notes(program)
             return
@@ -253,13 +252,11 @@ class ProjectedModel(MomentsModel):
         )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         if self.inputs is not None:
             yield "an event outside model.inputs counts as none, where features are projected"
 
     def warnings(self, program: Projected | Unprojected) -> Iterator[str]:
-        """See Predictor."""
         yield from super().warnings(program)
         if not program.projected:
             yield from self.length_notes(program.rows.moments)

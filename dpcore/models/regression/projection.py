@@ -105,7 +105,7 @@ def _matrix(m: int, p: int, seed: int) -> Floats:
 SPARSE = "k_sparse"
 
 
-class Inputs(ABC):
+class InputSet(ABC):
     """A set G of feature vectors, in scaled units and without the constant.
 
     An event outside counts as the zero event: who is in is decided for each event by itself, so
@@ -140,7 +140,7 @@ class Inputs(ABC):
 
 
 @dataclass(frozen=True)
-class Sparse(Inputs):
+class Sparse(InputSet):
     """At most k of p features are not 0, each in [-1, 1]."""
 
     k: int
@@ -166,7 +166,7 @@ class Sparse(Inputs):
 
 
 @dataclass(frozen=True)
-class Within(Inputs):
+class Within(InputSet):
     """Features lie in a convex set; what rounding to the lattice may move them is forgiven."""
 
     set: ConvexSet
@@ -190,7 +190,7 @@ class Within(Inputs):
 
 
 @dataclass(frozen=True)
-class Everything(Inputs):
+class Everything(InputSet):
     """All vectors of features."""
 
     size: int
@@ -214,7 +214,7 @@ class Everything(Inputs):
         return {"all": self.size}
 
 
-def parse_inputs(spec: Any, size: int, field: str = "model.inputs") -> Inputs:
+def parse_inputs(spec: Any, size: int, field: str = "model.inputs") -> InputSet:
     """None, {k_sparse: 10} or a set like {l1_ball: 1}, of ``size`` features.
 
     Raises:
@@ -249,7 +249,7 @@ def width_of(convex_set: ConvexSet) -> float:
 
 
 def dimension_for(
-    inputs: Inputs, convex_set: ConvexSet, horizon: int, constant: float = 1.0
+    inputs: InputSet, convex_set: ConvexSet, horizon: int, constant: float = 1.0
 ) -> int:
     """m = ceil(constant / gamma^2 max{W^2, ln(T / beta)}), gamma = (W / T)^(1/3).
 
@@ -303,7 +303,7 @@ class ProjectedRows:
 
     events: EventRows
     projection: RandomProjection
-    inputs: Inputs
+    inputs: InputSet
     moments: Moments
 
     def __post_init__(self) -> None:

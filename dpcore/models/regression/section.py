@@ -270,7 +270,6 @@ class MomentsModel(Model):
         return f"to a relative gap of {self.tolerance:g}"
 
     def notes(self, program: Any) -> Iterator[str]:
-        """See Algorithm."""
         yield (
             f"* at {EVENTS:,} events in the span, spread evenly over the ranges; with n events it "
             f"is {EVENTS:,} / n times this, and more where features hardly vary or go together. "

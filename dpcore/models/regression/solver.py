@@ -57,7 +57,7 @@ def noisy_projected_gradient(
     return out
 
 
-class Schedule(NamedTuple):
+class StepSchedule(NamedTuple):
     """What ``noisy_projected_gradient`` takes besides the quadratic.
 
     Attributes:
@@ -74,7 +74,7 @@ def schedule(
     stddev: Floats,
     steps: int = STEPS,
     beta: float = 0.05,
-) -> Schedule:
+) -> StepSchedule:
     """alpha + L and r = (1 + L / alpha)^2, but at most ``steps``.
 
     L is the largest length of the released gradient over a ball that holds C: what the proof needs
@@ -98,7 +98,7 @@ def schedule(
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         wanted = np.where(alpha > 0, (1 + slope / alpha) ** 2, np.inf)
     wanted = np.minimum(np.ceil(wanted), steps)
-    return Schedule(np.maximum(alpha + slope, np.finfo(float).tiny), np.maximum(wanted, 1.0))
+    return StepSchedule(np.maximum(alpha + slope, np.finfo(float).tiny), np.maximum(wanted, 1.0))
 
 
 def gradient_error(stddev: Floats, dimension: int, reach: float, beta: float) -> Floats:

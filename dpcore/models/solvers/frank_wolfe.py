@@ -14,14 +14,14 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.point import grid_of, to_grid
 from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, gradient_stddev
-from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
+from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, SolverRun
 from weir.dpcore.pricing.price import round_up
 
 DEFAULT = 32
 """Iterations where none are given: noise costs as the root of them from then on."""
 
 
-class Steps(NamedTuple):
+class FrankWolfeState(NamedTuple):
     """A run of K keys.
 
     Attributes:
@@ -77,20 +77,17 @@ class FrankWolfe(BatchSolver):
         """Of a run's budget, for one gradient."""
         return (1 - COUNT) / self.iterations
 
-    def carry(self, n_keys: int) -> Steps:
-        """See BatchSolver."""
+    def carry(self, n_keys: int) -> FrankWolfeState:
         points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
         nothing = np.zeros(1, dtype=np.int64)
-        return Steps(points, numbers, numbers, points, nothing, Paid().stored)
+        return FrankWolfeState(points, numbers, numbers, points, nothing, Paid().stored)
 
-    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Steps:
-        """See BatchSolver."""
+    def begin(self, queries: Queries, start: Floats, strength: Floats) -> FrankWolfeState:
         counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
         nothing = np.zeros(1, dtype=np.int64)
-        return Steps(start, strength, counts, start, nothing, queries.paid.stored)
+        return FrankWolfeState(start, strength, counts, start, nothing, queries.paid.stored)
 
-    def advance(self, queries: Queries, carry: Steps, iterations: int) -> Run:
-        """See BatchSolver."""
+    def advance(self, queries: Queries, carry: FrankWolfeState, iterations: int) -> SolverRun:
         problem, grid = self.problem, grid_of(self.problem.set)
         start, strength, centre = carry.start, carry.strength, np.array(problem.centre)
         lost = 2 * queries.stddev(self.share) * round_up(problem.set.gaussian_width())
@@ -98,7 +95,7 @@ class FrankWolfe(BatchSolver):
         least = carry.counts * problem.lipschitz * diameter + strength * diameter**2 / 2
         useful = 2 * lost < least
         if not useful.any():
-            return Run(carry, start.copy(), iterations)
+            return SolverRun(carry, start.copy(), iterations)
         queries.only(useful)
         x, done = carry.x, int(carry.done[0])
         stop = min(self.iterations, done + iterations)
@@ -108,15 +105,13 @@ class FrankWolfe(BatchSolver):
             x = to_grid((1.0 - step) * x + step * problem.set.linear_oracle(costs), grid)
         carry = carry._replace(x=x, done=np.array([stop]), paid=queries.paid.stored)
         if stop < self.iterations:
-            return Run(carry, None, 0)
-        return Run(carry, np.where(useful[:, None], x, start), iterations - (stop - done))
+            return SolverRun(carry, None, 0)
+        return SolverRun(carry, np.where(useful[:, None], x, start), iterations - (stop - done))
 
-    def paid(self, carry: Steps) -> Paid:
-        """See BatchSolver."""
+    def paid(self, carry: FrankWolfeState) -> Paid:
         return Paid.of(carry.paid)
 
     def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
-        """See BatchSolver."""
         return gradient_stddev(self.problem, budget, share * self.share)
 
     def canonical(self) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.models.kit.point import centre_of, grid_of, to_grid
 from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, gradient_stddev
-from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run, steps_for
+from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, SolverRun, steps_for
 
 DEFAULT = 16
 """Passes where none are given."""
@@ -91,12 +91,10 @@ class NoisySgd(BatchSolver):
         return (1 - COUNT) / self.passes
 
     def carry(self, n_keys: int) -> Passes:
-        """See BatchSolver."""
         points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
         return self._passes(points, numbers, numbers, Paid())
 
     def begin(self, queries: Queries, start: Floats, strength: Floats) -> Passes:
-        """See BatchSolver."""
         counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
         return self._passes(start, strength, counts, queries.paid)
 
@@ -105,7 +103,7 @@ class NoisySgd(BatchSolver):
         taken, place = np.zeros(len(start), dtype=np.int64), np.zeros(2, dtype=np.int64)
         return Passes(start, strength, counts, start, zeros, weights, taken, place, paid.stored)
 
-    def advance(self, queries: Queries, carry: Passes, iterations: int) -> Run:
+    def advance(self, queries: Queries, carry: Passes, iterations: int) -> SolverRun:
         """See BatchSolver. An iteration is a step of one batch."""
         problem, grid, start = self.problem, grid_of(self.problem.set), carry.start
         noise = problem.dimension * queries.stddev(self.share) ** 2
@@ -121,7 +119,7 @@ class NoisySgd(BatchSolver):
             batches.astype(np.float64),
         )
         if not steps.useful.any():
-            return Run(carry, start.copy(), iterations)
+            return SolverRun(carry, start.copy(), iterations)
         queries.only(steps.useful)
         batches = np.where(steps.useful, batches, 1)
         widest = int(batches.max())
@@ -152,17 +150,15 @@ class NoisySgd(BatchSolver):
             paid=queries.paid.stored,
         )
         if number < self.passes:
-            return Run(carry, None, 0)
+            return SolverRun(carry, None, 0)
         mean = average / np.maximum(weights, 1.0)  # 0 of keys that give back their start
         found = np.where(steps.useful[:, None], to_grid(mean, grid), start)
-        return Run(carry, found, iterations)
+        return SolverRun(carry, found, iterations)
 
     def paid(self, carry: Passes) -> Paid:
-        """See BatchSolver."""
         return Paid.of(carry.paid)
 
     def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
-        """See BatchSolver."""
         return gradient_stddev(self.problem, budget, share * self.share)
 
     def canonical(self) -> Mapping[str, Any]:

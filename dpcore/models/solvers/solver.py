@@ -33,7 +33,7 @@ from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
 from weir.dpcore.neighbours import Family
 
 
-class Steps(NamedTuple):
+class StepRule(NamedTuple):
     """Steps of K keys.
 
     Attributes:
@@ -71,7 +71,7 @@ def steps_for(
     noise: float,
     total: Ints,
     parts: Floats | float = 1.0,
-) -> Steps:
+) -> StepRule:
     """Chooses steps.
 
     Args:
@@ -99,7 +99,7 @@ def steps_for(
     bound = np.where(strong, shrinking(energy), convex(energy))
     lost = np.where(strong, shrinking(noise), convex(noise))
     trivial = counts * lipschitz * diameter + 0.5 * strength * diameter * diameter
-    return Steps(strong, eta, strength / parts, total, bound, 2 * lost < trivial)
+    return StepRule(strong, eta, strength / parts, total, bound, 2 * lost < trivial)
 
 
 COUNT = Fraction(1, 32)
@@ -108,7 +108,7 @@ ALL = 1 << 62
 """Iterations that no run has."""
 
 
-class Run(NamedTuple):
+class SolverRun(NamedTuple):
     """Where a run is after some iterations.
 
     Attributes:
@@ -164,7 +164,7 @@ class BatchSolver(Protocol):
           strength: (K,), lambda of each key's F: public.
         """
 
-    def advance(self, queries: Queries, carry: State, iterations: int) -> Run:
+    def advance(self, queries: Queries, carry: State, iterations: int) -> SolverRun:
         """At most so many iterations more; the answer is in C, on the grid.
 
         Args:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.kit.loss import Absolute, PredictionLoss, Quantile, exact_exp
+from weir.dpcore.models.kit.loss import Absolute, PinballLoss, PredictionLoss, exact_exp
 from weir.dpcore.models.kit.loss_spec import LOSSES, parse_loss
 
 SPECS: list[Any] = [
@@ -59,7 +59,7 @@ def test_the_exponential_is_right() -> None:
 def test_minimisers_are_what_the_names_say() -> None:
     y = np.random.default_rng(2).exponential(size=801)
     at = np.linspace(0, 4, 4001)
-    for loss, best in ((Absolute(), np.median(y)), (Quantile(0.9), np.quantile(y, 0.9))):
+    for loss, best in ((Absolute(), np.median(y)), (PinballLoss(0.9), np.quantile(y, 0.9))):
         total = [loss.value(np.full(y.size, p), y).sum() for p in at]
         assert at[int(np.argmin(total))] == pytest.approx(best, abs=2e-3)
 
@@ -85,7 +85,7 @@ def test_bad_losses_are_refused(spec: Any) -> None:
         parse_loss(spec)
 
 
-EVERY = [*map(parse_loss, SPECS), Quantile(0.9).envelope(0.2), Absolute().envelope(0.05)]
+EVERY = [*map(parse_loss, SPECS), PinballLoss(0.9).envelope(0.2), Absolute().envelope(0.05)]
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.3, 2.0, 50.0, math.inf])

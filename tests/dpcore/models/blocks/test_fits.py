@@ -15,7 +15,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import Level, accelerated, level_for, noise_labels
 from weir.dpcore.models.blocks.objective import Objective, row_loss
-from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, Quantile, Softmax
+from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss, Softmax
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
@@ -187,7 +187,7 @@ def test_errors_in_gradients_add_up_to_no_more_than_is_allowed_for() -> None:
         assert 1 < total.max() <= 2 / convexity
 
 
-@pytest.mark.parametrize("loss", [Quantile(0.3), Absolute()])
+@pytest.mark.parametrize("loss", [PinballLoss(0.3), Absolute()])
 def test_losses_without_bounded_smooth_gradients_are_refused(loss: Any) -> None:
     with pytest.raises(ConfigError, match="huber"):
         row_loss(loss, 0)

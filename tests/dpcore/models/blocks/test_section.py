@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.kit.feature_map import Projection, RandomFourier, circle
+from weir.dpcore.models.kit.feature_map import MapProjection, RandomFourier, circle
 from weir.dpcore.models.kit.inputs import DenseInputs
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.plan import Plan
@@ -133,7 +133,7 @@ def test_cosines_and_sines_are_right() -> None:
 def test_maps_are_public_and_a_row_s_own(n: int) -> None:
     rng = np.random.default_rng(2)
     x = np.rint(rng.uniform(-1, 1, (300, 20)) / STEP) * STEP
-    for made in (Projection(20, 8, 3), RandomFourier(20, 64, 3, 2.0)):
+    for made in (MapProjection(20, 8, 3), RandomFourier(20, 64, 3, 2.0)):
         whole = made.apply(x)
         assert whole.shape == (300, made.outputs)
         assert made.apply(x[:n]).tobytes() == whole[:n].tobytes()
@@ -143,7 +143,7 @@ def test_maps_are_public_and_a_row_s_own(n: int) -> None:
     assert np.allclose(np.linalg.norm(kernel, axis=1), 1.0)
     apart = ((x[:50, None] - x[None, :50]) ** 2).sum(axis=2)
     assert np.abs(kernel @ kernel.T - np.exp(-apart / 8)).max() < 0.1
-    lengths = np.linalg.norm(Projection(20, 2000, 1).apply(x), axis=1)
+    lengths = np.linalg.norm(MapProjection(20, 2000, 1).apply(x), axis=1)
     assert np.abs(lengths / np.linalg.norm(x, axis=1) - 1).max() < 0.15
 
 

@@ -14,7 +14,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.kit.loss import Huber, Logistic, Quantile, Squared
+from weir.dpcore.models.kit.loss import Huber, Logistic, PinballLoss, Squared
 from weir.dpcore.models.moments import moments_sensitivity
 from weir.dpcore.models.online.implicit_descent import ImplicitDescent
 from weir.dpcore.models.online.second_order import solve_positive
@@ -403,6 +403,6 @@ def test_what_cannot_be_served_is_refused_by_name(changed: Any, field: str) -> N
 
 def test_a_loss_with_a_corner_is_refused() -> None:
     with pytest.raises(ConfigError, match="corner"):
-        descent(L1Ball(1.0, 3), loss=Quantile(0.5)).advance(
+        descent(L1Ball(1.0, 3), loss=PinballLoss(0.5)).advance(
             np.zeros((1, 3)), RowLeaf.empty(1, 4), 0
         )

@@ -9,14 +9,14 @@ import pytest
 from tests.dpcore.models.optimize.script import Script
 from weir.dpcore.models.optimize.phased import Phased
 from weir.dpcore.models.optimize.tree import NodeNoise
-from weir.dpcore.models.optimize.vertices import MANY, Vertices
+from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     made = Script()
-    mean, choose, noisy = NodeNoise.mean, Vertices.choose, Phased._noisy
-    chosen = Vertices.chosen
+    mean, choose, noisy = NodeNoise.mean, VertexChoice.choose, Phased._noisy
+    chosen = VertexChoice.chosen
 
     def node(self: Any, total: Any, *rest: Any) -> Any:
         return made.answer(total, lambda: mean(self, total, *rest), self)
@@ -36,7 +36,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
         return made.answer(clean, make, phase)
 
     monkeypatch.setattr(NodeNoise, "mean", node)
-    monkeypatch.setattr(Vertices, "choose", vertex)
-    monkeypatch.setattr(Vertices, "chosen", among_many)
+    monkeypatch.setattr(VertexChoice, "choose", vertex)
+    monkeypatch.setattr(VertexChoice, "chosen", among_many)
     monkeypatch.setattr(Phased, "_noisy", point)
     return made

@@ -15,7 +15,7 @@ from tests.contracts.cases import same
 from tests.dpcore.models.optimize.instances import CASES, plan, program, read, rows_for
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.kit.loss import Envelope, Hinge, Huber, Logistic, Squared
+from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic, MoreauEnvelope, Squared
 from weir.dpcore.models.optimize.one_pass import fit
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
@@ -241,7 +241,7 @@ def test_arrays_give_what_the_course_gives(case: str) -> None:
         fit(made.course, x[:, :1], y, made.inputs.norm, made.inputs.dual, SECRET)
 
 
-LOSSES = (Squared(), Huber(0.3), Logistic(), Hinge(0.4), Envelope(0.2, 0.8, 0.1))
+LOSSES = (Squared(), Huber(0.3), Logistic(), Hinge(0.4), MoreauEnvelope(0.2, 0.8, 0.1))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -259,7 +259,7 @@ def test_one_slope_is_the_vectorised_one(loss: Any) -> None:
 
 def test_an_envelope_lies_below_its_loss_by_what_is_said() -> None:
     at = np.linspace(-2, 2, 401)
-    made = Envelope(0.2, 0.8, 0.1)
+    made = MoreauEnvelope(0.2, 0.8, 0.1)
     sharp = np.maximum(0.8 * at, -0.2 * at)
     below = sharp - made.value(at, np.zeros(401))
     assert below.min() >= -1e-12 and below.max() <= 0.1 * 0.8**2 / 2 + 1e-12

@@ -20,7 +20,7 @@ from weir.dpcore.models.optimize import glm as points
 from weir.dpcore.models.optimize import glm as walk
 from weir.dpcore.models.optimize import phased_erm
 from weir.dpcore.models.optimize.one_pass import OnePass, fit
-from weir.dpcore.models.optimize.vertices import MANY, Vertices
+from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 from weir.dpcore.models.prediction import linear, sparse_linear
 from weir.dpcore.noise.noise import label
 from weir.dpcore.plan import Plan
@@ -373,7 +373,7 @@ def test_without_noise_a_wide_model_learns() -> None:
 
 def test_many_vertices_are_chosen_among_by_few_logarithms() -> None:
     made = program("tree")
-    vertices: Vertices = made.course.vertices
+    vertices: VertexChoice = made.course.vertices
     assert vertices.count >= MANY
     gradient = np.random.default_rng(0).standard_normal(P + 1)
     digest = np.array([3, 4], dtype=np.uint64)

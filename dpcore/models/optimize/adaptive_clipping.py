@@ -35,7 +35,7 @@ WIDTH = 1.345 * math.sqrt(math.pi / 2)
 """Bound over the mean absolute residual: Huber's, 95 % efficient where residuals are normal."""
 
 
-class Rung(NamedTuple):
+class AdaptiveClippingStep(NamedTuple):
     """A run under one bound on the residual.
 
     Attributes:
@@ -55,7 +55,7 @@ class Rung(NamedTuple):
         return [self.gauge.canonical()[1:], self.run.canonical()]
 
 
-class NarrowingState(NamedTuple):
+class AdaptiveClippingState(NamedTuple):
     """State of K keys (x, total and told are clean: to be protected).
 
     Attributes:
@@ -77,7 +77,7 @@ def rungs_for(
     budget: PrivacyLoss,
     step: float | None,
     distance: float,
-) -> tuple[Rung, ...]:
+) -> tuple[AdaptiveClippingStep, ...]:
     """A run under every bound, from that of the loss itself down.
 
     Args:
@@ -113,7 +113,7 @@ def _rung(
     budget: PrivacyLoss,
     step: float | None,
     distance: float,
-) -> Rung:
+) -> AdaptiveClippingStep:
     length, d = records // STAGES, glm.dimension
     ratio = noise_scale_for(1, 1.0, budget)
     eta = step or step_for(glm.lipschitz, glm.smoothness, records, d, distance, ratio)
@@ -133,11 +133,11 @@ def _rung(
     )
     run = PhasedRun(glm, records, eta, kind, tuple(found), predicted)
     moved = glm.slope / told * (1 + 2.0**-30)
-    return Rung(run, Phase.of(1, 0, told, 0.0, moved, budget, "a mean residual"))
+    return AdaptiveClippingStep(run, Phase.of(1, 0, told, 0.0, moved, budget, "a mean residual"))
 
 
 @dataclass(frozen=True)
-class Narrowing(Phased):
+class AdaptiveClipping(Phased):
     """Phased SGD in runs of doubling length, of four phases each; every phase begins with an eighth
     of its records that tell how large residuals are.
 
@@ -162,19 +162,19 @@ class Narrowing(Phased):
       gauge, which no residual is above.
     """
 
-    ladder: tuple[tuple[Rung, ...], ...]
+    ladder: tuple[tuple[AdaptiveClippingStep, ...], ...]
     begin: int
 
     def loss(self) -> PrivacyLoss:
-        """See Course."""
         found = [rung.loss for rungs in self.ladder for rung in rungs]
         return PrivacyLoss(found[0].kind, max(one.value for one in found))
 
-    def init(self, n_keys: int) -> NarrowingState:  # type: ignore[override]
-        """See Course."""
+    def init(self, n_keys: int) -> AdaptiveClippingState:  # type: ignore[override]
         x, total = super().init(n_keys)
         told = np.zeros((n_keys, 1), dtype=np.int64)
-        return NarrowingState(x, total, told, np.full((n_keys, 1), self.begin, dtype=np.int64))
+        return AdaptiveClippingState(
+            x, total, told, np.full((n_keys, 1), self.begin, dtype=np.int64)
+        )
 
     def _cut(self, run: int, offset: int) -> tuple[int, int]:
         """(phase, offset within it); the phase STAGES is what is left over."""
@@ -196,7 +196,6 @@ class Narrowing(Phased):
     def read(
         self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
-        """See Course."""
         found = []
         for run, offset, left, some in pieces(len(rows), place, self._at):
             if run >= len(self.runs):
@@ -243,7 +242,6 @@ class Narrowing(Phased):
         return max((i for i, one in enumerate(rungs) if one.run.glm.slope >= wanted), default=0)
 
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         gauge, low = self.ladder[run][0].gauge, self.ladder[run][-1].run.glm.slope
         return (
