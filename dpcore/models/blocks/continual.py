@@ -13,7 +13,7 @@ from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
-from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.fields import algorithm_field
 
 BASE, CURRENT = 0, 1
 """Slots: of the newest base model, and of the newest update."""
@@ -164,7 +164,7 @@ class GrowingModel(BlockModel):
 class ContinualModel(GrowingModel):
     """A model of all so far, updated with every block."""
 
-    algorithm: Literal["erm.continual"] = Field(description=ALGORITHM, examples=["erm.continual"])
+    algorithm: Literal["erm.continual"] = algorithm_field("erm.continual")
 
     title: ClassVar[str] = "a model of all blocks so far, updated with each"
     about: ClassVar[str] = (
@@ -180,9 +180,7 @@ class ContinualModel(GrowingModel):
 class BasicContinualModel(GrowingModel):
     """The same with updates from the newest block alone."""
 
-    algorithm: Literal["erm.basic_continual"] = Field(
-        description=ALGORITHM, examples=["erm.basic_continual"]
-    )
+    algorithm: Literal["erm.basic_continual"] = algorithm_field("erm.basic_continual")
 
     title: ClassVar[str] = "the same, updated from the newest block alone"
     about: ClassVar[str] = (

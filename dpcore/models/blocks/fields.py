@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -10,18 +9,17 @@ from pydantic import BeforeValidator, Field
 from weir.dpcore.config import durations
 from weir.dpcore.config.expect import MOST_EVENTS
 from weir.dpcore.config.numbers import DurationText, Positive
-from weir.dpcore.config.section import Says, Section, as_tuple, refusal, with_numbers
+from weir.dpcore.config.section import Says, Section, as_tuple, with_numbers
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.partition import Blocks
 from weir.dpcore.models.blocks.price import SPLITS
-from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
+from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss, loss_field
 from weir.dpcore.models.kit.feature_map import (
     MOST_INPUTS,
     FeatureMap,
     MapProjection,
     RandomFourier,
 )
-from weir.dpcore.models.kit.loss_spec import parse_loss
 
 MOST_CLASSES = 1 << 10
 
@@ -34,20 +32,6 @@ def _block(value: Any) -> Any:
         raise ValueError(
             f"must be a number of records from 1 to {MOST_ROWS:,}, or a duration like 7d."
         )
-    return value
-
-
-def _loss(value: Any) -> Any:
-    if value == "softmax":
-        return value
-    if not isinstance(value, str | Mapping):
-        raise ValueError("must be a name, like logistic, or {huber: 0.5}.")
-    value = with_numbers(value)
-    try:
-        parse_loss(value, "")
-    except ConfigError as error:
-        below = error.field.removeprefix("model.loss").removeprefix(".")
-        raise refusal(below, error.value, error.remedy) from None
     return value
 
 
@@ -75,11 +59,10 @@ Block = Annotated[
 ]
 BlockLoss = Annotated[
     str | dict[str, Any],
-    BeforeValidator(
-        _loss,
-        json_schema_input_type=Literal["logistic", "softmax", "hinge", "huber", "squared"]
-        | HuberLoss
-        | HingeLoss,
+    loss_field(
+        "logistic, or {huber: 0.5}",
+        Literal["logistic", "softmax", "hinge", "huber", "squared"] | HuberLoss | HingeLoss,
+        "softmax",
     ),
 ]
 ClassList = Annotated[
@@ -102,6 +85,37 @@ Outputs = Annotated[
     int, Field(ge=2, le=MOST_INPUTS), Says(f"must be a whole number from 2 to {MOST_INPUTS:,}.")
 ]
 Seed = Annotated[int, Field(ge=0, lt=1 << 62), Says("must be a whole number, 0 or more.")]
+
+
+def block_field() -> Any:
+    """The field ``block``."""
+    return Field(
+        description="Records of a block, in the order of tick and id (under replace_one, with "
+        "schema.id), or a duration of whole ticks.",
+        examples=[1000, "7d"],
+    )
+
+
+def block_cap_field() -> Any:
+    """The field ``cap`` of models of blocks."""
+    return Field(
+        default=None,
+        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
+        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
+        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
+        "user most users of a block.",
+        examples=[5000],
+    )
+
+
+def block_users_field() -> Any:
+    """The field ``users`` of models of blocks."""
+    return Field(
+        default=None,
+        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
+        "are divided by. Public. Without it expect.users times the ticks of a block.",
+        examples=[2000],
+    )
 
 
 class BlockClip(Section):

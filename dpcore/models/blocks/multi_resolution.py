@@ -18,7 +18,7 @@ from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.partition import Blocks
 from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
-from weir.dpcore.models.fields import ALGORITHM, Share
+from weir.dpcore.models.fields import Share, algorithm_field
 from weir.dpcore.pricing.terms import Terms
 
 
@@ -108,9 +108,7 @@ class ScaledModel(BlockModel):
 class MultiResolutionModel(ScaledModel):
     """The largest model of 1, 2, 4, ... blocks that ends with the newest."""
 
-    algorithm: Literal["erm.multi_resolution"] = Field(
-        description=ALGORITHM, examples=["erm.multi_resolution"]
-    )
+    algorithm: Literal["erm.multi_resolution"] = algorithm_field("erm.multi_resolution")
 
     title: ClassVar[str] = "models of the last 1, 2, 4, ... blocks"
     about: ClassVar[str] = (
@@ -129,7 +127,7 @@ class SampledModel(ScaledModel):
     that of m rows, and what a fit costs is amplified for it (``Level``).
     """
 
-    algorithm: Literal["erm.sampled"] = Field(description=ALGORITHM, examples=["erm.sampled"])
+    algorithm: Literal["erm.sampled"] = algorithm_field("erm.sampled")
     sample: Share = Field(
         default=0.5,
         description="p: share of the rows of a fit that it runs on, drawn in secret.",

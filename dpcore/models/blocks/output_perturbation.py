@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
 from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
-from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.fields import algorithm_field
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,7 @@ class Single:
 class OutputPerturbationModel(BlockModel):
     """One model of the first block, with noise on its minimiser."""
 
-    algorithm: Literal["erm.output_perturbation"] = Field(
-        description=ALGORITHM, examples=["erm.output_perturbation"]
-    )
+    algorithm: Literal["erm.output_perturbation"] = algorithm_field("erm.output_perturbation")
 
     title: ClassVar[str] = "one model of the first block of records"
     about: ClassVar[str] = (
@@ -82,9 +78,7 @@ class OutputPerturbationModel(BlockModel):
 class IndependentBatchesModel(BlockModel):
     """A model of every block by itself: the baseline, by parallel composition."""
 
-    algorithm: Literal["erm.independent_batches"] = Field(
-        description=ALGORITHM, examples=["erm.independent_batches"]
-    )
+    algorithm: Literal["erm.independent_batches"] = algorithm_field("erm.independent_batches")
 
     title: ClassVar[str] = "a model of every block by itself"
     about: ClassVar[str] = (

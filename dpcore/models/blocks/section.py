@@ -28,6 +28,9 @@ from weir.dpcore.models.blocks.fields import (
     Solver,
     Split,
     Users,
+    block_cap_field,
+    block_field,
+    block_users_field,
     made_map,
     solver_of,
 )
@@ -81,11 +84,7 @@ class BlockModel(Predictor):
         "logistic, softmax for more classes, huber for numbers.",
         examples=["logistic"],
     )
-    block: Block = Field(
-        description="Records of a block, in the order of tick and id (under replace_one, with "
-        "schema.id), or a duration of whole ticks.",
-        examples=[1000, "7d"],
-    )
+    block: Block = block_field()
     regularise: Positive = Field(
         default=0.1,
         description="lambda: weight of |w - w_g|^2 beside the mean loss, w_g the released model "
@@ -97,20 +96,8 @@ class BlockModel(Predictor):
         description="Bound of the length of one event's features.",
         examples=["{features: 1.0}"],
     )
-    cap: Cap | None = Field(
-        default=None,
-        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
-        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
-        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
-        "user most users of a block.",
-        examples=[5000],
-    )
-    users: Users | None = Field(
-        default=None,
-        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
-        "are divided by. Public. Without it expect.users times the ticks of a block.",
-        examples=[2000],
-    )
+    cap: Cap | None = block_cap_field()
+    users: Users | None = block_users_field()
     map: FourierMap | ProjectionMap | None = Field(
         default=None,
         description="A public random map of the scaled features, made before any data: "

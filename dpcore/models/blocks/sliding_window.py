@@ -13,7 +13,7 @@ from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
-from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.fields import algorithm_field
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,7 @@ Window = Annotated[
 class SlidingWindowModel(BlockModel):
     """A model of the last blocks, updated with every block: a base, and updates around it."""
 
-    algorithm: Literal["erm.sliding_window"] = Field(
-        description=ALGORITHM, examples=["erm.sliding_window"]
-    )
+    algorithm: Literal["erm.sliding_window"] = algorithm_field("erm.sliding_window")
     window: Window = Field(
         default=7,
         description="Blocks of the window, 2^k - 1. Nothing is released before it is full.",

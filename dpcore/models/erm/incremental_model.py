@@ -16,7 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.erm import tau
 from weir.dpcore.models.erm.schedule import RefitPhase, RefitSchedule, schedule_for
 from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
-from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.fields import algorithm_field
 from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.price import round_up
 from weir.dpcore.pricing.terms import Terms
@@ -48,7 +48,7 @@ Every = Annotated[
 class ErmModel(RefittedModel):
     """Any convex loss, fitted again every few ticks to all rows so far."""
 
-    algorithm: Literal["regression.erm"] = Field(description=ALGORITHM, examples=["regression.erm"])
+    algorithm: Literal["regression.erm"] = algorithm_field("regression.erm")
     every: Every | None = Field(
         default=None,
         description="Ticks between two runs of the private solver, or a rule: convex, "
@@ -106,9 +106,7 @@ class ErmModel(RefittedModel):
 class NaiveModel(RefittedModel):
     """Fitted again at every tick, by advanced composition."""
 
-    algorithm: Literal["regression.naive"] = Field(
-        description=ALGORITHM, examples=["regression.naive"]
-    )
+    algorithm: Literal["regression.naive"] = algorithm_field("regression.naive")
 
     title: ClassVar[str] = "fitted again at every tick, by advanced composition"
     about: ClassVar[str] = (

@@ -19,7 +19,16 @@ from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.erm import tau
 from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.erm.schedule import RefitSchedule
-from weir.dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
+from weir.dpcore.models.fields import (
+    AnyLoss,
+    Cap,
+    Count,
+    OneTarget,
+    cap_field,
+    cap_refusal,
+    label_field,
+    loss_of_rows,
+)
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.kit.rows import Scaling
@@ -159,27 +168,15 @@ class RefittedModel(GradientClipped):
         "every fit reads all rows so far, and clips each gradient",
     )
 
-    target: OneTarget = Field(
-        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
-        examples=["arrival_delay"],
-    )
-    loss: AnyLoss = Field(
-        default="squared",
-        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge.",
-        examples=["squared", "{quantile: 0.9}"],
-    )
+    target: OneTarget = label_field()
+    loss: AnyLoss = loss_of_rows()
     curvature: Curvature = Field(
         default=0.0,
         description="nu: weight of the public (nu/2) |x - centre|^2 that every tick adds, empty "
         "ones too; none unless it is given.",
         examples=[1.0],
     )
-    cap: Cap = Field(
-        default=4096,
-        description="Most events of a key and tick that are learned from; of more, a keyed hash "
-        "chooses, and the others are counted as over capacity.",
-        examples=[4096],
-    )
+    cap: Cap = cap_field()
     rows: Count | None = Field(
         default=None,
         description="Most rows of a key that are kept. Public; needed where the clock has no end.",
@@ -312,9 +309,7 @@ class RefittedModel(GradientClipped):
 
     def refused(self) -> Iterator[str]:
         yield from super().refused()
-        yield (
-            f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
-        )
+        yield cap_refusal(self.cap)
 
     def warnings(self, program: IncrementalErm) -> Iterator[str]:
         yield from super().warnings(program)

@@ -16,7 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.local_oracle import local_oracle
 from weir.dpcore.geometry.parse import parse_set
-from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec, Share
+from weir.dpcore.models.fields import ConvexSetSpec, Share, algorithm_field
 from weir.dpcore.models.gradients import MOST, Gradients, SecondMoments, typical_reach
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.model import RADIUS
@@ -239,9 +239,7 @@ class FadingModel(LearnerModel):
 class LeaderModel(FadingModel):
     """Window follow-the-leader: the minimiser of all clipped gradients so far."""
 
-    algorithm: Literal["online.follow_the_leader"] = Field(
-        description=ALGORITHM, examples=["online.follow_the_leader"]
-    )
+    algorithm: Literal["online.follow_the_leader"] = algorithm_field("online.follow_the_leader")
 
     title: ClassVar[str] = "window follow-the-leader, exact projection"
     about: ClassVar[str] = (
@@ -262,7 +260,7 @@ class LeaderModel(FadingModel):
 class PftalModel(FadingModel):
     """Follow the approximate leader, over a full-history tree."""
 
-    algorithm: Literal["online.pftal"] = Field(description=ALGORITHM, examples=["online.pftal"])
+    algorithm: Literal["online.pftal"] = algorithm_field("online.pftal")
 
     title: ClassVar[str] = "follow the approximate leader, over a full-history tree"
     about: ClassVar[str] = (
@@ -290,8 +288,8 @@ class PftalModel(FadingModel):
 class ProjectionFreeModel(FadingModel):
     """Window follow-the-leader without projections: a step of a local linear oracle a tick."""
 
-    algorithm: Literal["online.conditional_gradient"] = Field(
-        description=ALGORITHM, examples=["online.conditional_gradient"]
+    algorithm: Literal["online.conditional_gradient"] = algorithm_field(
+        "online.conditional_gradient"
     )
     set: ConvexSetSpec = Field(
         default={"l1_ball": RADIUS},

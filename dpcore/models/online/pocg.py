@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from weir.dpcore.accounting.calibrate import gdp_mu
 from weir.dpcore.accounting.guarantee import PrivacyLoss
@@ -18,7 +17,7 @@ from weir.dpcore.arrays import Floats, Ints, arrays_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.fields import algorithm_field
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.kit.rows import (
     ScaledRows,
@@ -154,7 +153,7 @@ MECHANISM = "output_perturbation"
 class PocgModel(GradientModel):
     """Implicit gradient descent, noise on every iterate."""
 
-    algorithm: Literal["online.pocg"] = Field(description=ALGORITHM, examples=["online.pocg"])
+    algorithm: Literal["online.pocg"] = algorithm_field("online.pocg")
 
     title: ClassVar[str] = "implicit gradient descent, noise on every iterate"
     about: ClassVar[str] = (

@@ -20,7 +20,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.clip import clip_l2
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.fields import ALGORITHM, SquaredLoss
+from weir.dpcore.models.fields import SquaredLoss, algorithm_field
 from weir.dpcore.models.gradients import typical_reach
 from weir.dpcore.models.kit.point import to_grid
 from weir.dpcore.models.kit.rows import (
@@ -285,7 +285,7 @@ def moments_of(dimension: int, reach: float) -> Moments:
 class PqftlModel(OnlineModel):
     """Follow the leader of squared losses, from noisy moments."""
 
-    algorithm: Literal["online.pqftl"] = Field(description=ALGORITHM, examples=["online.pqftl"])
+    algorithm: Literal["online.pqftl"] = algorithm_field("online.pqftl")
     loss: SquaredLoss = Field(default="squared", description="squared.", examples=["squared"])
 
     title: ClassVar[str] = "follow the leader of squared losses, from noisy moments"

@@ -10,7 +10,15 @@ from pydantic import Field, model_validator
 from weir.dpcore.algorithm import Reading, Shown
 from weir.dpcore.config.limits import FARTHEST, NEAREST
 from weir.dpcore.config.section import Says, refusal
-from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
+from weir.dpcore.models.fields import (
+    AnyLoss,
+    Cap,
+    OneTarget,
+    cap_field,
+    cap_refusal,
+    label_field,
+    loss_of_rows,
+)
 from weir.dpcore.models.model import Curved, GradientClip, GradientClipped
 from weir.dpcore.models.words import OWN_UNITS, centre_words
 from weir.dpcore.neighbours import Family
@@ -60,10 +68,7 @@ class OnlineModel(Curved):
         "a gradient at the public start is longest for the longest row and the farthest target",
     )
 
-    target: OneTarget = Field(
-        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
-        examples=["arrival_delay"],
-    )
+    target: OneTarget = label_field()
 
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the events are not in this page. theta is the model as "
@@ -104,22 +109,13 @@ class OnlineModel(Curved):
 class GradientModel(OnlineModel, GradientClipped):
     """A model that learns from clipped gradients of capped events."""
 
-    loss: AnyLoss = Field(
-        default="squared",
-        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge.",
-        examples=["squared", "{quantile: 0.9}"],
-    )
+    loss: AnyLoss = loss_of_rows()
     clip: LearnerClip = Field(
         default_factory=LearnerClip,
         description="Bounds of one event's gradient and loss.",
         examples=["{gradient: 1.0, loss: 1.0}"],
     )
-    cap: Cap = Field(
-        default=4096,
-        description="Most events of a key and tick that are learned from; of more, a keyed hash "
-        "chooses, and the others are counted as over capacity.",
-        examples=[4096],
-    )
+    cap: Cap = cap_field()
 
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:
@@ -139,6 +135,4 @@ class GradientModel(OnlineModel, GradientClipped):
 
     def refused(self) -> Iterator[str]:
         yield from super().refused()
-        yield (
-            f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
-        )
+        yield cap_refusal(self.cap)

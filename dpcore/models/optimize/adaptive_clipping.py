@@ -18,7 +18,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.models.kit.loss import Huber
-from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.course import Drawn, Finished
 from weir.dpcore.models.optimize.glm import Glm, lattice_sum
 from weir.dpcore.models.optimize.phased import Phase, Phased, PhasedRun, slip, step_for, worst_of
 from weir.dpcore.models.optimize.predicted import equal_error
@@ -182,48 +182,37 @@ class AdaptiveClipping(Phased):
         at = min(offset // length, STAGES)
         return at, offset - at * length
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
+    def _left_in_stage(self, run: int, offset: int) -> int:
         at, within = self._cut(run, offset)
         if at == STAGES:
-            return run, offset, left
+            return 0
         told = self.ladder[run][0].gauge.size
-        end = told if within < told else self.runs[run].records // STAGES
-        return run, offset, end - within
+        return (told if within < told else self.runs[run].records // STAGES) - within
 
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            at, within = self._cut(run, offset)
-            if at == STAGES:
-                continue  # what is left over
-            made, gauge = self.ladder[run][int(own["rung"][0])]
-            over = left == some.stop - some.start
-            if within < gauge.size:
-                own["told"][:] += self._residuals(made.glm, rows[some], own["x"])
-                if over:
-                    own["rung"][:] = self._narrowed(run, at, made, gauge, own, drawn)
-                    own["told"][:] = 0
-                continue
-            phase = made.phases[at]
-            leave = made.left_out(phase)
-            early = max(0, leave - (offset - phase.start))
-            self._steps(made.glm, phase.eta, rows[some], own, early)
-            if not over:
-                continue
-            average = own["total"] / (phase.size - leave)
-            own["total"][:] = 0.0
-            labels = label(run, 2 * at + 1)
-            own["x"][:] = self._released(phase, average, drawn, labels)
-            if at + 1 == STAGES:
-                found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        at, within = self._cut(run, offset)
+        if at == STAGES:
+            return None  # what is left over
+        made, gauge = self.ladder[run][int(own["rung"][0])]
+        if within < gauge.size:
+            own["told"][:] += self._residuals(made.glm, rows, own["x"])
+            if over:
+                own["rung"][:] = self._narrowed(run, at, made, gauge, own, drawn)
+                own["told"][:] = 0
+            return None
+        phase = made.phases[at]
+        leave = made.left_out(phase)
+        early = max(0, leave - (offset - phase.start))
+        self._steps(made.glm, phase.eta, rows, own, early)
+        if not over:
+            return None
+        average = own["total"] / (phase.size - leave)
+        own["total"][:] = 0.0
+        own["x"][:] = self._released(phase, average, drawn, label(run, 2 * at + 1))
+        last = at + 1 == STAGES
+        return Finished(run, phase.start + phase.size, own["x"].copy()) if last else None
 
     def _residuals(self, glm: Glm, rows: Any, x: Floats) -> Any:
         """Sum of absolute residuals, each at most the bound: (1,) lattice steps."""
@@ -240,6 +229,14 @@ class AdaptiveClipping(Phased):
         wanted = WIDTH * (max(told, 0.0) + noise.scale * noise.resolution)
         rungs = self.ladder[run]
         return max((i for i, one in enumerate(rungs) if one.run.glm.slope >= wanted), default=0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            "Residuals are clipped at a bound that is learned: models are those of a Huber loss of "
+            "that width, which large residuals pull less than they pull a mean. Where they are "
+            "one-sided take form: halving.",
+        )
 
     def words(self, run: int) -> str:
         made = self.runs[run]

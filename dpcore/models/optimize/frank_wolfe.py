@@ -13,13 +13,19 @@ from weir.dpcore.algorithm import Compiled, ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fields import Block, Users
+from weir.dpcore.models.blocks.fields import (
+    Block,
+    Users,
+    block_cap_field,
+    block_field,
+    block_users_field,
+)
 from weir.dpcore.models.blocks.objective import predict
 from weir.dpcore.models.blocks.partition import ByUsers, cut_for
 from weir.dpcore.models.blocks.schedule import presence_of
 from weir.dpcore.models.blocks.words import shared_note
 from weir.dpcore.models.erm.section import refuse_sums
-from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
+from weir.dpcore.models.fields import MOST_ROWS, Cap, algorithm_field
 from weir.dpcore.models.optimize.linear import MOST_STEPS
 from weir.dpcore.models.optimize.program import (
     SELECTIONS,
@@ -53,14 +59,8 @@ Span = Annotated[int, Field(ge=1, le=4096), Says("must be a number of blocks fro
 class FrankWolfeModel(OptimizeModel):
     """A model of each window of records, by private Frank-Wolfe steps: the private LASSO."""
 
-    algorithm: Literal["optimize.frank_wolfe"] = Field(
-        description=ALGORITHM, examples=["optimize.frank_wolfe"]
-    )
-    block: Block = Field(
-        description="Records of a block, in the order of tick and id (under replace_one, with "
-        "schema.id), or a duration of whole ticks.",
-        examples=[1000, "7d"],
-    )
+    algorithm: Literal["optimize.frank_wolfe"] = algorithm_field("optimize.frank_wolfe")
+    block: Block = block_field()
     window: Span = Field(
         default=1,
         description="Blocks of the window that a model is fitted to. 1: tumbling windows; more: "
@@ -74,20 +74,8 @@ class FrankWolfeModel(OptimizeModel):
         "of the window and the noise.",
         examples=[30],
     )
-    cap: Cap | None = Field(
-        default=None,
-        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
-        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
-        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
-        "user most users of a block.",
-        examples=[5000],
-    )
-    users: Users | None = Field(
-        default=None,
-        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
-        "are divided by. Public. Without it expect.users times the ticks of a block.",
-        examples=[2000],
-    )
+    cap: Cap | None = block_cap_field()
+    users: Users | None = block_users_field()
 
     title: ClassVar[str] = "a sparse or otherwise bound model of each window: the private LASSO"
     about: ClassVar[str] = (

@@ -20,7 +20,7 @@ from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.blocks.partition import check_places
 from weir.dpcore.models.erm.section import refuse_sums
-from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
+from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget, cap_refusal, label_field
 from weir.dpcore.models.kit.inputs import DenseInputs, Inputs, SparseInputs
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.model import Model
@@ -86,10 +86,7 @@ class OnePassClip(Section):
 class OnePassSection(Model):
     """The fields of a model that reads each record once, and what follows from them alone."""
 
-    target: OneTarget = Field(
-        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
-        examples=["arrival_delay"],
-    )
+    target: OneTarget = label_field()
     loss: AnyLoss = Field(
         default="squared",
         description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge. The "
@@ -357,6 +354,7 @@ class OnePassModel(OnePassSection):
             "Before the first there is none (null). Excess risks are bounds, in scaled units, "
             "over the best model of the set: what is measured lies below."
         )
+        yield from program.course.notes
 
     def doubts(self, program: OnePass, terms: Terms) -> Iterator[str]:
         yield from super().doubts(program, terms)
@@ -370,7 +368,7 @@ class OnePassModel(OnePassSection):
             "counted as clipped"
         )
         cap = self.cap_for(self.inputs)
-        yield f"of more than {cap:,} events of a key and tick, a keyed hash chooses {cap:,}"
+        yield cap_refusal(cap)
 
     def warnings(self, program: OnePass) -> Iterator[str]:
         yield from super().warnings(program)

@@ -14,7 +14,7 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.models.kit.point import to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.predicted import one_sample_error
 from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
@@ -92,15 +92,7 @@ class OneSampleRun:
         else:
             scale = made._range / math.sqrt(8 * budget * eta * (2 - eta))
         scale = round_up(scale * _UP)
-        predicted = one_sample_error(
-            records=records,
-            eta=eta,
-            vertices=vertices,
-            lipschitz=glm.lipschitz,
-            smoothness=glm.smoothness,
-            diameter=diameter,
-            scale=scale,
-        )
+        predicted = one_sample_error(glm, diameter, records, eta, vertices, scale)
         return cls(glm, diameter, records, eta, scale, pure, predicted)
 
     @property
@@ -141,7 +133,7 @@ class OneSampleRun:
 
 
 @dataclass(frozen=True)
-class OneSample(Doubling):
+class OneSample(OnePassAlgorithm):
     """A vertex a record, in runs of doubling length.
 
     **Formal guarantees**: those of ``OneSampleRun``; a record is in one run.
@@ -172,35 +164,25 @@ class OneSample(Doubling):
         total = np.zeros((n_keys, self.dimension), dtype=np.int64)
         return OneSampleState(x, x.copy(), nothing, total)
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
-        batch = self.runs[run].batch
-        return run, offset, batch - offset if offset < batch else left
+    def _left_in_stage(self, run: int, offset: int) -> int:
+        return self.runs[run].batch - offset
 
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            made, size = self.runs[run], some.stop - some.start
-            if offset >= made.batch:
-                self._steps(made, run, offset, rows[some], own, drawn)
-                if size == left:
-                    found.append(Finished(run, made.records, own["x"].copy()))
-                continue
-            resolution = Lattice.fitting(made.glm.lipschitz).resolution
-            most = made.glm.lipschitz
-            own["total"][:] += made.glm.sums(rows[some], own["x"], None, most, resolution)
-            if size == left:
-                own["gradient"][:] = own["total"] * (resolution / made.batch)
-                own["total"][:] = 0
-                own["before"][:] = own["x"]
-                self._step(made, own, self._chosen(made, own, drawn, label(run, 0)))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        made = self.runs[run]
+        if offset >= made.batch:
+            self._steps(made, run, offset, rows, own, drawn)
+            return Finished(run, made.records, own["x"].copy()) if over else None
+        most = made.glm.lipschitz
+        resolution = Lattice.fitting(most).resolution
+        own["total"][:] += made.glm.sums(rows, own["x"], None, most, resolution)
+        if over:
+            own["gradient"][:] = own["total"] * (resolution / made.batch)
+            own["total"][:] = 0
+            own["before"][:] = own["x"]
+            self._step(made, own, self._chosen(made, own, drawn, label(run, 0)))
+        return None
 
     def _steps(
         self,

@@ -18,7 +18,7 @@ from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.lp_ball import LpBall
 from weir.dpcore.models.kit.point import PointNoise, to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm, walked
 from weir.dpcore.models.optimize.predicted import phased_error
 from weir.dpcore.noise.noise import label
@@ -233,7 +233,7 @@ def phased_run(
 
 
 @dataclass(frozen=True)
-class Phased(Doubling):
+class Phased(OnePassAlgorithm):
     """Phased SGD in runs of doubling length.
 
     **Formal guarantees**: those of ``PhasedRun``; a record is in one run. A run starts from the
@@ -272,36 +272,27 @@ class Phased(Doubling):
         place = max(i for i, phase in enumerate(phases) if phase.start <= offset)
         return place, phases[place]
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
+    def _left_in_stage(self, run: int, offset: int) -> int:
         phase = self._phase(run, offset)[1]
-        within = phase.start + phase.size - offset
-        return run, offset, within if within > 0 else left
+        return phase.start + phase.size - offset
 
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            at, phase = self._phase(run, offset)
-            if offset >= phase.start + phase.size:
-                continue  # what is left over
-            made = self.runs[run]
-            leave = made.left_out(phase)
-            early = max(0, leave - (offset - phase.start))
-            self._steps(made.glm, phase.eta, rows[some], own, early)
-            if left > some.stop - some.start:
-                continue
-            average = own["total"] / (phase.size - leave)
-            own["total"][:] = 0.0
-            own["x"][:] = self._released(phase, average, drawn, label(run, at))
-            if at + 1 == len(made.phases):
-                found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        at, phase = self._phase(run, offset)
+        if offset >= phase.start + phase.size:
+            return None  # what is left over
+        made = self.runs[run]
+        leave = made.left_out(phase)
+        early = max(0, leave - (offset - phase.start))
+        self._steps(made.glm, phase.eta, rows, own, early)
+        if not over:
+            return None
+        average = own["total"] / (phase.size - leave)
+        own["total"][:] = 0.0
+        own["x"][:] = self._released(phase, average, drawn, label(run, at))
+        last = at + 1 == len(made.phases)
+        return Finished(run, phase.start + phase.size, own["x"].copy()) if last else None
 
     def _steps(
         self, glm: Glm, eta: float, rows: Any, own: Mapping[str, Any], early: int = 0

@@ -15,7 +15,7 @@ from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.kit.loss import PiecewiseLinearLoss, PredictionLoss
-from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.course import Drawn, Finished, start_of_run
 from weir.dpcore.models.optimize.glm import Glm, SparsePoints, dot, inner, projection_of
 from weir.dpcore.models.optimize.phased import SPARE, Phase, Phased, terms_of, worst_of
 from weir.dpcore.noise.noise import label
@@ -213,46 +213,31 @@ class PhasedErm(Phased):
         rows = np.zeros((n_keys, self.keep, self.features + 1), dtype=np.float32)
         return ErmState(x, x.copy(), total, rows)
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
-        phase = self._phase(run, offset)[1]
-        within = phase.start + phase.size - offset
-        return run, offset, within if within > 0 else left
-
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            at, phase = self._phase(run, offset)
-            if offset >= phase.start + phase.size:
-                continue  # what is left over
-            made, within = self.runs[run], offset - phase.start
-            over = left == some.stop - some.start
-            if made.passes == 1:
-                self._meet(made, phase, rows[some], own, within)
-            else:
-                here = slice(within, within + some.stop - some.start)
-                own["rows"][here] = np.where(np.isnan(rows[some]), VOID, rows[some])
-                if over:
-                    kept = own["rows"][: phase.size].astype(np.float64)
-                    kept[kept == VOID] = np.nan
-                    for turn in range(made.passes):
-                        self._meet(made, phase, kept, own, turn * phase.size)
-                    own["rows"][:] = 0.0
-            if not over:
-                continue
-            average = own["total"] / averaged(phase.size, made.passes)
-            own["total"][:] = 0.0
-            own["x"][:] = self._released(phase, average, drawn, label(run, at))
-            own["start"][:] = own["x"]
-            if at + 1 == len(made.phases):
-                found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        at, phase = self._phase(run, offset)
+        if offset >= phase.start + phase.size:
+            return None  # what is left over
+        made, within = self.runs[run], offset - phase.start
+        if made.passes == 1:
+            self._meet(made, phase, rows, own, within)
+        else:
+            own["rows"][within : within + len(rows)] = np.where(np.isnan(rows), VOID, rows)
+            if over:
+                kept = own["rows"][: phase.size].astype(np.float64)
+                kept[kept == VOID] = np.nan
+                for turn in range(made.passes):
+                    self._meet(made, phase, kept, own, turn * phase.size)
+                own["rows"][:] = 0.0
+        if not over:
+            return None
+        average = own["total"] / averaged(phase.size, made.passes)
+        own["total"][:] = 0.0
+        own["x"][:] = self._released(phase, average, drawn, label(run, at))
+        own["start"][:] = own["x"]
+        last = at + 1 == len(made.phases)
+        return Finished(run, phase.start + phase.size, own["x"].copy()) if last else None
 
     def _meet(self, made: ErmRun, phase: Phase, rows: Any, own: Mapping[str, Any], t: int) -> None:
         """A step at each of these records, after t others."""
@@ -292,6 +277,17 @@ class PhasedErm(Phased):
             if t > early:
                 total += x
         own["x"][:] = x
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self.keep == 1:
+            return ()
+        last = start_of_run(self.first, len(self.runs))
+        return (
+            f"A key keeps up to {self.keep:,} records of a phase, and goes over them at the tick "
+            f"in which the phase ends. Records after the first {last:,} are not learned from: "
+            "model.keep.",
+        )
 
     def words(self, run: int) -> str:
         made = self.runs[run]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -16,12 +16,11 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.box import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
+from weir.dpcore.models.fields import MOST_ROWS, algorithm_field
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.adaptive_clipping import ASKED, STAGES, AdaptiveClipping, rungs_for
-from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm, start_of_run
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel
 from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
 from weir.dpcore.models.optimize.phased_erm import PhasedErm, erm_run, pieces_of
@@ -47,9 +46,7 @@ Kept = Annotated[
 class PhasedSgdModel(OnePassModel):
     """Phased SGD over any set with a projection: for p >= 2."""
 
-    algorithm: Literal["optimize.phased_sgd"] = Field(
-        description=ALGORITHM, examples=["optimize.phased_sgd"]
-    )
+    algorithm: Literal["optimize.phased_sgd"] = algorithm_field("optimize.phased_sgd")
     form: Form | None = Field(
         default=None,
         description="halving (the paper's: phases of n/2, n/4, ... records), learned (four equal "
@@ -101,23 +98,6 @@ class PhasedSgdModel(OnePassModel):
         if self._form(terms) == "learned":
             return {("learned", name): partial(self._learned, terms, name) for name in names}
         return {("phased", name): partial(self._course, terms, name) for name in names}
-
-    def notes(self, program: OnePass) -> Iterator[str]:
-        yield from super().notes(program)
-        if isinstance(program.course, AdaptiveClipping):
-            yield (
-                "Residuals are clipped at a bound that is learned: models are those of a Huber "
-                "loss of that width, which large residuals pull less than they pull a mean. Where "
-                "they are one-sided take form: halving."
-            )
-        if isinstance(program.course, PhasedErm):
-            last = start_of_run(self.records, len(program.course.runs))
-            if program.course.keep > 1:
-                yield (
-                    f"A key keeps up to {program.course.keep:,} records of a phase, and goes over "
-                    "them at the tick in which the phase ends. Records after the first "
-                    f"{last:,} are not learned from: model.keep."
-                )
 
     @property
     def smaller(self) -> str:

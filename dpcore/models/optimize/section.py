@@ -6,15 +6,21 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Section, refusal, with_numbers
+from weir.dpcore.config.section import Section
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.blocks.fields import ClassList
-from weir.dpcore.models.fields import ConvexSetSpec, HingeLoss, HuberLoss, OneTarget
+from weir.dpcore.models.fields import (
+    ConvexSetSpec,
+    HingeLoss,
+    HuberLoss,
+    OneTarget,
+    loss_field,
+)
 from weir.dpcore.models.kit.inputs import Classes, DenseInputs, Inputs, SparseInputs
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
@@ -23,27 +29,11 @@ from weir.dpcore.models.words import set_words
 from weir.dpcore.neighbours import Family
 from weir.dpcore.words import number
 
-
-def _loss(value: Any) -> Any:
-    """A loss that there is, with its parameter."""
-    if not isinstance(value, str | Mapping):
-        raise ValueError("must be a name, like squared, or {huber: 0.5}.")
-    value = with_numbers(value)
-    try:
-        parse_loss(value, "")
-    except ConfigError as error:
-        below = error.field.removeprefix("model.loss").removeprefix(".")
-        raise refusal(below, error.value, error.remedy) from None
-    return value
-
-
 SmoothLoss = Annotated[
     str | dict[str, Any],
-    BeforeValidator(
-        _loss,
-        json_schema_input_type=Literal["squared", "logistic", "huber", "hinge"]
-        | HuberLoss
-        | HingeLoss,
+    loss_field(
+        "squared, or {huber: 0.5}",
+        Literal["squared", "logistic", "huber", "hinge"] | HuberLoss | HingeLoss,
     ),
 ]
 

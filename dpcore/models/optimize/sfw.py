@@ -16,9 +16,8 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.models.kit.point import to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, at_place, pieces
+from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
 from weir.dpcore.models.optimize.tree import (
     MOST_PHASES,
     NodeNoise,
@@ -128,7 +127,7 @@ class TreeRun:
 
 
 @dataclass(frozen=True)
-class Sfw(Doubling):
+class Sfw(OnePassAlgorithm):
     """Stochastic Frank-Wolfe in one pass: runs of doubling length, a tree of phases in each.
 
     **Formal guarantees**: a record is in one run, and pays what ``TreeRun`` says. Steps, batches
@@ -180,35 +179,25 @@ class Sfw(Doubling):
         place = bisect.bisect_right(self._starts[run], offset) - 1
         return place, self.runs[run].stages[place]
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
+    def _left_in_stage(self, run: int, offset: int) -> int:
         stage = self._stage(run, offset)[1]
-        within = stage.start + stage.size - offset
-        return run, offset, within if within > 0 else left
+        return stage.start + stage.size - offset
 
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            at, stage = self._stage(run, offset)
-            if offset >= stage.start + stage.size:
-                continue  # too few are left for another batch
-            made = self.runs[run]
-            clip, x = made.clip(stage.depth), own["x"]
-            before = own["points"][stage.depth - 1] if stage.depth else None
-            resolution = Lattice.fitting(clip).resolution
-            own["total"][:] += made.glm.sums(rows[some], x, before, clip, resolution)
-            if left > some.stop - some.start:
-                continue
-            self._finish(made, stage, own, drawn, label(run, at))
-            if at + 1 == len(made.stages):
-                found.append(Finished(run, stage.start + stage.size, x.copy()))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        at, stage = self._stage(run, offset)
+        if offset >= stage.start + stage.size:
+            return None  # too few are left for another batch
+        made = self.runs[run]
+        clip, x = made.clip(stage.depth), own["x"]
+        before = own["points"][stage.depth - 1] if stage.depth else None
+        own["total"][:] += made.glm.sums(rows, x, before, clip, Lattice.fitting(clip).resolution)
+        if not over:
+            return None
+        self._finish(made, stage, own, drawn, label(run, at))
+        last = at + 1 == len(made.stages)
+        return Finished(run, stage.start + stage.size, x.copy()) if last else None
 
     def _finish(
         self, made: TreeRun, stage: Stage, own: Mapping[str, Any], drawn: Drawn, labels: Digests
@@ -317,33 +306,3 @@ def tree_runs(
             one = best_tree(partial(make, one.glm), n, phases, rehearsed, max(1, fixed - 1))
         found.append(one)
     return tuple(found)
-
-
-def errors_of(
-    glm: Glm, diameter: float, batch: int, phases: int, noise: float, chosen: float = 0.0
-) -> tuple[float, float]:
-    """The bound and the guess of a run's error. noise, chosen: see ``tree_error``."""
-    bound = tree_error(
-        batch=batch,
-        phases=phases,
-        dimension=glm.dimension,
-        dual=glm.dual,
-        lipschitz=glm.lipschitz,
-        smoothness=glm.smoothness,
-        diameter=diameter,
-        noise=noise,
-        chosen=chosen,
-    )
-    guess = tree_guess(
-        batch=batch,
-        phases=phases,
-        dimension=glm.dimension,
-        dual=glm.dual,
-        slope=glm.slope,
-        reach=glm.reach,
-        smoothness=glm.smoothness,
-        diameter=diameter,
-        noise=noise,
-        chosen=chosen,
-    )
-    return bound, guess

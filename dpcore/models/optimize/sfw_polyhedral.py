@@ -11,12 +11,13 @@ from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says
-from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
+from weir.dpcore.models.fields import ConvexSetSpec, algorithm_field
 from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
 from weir.dpcore.models.optimize.one_sample import OneSample, OneSampleRun
-from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
+from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
+from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
 from weir.dpcore.models.optimize.tree import budget_for
 from weir.dpcore.models.optimize.vertices import VertexChoice
 from weir.dpcore.pricing.price import round_up
@@ -29,9 +30,7 @@ Form = Annotated[Literal["tree", "one_sample"], Says(f"must be one of {', '.join
 class SfwPolyhedralModel(OnePassModel):
     """Stochastic Frank-Wolfe over a polytope whose vertices are chosen privately."""
 
-    algorithm: Literal["optimize.sfw_polyhedral"] = Field(
-        description=ALGORITHM, examples=["optimize.sfw_polyhedral"]
-    )
+    algorithm: Literal["optimize.sfw_polyhedral"] = algorithm_field("optimize.sfw_polyhedral")
     set: ConvexSetSpec = Field(
         default={"l1_ball": 2.0},
         description="Where the coefficients lie, in scaled units: {l1_ball: r}, {simplex: 1} or "
@@ -115,5 +114,6 @@ def chosen_run(
             scale = 2 * m / batch * most * math.sqrt(2.0**r / (8 * budget.value))
         scales.append(round_up(scale * (1 + 2.0**-30)))
     chosen = scales[-1] * math.log(vertices.count)
-    predicted, guess = errors_of(glm, m, batch, phases, 0.0, chosen)
-    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, predicted, guess)
+    about = (glm, m, batch, phases, 0.0, chosen)
+    errors = (tree_error(*about), tree_guess(*about))
+    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, *errors)

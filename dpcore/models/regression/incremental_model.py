@@ -17,7 +17,7 @@ from weir.dpcore.config.section import Says, refusal
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.tree import Tree
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.fields import ALGORITHM, OneTarget, OverSpan
+from weir.dpcore.models.fields import OneTarget, OverSpan, algorithm_field, span_field
 from weir.dpcore.models.moments import SLACK, Moments
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.quadratic import Ridge
@@ -125,9 +125,7 @@ times as large."""
 class IncrementalModel(SolvedModel):
     """Least squares of everything so far, from noisy moments."""
 
-    algorithm: Literal["regression.incremental"] = Field(
-        description=ALGORITHM, examples=["regression.incremental"]
-    )
+    algorithm: Literal["regression.incremental"] = algorithm_field("regression.incremental")
     error: bool = Field(
         default=False,
         description="Whether mean squared error and R^2 are released too. They need the sum of "
@@ -136,11 +134,7 @@ class IncrementalModel(SolvedModel):
         "to tell them, they are null.",
         examples=[True],
     )
-    over: OverSpan = Field(
-        default="all",
-        description="all: a model of everything since the start; N: of the last N ticks.",
-        examples=["all"],
-    )
+    over: OverSpan = span_field()
 
     title: ClassVar[str] = "least squares of everything so far, from noisy moments"
     about: ClassVar[str] = (
@@ -188,9 +182,7 @@ class IncrementalModel(SolvedModel):
 class TwoTreesModel(SolvedModel):
     """The same over two trees with half of the budget each."""
 
-    algorithm: Literal["regression.two_trees"] = Field(
-        description=ALGORITHM, examples=["regression.two_trees"]
-    )
+    algorithm: Literal["regression.two_trees"] = algorithm_field("regression.two_trees")
     target: OneTarget = Field(
         description="Numeric column that is predicted.", examples=["arrival_delay"]
     )

@@ -16,7 +16,14 @@ from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.spec import InputsSpec
-from weir.dpcore.models.fields import ALGORITHM, MOST, MOST_COEFFICIENTS, OverSpan, Tolerance
+from weir.dpcore.models.fields import (
+    MOST,
+    MOST_COEFFICIENTS,
+    OverSpan,
+    Tolerance,
+    algorithm_field,
+    span_field,
+)
 from weir.dpcore.models.moments import SLACK, Moments
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.projected import Projected
@@ -78,19 +85,13 @@ class Unprojected(Incremental):
 class ProjectedModel(MomentsModel):
     """Least squares in many dimensions, from noisy moments in few."""
 
-    algorithm: Literal["regression.projected"] = Field(
-        description=ALGORITHM, examples=["regression.projected"]
-    )
+    algorithm: Literal["regression.projected"] = algorithm_field("regression.projected")
     tolerance: Tolerance = Field(
         default=1e-7,
         description="Gap at which the solver stops, relative to the objective's size.",
         examples=[1e-7],
     )
-    over: OverSpan = Field(
-        default="all",
-        description="all: a model of everything since the start; N: of the last N ticks.",
-        examples=["all"],
-    )
+    over: OverSpan = span_field()
     projection: Projection = Field(
         default=Projection(),
         description="The random map to fewer dimensions.",
