@@ -14,8 +14,7 @@ from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.optimize.program import WindowProgram
 from weir.dpcore.models.optimize.rows import on_lattice
-from weir.dpcore.models.optimize.selecting import Selecting
-from weir.dpcore.models.optimize.selection import Selection
+from weir.dpcore.models.optimize.selection import Selecting, Selection
 from weir.dpcore.models.optimize.width import Moving
 
 NOISES = ("gumbel", "laplace", "gaussian", "discrete_gaussian", "k_norm")

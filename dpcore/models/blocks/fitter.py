@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,55 +58,57 @@ class FitRun(Protocol):
         """The released model, once all iterations are done."""
 
 
-class Fitter(Protocol):
+class Fitter(ABC):
     """Makes the fits of one level of a schedule; public numbers alone.
 
     Attributes:
-      dimension: D, of a model. sizes: lengths of the two vectors that slices carry.
-      steps: iterations of a fit, the same for all. work: numbers that one reads, at most.
+      steps: iterations of a fit, the same for all.
+      by_place: whether the place of a row among those of its blocks matters: void rows take places
+        too.
     """
 
-    @property
-    def dimension(self) -> int: ...
+    steps: int
+    by_place: ClassVar[bool] = False
 
     @property
-    def sizes(self) -> tuple[int, int]: ...
+    @abstractmethod
+    def dimension(self) -> int:
+        """D, of a model."""
 
     @property
-    def steps(self) -> int: ...
+    @abstractmethod
+    def sizes(self) -> tuple[int, int]:
+        """Lengths of the two vectors that slices carry."""
 
     @property
-    def work(self) -> int: ...
+    @abstractmethod
+    def work(self) -> int:
+        """Numbers that an iteration reads, at most."""
 
     def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
         """Which rows of the blocks are fitted, void ones among them; None: all."""
+        return None
 
-    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> FitRun:
-        """A fit of rows (n, p), (n,) that is pulled to a released model ``after`` (D,)."""
-
-
-@runtime_checkable
-class Weighing(Protocol):
-    """A fitter that knows rows of different weights: where the unit is a user."""
-
-    def weighed(
-        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    @abstractmethod
+    def fit(
+        self,
+        features: Any,
+        targets: Floats,
+        after: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+        places: Ints | None = None,
     ) -> FitRun:
-        """As ``Fitter.fit``. weights: (n,), those of a user and block add up to 1 at most."""
+        """A fit of rows (n, p), (n,) that is pulled to a released model ``after`` (D,).
 
-
-@runtime_checkable
-class Placing(Protocol):
-    """A fitter to which the place of a row matters: void rows take places too."""
-
-    def placed(
-        self, features: Any, targets: Floats, places: Ints, after: Floats, draws: Draws
-    ) -> FitRun:
-        """As ``Fitter.fit``. places: (n,), of the rows among all of the fit's, ascending."""
+        Args:
+          weights: (n,), where the unit is a user: those of a user and block add up to 1 at most.
+          places: (n,), of the rows among all of the fit's, ascending; None: no row is void.
+        """
 
 
 @dataclass(frozen=True)
-class Minimised:
+class Minimised(Fitter):
     """Makes the fits of a level: see ``Level`` for what they cost.
 
     Attributes:
@@ -125,7 +128,7 @@ class Minimised:
         return self.dimension, self.dimension
 
     @property
-    def steps(self) -> int:
+    def steps(self) -> int:  # type: ignore[override]  # a field of other fitters
         return self.level.minimiser.steps
 
     @property
@@ -138,15 +141,18 @@ class Minimised:
         labels = noise_labels(draws.place, draws.complete)
         return self.level.sample(cast(SampleNoise, draws.noise), labels, draws.digest)
 
-    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> MinimisedFit:
+    def fit(
+        self,
+        features: Any,
+        targets: Floats,
+        after: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+        places: Ints | None = None,
+    ) -> MinimisedFit:
         points = self.objective.points(features)
         targets = self.objective.targets_of(targets)
-        return MinimisedFit(self, self.level.centre(after), points, targets, draws)
-
-    def weighed(
-        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
-    ) -> MinimisedFit:
-        return replace(self.fit(features, targets, after, draws), weights=weights)
+        return MinimisedFit(self, self.level.centre(after), points, targets, draws, weights)
 
 
 @dataclass(frozen=True)
@@ -201,7 +207,7 @@ CALL = 1 << 12
 
 
 @dataclass(frozen=True)
-class Stepped:
+class Stepped(Fitter):
     """Makes the fits of a level: see ``Stochastic`` for what they cost. An iteration is a pass.
 
     Attributes:
@@ -210,6 +216,8 @@ class Stepped:
 
     objective: Objective
     level: Stochastic
+
+    by_place: ClassVar[bool] = True
 
     @property
     def dimension(self) -> int:
@@ -221,23 +229,23 @@ class Stepped:
         return self.dimension, 0
 
     @property
-    def steps(self) -> int:
+    def steps(self) -> int:  # type: ignore[override]  # a field of other fitters
         return self.level.passes
 
     @property
     def work(self) -> int:
         return 2 * self.level.most * self.dimension + CALL * self.level.batches
 
-    def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
-        return None
-
-    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> SteppedFit:
-        """See Fitter: no row is void."""
-        return self.placed(features, targets, np.arange(len(targets)), after, draws)
-
-    def placed(
-        self, features: Any, targets: Floats, places: Ints, after: Floats, draws: Draws
+    def fit(
+        self,
+        features: Any,
+        targets: Floats,
+        after: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+        places: Ints | None = None,
     ) -> SteppedFit:
+        places = np.arange(len(targets)) if places is None else places
         rows = np.full(self.level.most, -1, dtype=np.int64)
         rows[places] = np.arange(len(places))
         points = self.objective.points(features)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.blocks.fitter import Draws, FitRun, Fitter, Placing, Weighing
+from weir.dpcore.models.blocks.fitter import Draws, FitRun, Fitter
 from weir.dpcore.models.blocks.partition import Blocks
 from weir.dpcore.models.blocks.schedule import FitSchedule
 from weir.dpcore.models.blocks.schedule import PlannedFit as Planned
@@ -72,8 +72,8 @@ class BlockTraining:
 
     Attributes:
       fitters: of each level of the schedule. schedule: which fits. cut: into blocks.
-      width: numbers in a row. shared: whether rows say how many share their weight; then fitters
-        are ``Weighing``. sparse: whether rows are packed without their zeros.
+      width: numbers in a row. shared: whether rows say how many share their weight; then fits
+        are of weighed rows. sparse: whether rows are packed without their zeros.
     """
 
     fitters: tuple[Fitter, ...]
@@ -204,15 +204,13 @@ class BlockTraining:
         fitter = self.fitters[fit.level]
         after = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
         chosen = fitter.sample(draws)
-        if isinstance(fitter, Placing):
-            places = _places(kept, key, fit)
-            rows = kept.of(key, fit.first, fit.last, self.width)
-            return fitter.placed(*rows, places, after, draws)
-        if not self.shared:
-            rows = kept.of(key, fit.first, fit.last, self.width, chosen)
-            return fitter.fit(*rows, after, draws)
-        assert isinstance(fitter, Weighing)
-        return fitter.weighed(*kept.weighed(key, fit.first, fit.last, chosen), after, draws)
+        weights: Floats | None = None
+        if self.shared:
+            features, targets, weights = kept.weighed(key, fit.first, fit.last, chosen)
+        else:
+            features, targets = kept.of(key, fit.first, fit.last, self.width, chosen)
+        places = _places(kept, key, fit) if fitter.by_place else None
+        return fitter.fit(features, targets, after, draws, weights, places)
 
     def _show(self, key: int, complete: int, spans: Floats, shown: Floats) -> None:
         """What is released once a fit is done; nothing before a slot was fitted for this key."""

@@ -37,11 +37,11 @@ from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.packing import Packed, Range, pack
 from weir.dpcore.models.optimize.program import (
     SELECTIONS,
-    FitStrategy,
     best_strategy,
     budgets,
     strategy_for,
 )
+from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROWS_VERSION = 2

@@ -29,14 +29,13 @@ from weir.dpcore.models.fields import MOST_ROWS, Cap, algorithm_field
 from weir.dpcore.models.optimize.linear import MOST_STEPS
 from weir.dpcore.models.optimize.program import (
     SELECTIONS,
-    FitStrategy,
     WindowProgram,
     Windows,
     choose,
     strategy_for,
 )
 from weir.dpcore.models.optimize.section import OptimizeModel
-from weir.dpcore.models.optimize.selection import Selection
+from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.pricing.price import MOST_STATE
@@ -183,11 +182,7 @@ class FrankWolfeModel(OptimizeModel):
         count = getattr(cut, "records", getattr(cut, "ticks", 0))
         slides = "tumbling" if way.size == 1 else f"the last {way.size:,}, sliding by one"
         yield "windows", f"of blocks of {count:,} {what}: {slides}"
-        if isinstance(way, Selection):
-            chosen = f"of {way.candidates.count:,} vertices, {way.noise} noise {number(way.scale)}"
-            yield "a step", f"chooses one {chosen} on the mean's scores"
-        else:
-            yield "a step", f"{way.noise} noise {number(way.stddev)} on the mean's gradient"
+        yield "a step", way.step_words
         yield (
             "a fit",
             f"{way.steps:,} steps; costs {number(way.loss.value)} ({way.loss.kind}) of "
@@ -203,11 +198,7 @@ class FrankWolfeModel(OptimizeModel):
         )
         if program.cut.users:
             yield shared_note(program.presence)
-        if isinstance(program.way, Selection):
-            yield (
-                f"A model has at most {program.way.steps:,} vertices of the set: those that its "
-                "steps chose. Which they are is what is released."
-            )
+        yield from program.way.notes
 
     def doubts(self, program: WindowProgram, terms: Terms) -> Iterator[str]:
         yield from super().doubts(program, terms)

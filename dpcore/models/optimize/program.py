@@ -23,8 +23,8 @@ from weir.dpcore.models.blocks.schedule import (
 )
 from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.optimize.selection import COST, Selection, selection_for
-from weir.dpcore.models.optimize.width import Width, width_for
+from weir.dpcore.models.optimize.selection import COST, selection_for
+from weir.dpcore.models.optimize.width import FitStrategy, width_for
 from weir.dpcore.pricing.best import Offer, Try, pick, priced
 from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.price import Alternative, budget_of
@@ -95,10 +95,6 @@ def strategy_for(
         shape = (linear, size, divisor, most, changes, noise, budget)
         return selection_for(*shape, share, steps, users)
     return width_for(linear, size, divisor, most, changes, budget, share, steps, users)
-
-
-FitStrategy = Selection | Width
-"""How windows are fitted."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Frank and Wolfe's steps over any convex set, with noise on every gradient."""
+"""Strategies of a Frank-Wolfe fit: what they share, and steps with noise on every gradient."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,16 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.arrays import Floats
+from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fitter import Draws, FitResult
+from weir.dpcore.models.blocks.fitter import Draws, FitResult, Fitter
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize.linear import Linear, best_steps, gap
 from weir.dpcore.models.optimize.rows import FINE, RowMatrix, grid_for, on_grid, on_lattice
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.price import round_up
+from weir.dpcore.words import number
 
 COARSE = 23
 """Bits of the sensitivity of a rounded sum, in its steps."""
@@ -31,7 +33,85 @@ STEP_BITS = 20
 
 
 @dataclass(frozen=True)
-class Width:
+class FitStrategy(Fitter):
+    """Makes fits of T Frank-Wolfe steps over the rows of a window.
+
+    Attributes:
+      linear: what is minimised. size: blocks of a fit. divisor: N. most: rows of a fit, at most.
+      changes: rows that a neighbour swaps. steps: T. noise: its name.
+      kind: the currency of the budget. scale: of the noise.
+      users: whose rows have a weight of 1 together, at most; 0: each row has it.
+    """
+
+    linear: Linear
+    size: int
+    divisor: float
+    most: int
+    changes: int
+    steps: int
+    noise: str
+    kind: LossKind
+    scale: float
+    users: int = 0
+
+    way: ClassVar[str]
+
+    @property
+    def dimension(self) -> int:
+        return self.linear.dimension
+
+    @property
+    def unit(self) -> float:
+        """Lattice of slopes."""
+        return math.ldexp(1.0, math.ceil(math.log2(self.linear.slope))) / FINE
+
+    @property
+    def steepest(self) -> int:
+        """Most steps of that lattice that a slope has."""
+        return math.ceil(self.linear.slope / self.unit)
+
+    @property
+    @abstractmethod
+    def loss(self) -> PrivacyLoss:
+        """What a fit costs a record in it."""
+
+    @property
+    def cost(self) -> Fraction:
+        """The same as a number that adds up: mu^2, rho or eps."""
+        value = Fraction(self.loss.value)
+        return value * value if self.kind == "gdp" else value
+
+    @property
+    @abstractmethod
+    def error(self) -> float:
+        """Bound on the expected gap of a fit of N rows."""
+
+    @property
+    @abstractmethod
+    def step_words(self) -> str:
+        """What a step does, for people."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a table of releases leaves open about its models."""
+        return ()
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "way": self.way,
+            "size": self.size,
+            "divisor": self.divisor.hex(),
+            "most": self.most,
+            "changes": self.changes,
+            "steps": self.steps,
+            "noise": [self.noise, self.kind, self.scale.hex()],
+            **({"users": self.users} if self.users else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Width(FitStrategy):
     """Makes fits of T steps: theta moves to argmin over C of <grad L(theta_t) + noise, .>, by
     mu_t = 2 / (t + 2). Noise costs what the set's Gaussian width makes of it.
 
@@ -52,33 +132,10 @@ class Width:
       Error: E gap <= 2 Gamma / (T + 2) + 2 sigma G_C, G_C the Gaussian width of C.
       Source: Talwar, Thakurta, Zhang (2015), Theorem 2.6.
 
-    Attributes:
-      linear: what is minimised. size: blocks of a fit. divisor: N. most: rows of a fit, at most.
-      changes: rows that a neighbour swaps. steps: T. kind: the currency of the budget.
-      scale: of the noise, in lattice steps of a sum.
-      users: whose rows have a weight of 1 together, at most; 0: each row has it.
+    Attributes: see ``FitStrategy``; scale: in lattice steps of a sum.
     """
 
-    linear: Linear
-    size: int
-    divisor: float
-    most: int
-    changes: int
-    steps: int
-    kind: LossKind
-    scale: float
-    users: int = 0
-
     way: ClassVar[str] = "width"
-
-    @property
-    def noise(self) -> str:
-        """Name of the noise."""
-        return NOISE_OF[self.kind]
-
-    @property
-    def dimension(self) -> int:
-        return self.linear.dimension
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -88,16 +145,6 @@ class Width:
     @property
     def work(self) -> int:
         return 4 * self.most * self.dimension
-
-    @property
-    def unit(self) -> float:
-        """Lattice of slopes."""
-        return math.ldexp(1.0, math.ceil(math.log2(self.linear.slope))) / FINE
-
-    @property
-    def steepest(self) -> int:
-        """Most steps of that lattice that a slope has."""
-        return math.ceil(self.linear.slope / self.unit)
 
     @cached_property
     def grid(self) -> float:
@@ -133,14 +180,7 @@ class Width:
 
     @property
     def loss(self) -> PrivacyLoss:
-        """What a fit costs a record in it."""
         return self.point.loss_of(self.steps)
-
-    @property
-    def cost(self) -> Fraction:
-        """The same as a number that adds up: mu^2, rho or eps."""
-        value = Fraction(self.loss.value)
-        return value * value if self.kind == "gdp" else value
 
     @property
     def stddev(self) -> float:
@@ -149,35 +189,24 @@ class Width:
 
     @property
     def error(self) -> float:
-        """Bound on the expected gap of a fit of N rows."""
         noise = 2 * self.stddev * self.linear.set.gaussian_width()
         return gap(self.linear.curvature, self.steps, noise)
 
-    def sample(self, draws: Draws) -> NDArray[Any] | None:
-        """See Fitter: all rows."""
-        return None
+    @property
+    def step_words(self) -> str:
+        return f"{self.noise} noise {number(self.stddev)} on the mean's gradient"
 
-    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> Moving:
-        """See Fitter: it starts anew, whatever was released before."""
-        return Moving(self, RowMatrix(self.linear.points(features)), targets, draws)
-
-    def weighed(
-        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    def fit(
+        self,
+        features: Any,
+        targets: Floats,
+        after: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+        places: Ints | None = None,
     ) -> Moving:
+        """See Fitter: it starts again, whatever was released before."""
         return Moving(self, RowMatrix(self.linear.points(features)), targets, draws, weights)
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number."""
-        return {
-            "way": self.way,
-            "size": self.size,
-            "divisor": self.divisor.hex(),
-            "most": self.most,
-            "changes": self.changes,
-            "steps": self.steps,
-            "noise": [self.noise, self.kind, self.scale.hex()],
-            **({"users": self.users} if self.users else {}),
-        }
 
 
 class Moving:
@@ -249,7 +278,8 @@ def width_for(
         raise ConfigError(
             "model.set", linear.set.name, "is a single point: there is nothing to learn."
         )
-    one = Width(linear, size, divisor, most, changes, 1, budget.kind, 1.0, users)
+    noise_name, kind = NOISE_OF[budget.kind], budget.kind
+    one = Width(linear, size, divisor, most, changes, 1, noise_name, kind, 1.0, users)
 
     def with_steps(taken: int) -> Width:
         units = taken * float(1 / share) * (1 + 2.0**-50)

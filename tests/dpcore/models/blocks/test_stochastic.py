@@ -50,7 +50,7 @@ def block(name: str, n: int, seed: int) -> tuple[Any, Any]:
 def ended(made: Stepped, x: Any, y: Any, centre: Any, said: Any = None) -> Any:
     """Where steps end. said: which rows are not void."""
     places = np.arange(len(y)) if said is None else np.flatnonzero(said)
-    fit = made.placed(x[places], y[places], places, centre, DRAWS)
+    fit = made.fit(x[places], y[places], centre, DRAWS, places=places)
     return fit.advance(*fit.start(), 0, made.steps)[0]
 
 

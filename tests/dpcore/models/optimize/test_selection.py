@@ -21,7 +21,7 @@ from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss, Squared
 from weir.dpcore.models.kit.rows import STEP
-from weir.dpcore.models.optimize import selecting
+from weir.dpcore.models.optimize import selection as selecting
 from weir.dpcore.models.optimize.linear import Linear, best_steps, gap, total
 from weir.dpcore.models.optimize.rows import RowMatrix
 from weir.dpcore.models.optimize.selection import Selection, selection_for
