@@ -11,7 +11,7 @@ from pydantic import Field
 
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
+from weir.dpcore.models.blocks.schedule import FitSchedule, Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import algorithm_field
 
@@ -20,7 +20,7 @@ BASE, CURRENT = 0, 1
 
 
 @dataclass(frozen=True)
-class Growing:
+class Growing(FitSchedule):
     """Base models at t = B, 2B, 4B, ... blocks of all so far, and an update at every block between.
 
     At t_g + 2^j, t_g the last base, the update learns from all blocks since t_g, pulled to the base
@@ -75,10 +75,6 @@ class Growing:
         """See Schedule: a quarter over the size, of bases in units of B."""
         bases = (Fraction(1, 4 << k) for k in range(self.doublings + 1))
         return (*bases, *(Fraction(1, 4 * size) for size in self.updates))
-
-    @property
-    def even(self) -> tuple[Fraction, ...]:
-        return (Fraction(1),) * len(self.sizes)
 
     def _place(self, complete: int) -> tuple[int, int]:
         """First block of the turn, and how many of it are complete (1 or more)."""

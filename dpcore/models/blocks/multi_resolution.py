@@ -16,14 +16,14 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import Level, sampled_level
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.partition import Blocks
-from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
+from weir.dpcore.models.blocks.schedule import FitSchedule, Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import Share, algorithm_field
 from weir.dpcore.pricing.terms import Terms
 
 
 @dataclass(frozen=True)
-class Resolutions:
+class Resolutions(FitSchedule):
     """When t blocks are complete, a model of the last 2^k of them for each 2^k that divides t.
 
     The largest of them is released; each is kept in a slot of its own.
@@ -56,10 +56,6 @@ class Resolutions:
     def weights(self) -> tuple[Fraction, ...]:
         """See Schedule: one half, one quarter, ..."""
         return tuple(Fraction(1, 2 * size) for size in self.sizes)
-
-    @property
-    def even(self) -> tuple[Fraction, ...]:
-        return (Fraction(1),) * (self.top + 1)
 
     def largest(self, complete: int) -> int:
         """The largest k whose 2^k divides a number of blocks."""

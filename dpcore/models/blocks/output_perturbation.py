@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
+from weir.dpcore.models.blocks.schedule import FitSchedule, Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import algorithm_field
 
 
 @dataclass(frozen=True)
-class Single:
+class Single(FitSchedule):
     """Models of one block each; nothing follows anything.
 
     **Formal guarantees**: a record is in at most one fit.
@@ -25,9 +24,6 @@ class Single:
     again: bool
 
     sizes: ClassVar[tuple[int, ...]] = (1,)
-    slots: ClassVar[int] = 1
-    weights: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
-    even: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
 
     @property
     def name(self) -> str:
@@ -47,9 +43,6 @@ class Single:
             return None
         block = complete - 1 if self.again else 0
         return ShownFit(0, block, block)
-
-    def oldest(self, complete: int) -> int:
-        return max(0, complete - 1)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

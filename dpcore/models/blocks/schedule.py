@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from weir.dpcore.accounting.guarantee import LossKind
 from weir.dpcore.errors import ConfigError
@@ -55,7 +56,7 @@ class Period(NamedTuple):
     length: int
 
 
-class FitSchedule(Protocol):
+class FitSchedule(ABC):
     """Public: a function of how many blocks of a key are complete, and of nothing else.
 
     **Formal guarantees**: a fit sees the blocks that it names and released models, which are
@@ -68,32 +69,48 @@ class FitSchedule(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    @abstractmethod
+    def name(self) -> str:
+        """See above."""
 
     @property
-    def sizes(self) -> tuple[int, ...]: ...
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """See above."""
 
     @property
-    def slots(self) -> int: ...
+    @abstractmethod
+    def period(self) -> Period:
+        """See above."""
 
     @property
-    def period(self) -> Period: ...
+    def slots(self) -> int:
+        """See above."""
+        return 1
 
     @property
-    def weights(self) -> tuple[Fraction, ...]: ...
+    def weights(self) -> tuple[Fraction, ...]:
+        """See above."""
+        return self.even
 
     @property
-    def even(self) -> tuple[Fraction, ...]: ...
+    def even(self) -> tuple[Fraction, ...]:
+        """See above."""
+        return (Fraction(1),) * len(self.sizes)
 
+    @abstractmethod
     def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         """What is fitted, in order, when so many blocks are complete (1 or more)."""
 
+    @abstractmethod
     def shown(self, complete: int) -> ShownFit | None:
         """What is released from then on; None: nothing yet."""
 
     def oldest(self, complete: int) -> int:
         """The first block that fits read from then on; it never goes back."""
+        return max(0, complete - max(self.sizes))
 
+    @abstractmethod
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
 

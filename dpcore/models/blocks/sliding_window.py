@@ -11,13 +11,13 @@ from pydantic import Field
 
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.schedule import Period, PlannedFit, ShownFit
+from weir.dpcore.models.blocks.schedule import FitSchedule, Period, PlannedFit, ShownFit
 from weir.dpcore.models.blocks.section import BlockModel
 from weir.dpcore.models.fields import algorithm_field
 
 
 @dataclass(frozen=True)
-class SlidingBlocks:
+class SlidingBlocks(FitSchedule):
     """Models of the last 2^k - 1 blocks, once so many are complete.
 
     After r new blocks since the last reset, 0 <= r < h = 2^(k-1), the window is cut into the base

@@ -33,7 +33,7 @@ from weir.dpcore.program import SPARSE_FROM, OutputInfo
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(FitSchedule):
     """When t >= span blocks are complete, a model of the last span of them, by itself.
 
     Windows of one block are tumbling; of more they slide by a block.
@@ -48,9 +48,6 @@ class Windows:
     span: int
 
     name: ClassVar[str] = "windows"
-    slots: ClassVar[int] = 1
-    weights: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
-    even: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -69,9 +66,6 @@ class Windows:
         if complete < self.span:
             return None
         return ShownFit(0, complete - self.span, complete - 1)
-
-    def oldest(self, complete: int) -> int:
-        return max(0, complete - self.span)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

@@ -24,13 +24,13 @@ from weir.dpcore.models.regression.quadratic import (
     prior_of,
     quadratic_for,
 )
-from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.models.regression.rows import EventRows, MomentsProgram
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released, Runs
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, Runs
 
 
 @dataclass(frozen=True)
-class Incremental(Program):
+class Incremental(MomentsProgram):
     """A linear model per key and target: least squares over a set, of all events so far.
 
     At tick t theta_t is released, a function of what the private sums show of ticks 0 .. t:
@@ -69,37 +69,9 @@ class Incremental(Program):
     projected: ClassVar[bool] = False
 
     @property
-    def dimension(self) -> int:
-        """D, coordinates of a leaf."""
-        return self.rows.moments.dimension
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return self.rows.columns
-
-    @property
-    def capacity(self) -> int:
-        """Events of a key and tick that exact sums have room for."""
-        return self.rows.moments.capacity
-
-    @property
-    def row_width(self) -> int:
-        """Numbers in a row: few rows are smaller than their moments, and summed late."""
-        return self.rows.moments.width
-
-    @property
     def over(self) -> int | None:
         """Ticks that a model is of; None: all since the start."""
         return self.parts[0].overs[0]
-
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Lattice rows of scaled features and targets, within their norms."""
-        return self.rows.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Exact moments per cell."""
-        return self.rows.moments.accumulate(rows, cells, n_cells)
 
     @property
     def sums_runs(self) -> bool:
@@ -236,13 +208,6 @@ class Incremental(Program):
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Composition over the sums."""
         return compose(tuple(part.loss(ticks) for part in self.sums))
-
-    def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of coefficients, of each target in turn where there are several."""
-        targets = self.rows.targets
-        if len(targets) == 1:
-            return names
-        return tuple(f"{target}.{name}" for target in targets for name in names)
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev of a model depends on the data: NaN."""

@@ -320,6 +320,11 @@ class ProjectedRows:
         """Numeric columns that are read."""
         return self.events.columns
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Columns that are predicted."""
+        return self.events.targets
+
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """Events -> rows (n_events, m + k) float64, whole numbers within the bounds; and counts.
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -13,8 +11,8 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.point import grid_of, to_grid
-from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, gradient_stddev
-from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, SolverRun
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
+from weir.dpcore.models.solvers.solver import BatchSolver, SolverRun
 from weir.dpcore.pricing.price import round_up
 
 DEFAULT = 32
@@ -55,9 +53,6 @@ class FrankWolfe(BatchSolver):
       problem: what is minimised. iterations: T.
     """
 
-    problem: Problem
-    iterations: int
-
     name: ClassVar[str] = "frank_wolfe"
     title: ClassVar[str] = "Frank-Wolfe steps with noise on every full gradient"
     source: ClassVar[str] = "Talwar, Thakurta & Zhang 2015 (Gaussian width)"
@@ -72,20 +67,9 @@ class FrankWolfe(BatchSolver):
         refuse_corners(problem)
         return cls(problem, DEFAULT if iterations is None else iterations)
 
-    @property
-    def share(self) -> Fraction:
-        """Of a run's budget, for one gradient."""
-        return (1 - COUNT) / self.iterations
-
-    def carry(self, n_keys: int) -> FrankWolfeState:
-        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
+    def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> FrankWolfeState:
         nothing = np.zeros(1, dtype=np.int64)
-        return FrankWolfeState(points, numbers, numbers, points, nothing, Paid().stored)
-
-    def begin(self, queries: Queries, start: Floats, strength: Floats) -> FrankWolfeState:
-        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
-        nothing = np.zeros(1, dtype=np.int64)
-        return FrankWolfeState(start, strength, counts, start, nothing, queries.paid.stored)
+        return FrankWolfeState(start, strength, counts, start, nothing, paid.stored)
 
     def advance(self, queries: Queries, carry: FrankWolfeState, iterations: int) -> SolverRun:
         problem, grid = self.problem, grid_of(self.problem.set)
@@ -107,21 +91,6 @@ class FrankWolfe(BatchSolver):
         if stop < self.iterations:
             return SolverRun(carry, None, 0)
         return SolverRun(carry, np.where(useful[:, None], x, start), iterations - (stop - done))
-
-    def paid(self, carry: FrankWolfeState) -> Paid:
-        return Paid.of(carry.paid)
-
-    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
-        return gradient_stddev(self.problem, budget, share * self.share)
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number that shapes a release."""
-        return {
-            "solver": self.name,
-            "problem": self.problem.canonical(),
-            "iterations": self.iterations,
-            "count": str(COUNT),
-        }
 
 
 def refuse_corners(problem: Problem) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.models.kit.point import centre_of, grid_of, to_grid
-from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, gradient_stddev
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
 from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, SolverRun, steps_for
 
 DEFAULT = 16
@@ -69,11 +68,9 @@ class NoisySgd(BatchSolver):
       Source: Bassily, Smith, Thakurta (2014), Algorithm 1; passes in place of sampling.
 
     Attributes:
-      problem: what is minimised. passes: P. quiet: see above.
+      problem: what is minimised. iterations: P, passes. quiet: see above.
     """
 
-    problem: Problem
-    passes: int
     quiet: int = QUIET
 
     name: ClassVar[str] = "noisy_sgd"
@@ -85,20 +82,7 @@ class NoisySgd(BatchSolver):
         """P = the iterations given: an iteration is a pass, one look at all rows."""
         return cls(problem, DEFAULT if iterations is None else iterations)
 
-    @property
-    def share(self) -> Fraction:
-        """Of a run's budget, for one pass."""
-        return (1 - COUNT) / self.passes
-
-    def carry(self, n_keys: int) -> Passes:
-        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
-        return self._passes(points, numbers, numbers, Paid())
-
-    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Passes:
-        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
-        return self._passes(start, strength, counts, queries.paid)
-
-    def _passes(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Passes:
+    def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Passes:
         zeros, weights = np.zeros_like(start), np.zeros((len(start), 1))
         taken, place = np.zeros(len(start), dtype=np.int64), np.zeros(2, dtype=np.int64)
         return Passes(start, strength, counts, start, zeros, weights, taken, place, paid.stored)
@@ -115,7 +99,7 @@ class NoisySgd(BatchSolver):
             carry.strength,
             problem.set.diameter,
             noise,
-            self.passes * batches,
+            self.iterations * batches,
             batches.astype(np.float64),
         )
         if not steps.useful.any():
@@ -127,7 +111,7 @@ class NoisySgd(BatchSolver):
         x, taken = carry.x, carry.taken.copy()
         average, weights = carry.average.copy(), carry.weights.copy()
         number, index = carry.place.tolist()
-        while number < self.passes and iterations:
+        while number < self.iterations and iterations:
             stop = min(widest, index + iterations)
             asked = queries.batches(batches, number, self.share, index)
             for place, batch in zip(range(index, stop), asked, strict=False):
@@ -149,24 +133,18 @@ class NoisySgd(BatchSolver):
             place=np.array([number, index]),
             paid=queries.paid.stored,
         )
-        if number < self.passes:
+        if number < self.iterations:
             return SolverRun(carry, None, 0)
         mean = average / np.maximum(weights, 1.0)  # 0 of keys that give back their start
         found = np.where(steps.useful[:, None], to_grid(mean, grid), start)
         return SolverRun(carry, found, iterations)
-
-    def paid(self, carry: Passes) -> Paid:
-        return Paid.of(carry.paid)
-
-    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
-        return gradient_stddev(self.problem, budget, share * self.share)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
         return {
             "solver": self.name,
             "problem": self.problem.canonical(),
-            "passes": self.passes,
+            "passes": self.iterations,
             "most_batches": MOST_BATCHES,
             "quiet": self.quiet,
             "count": str(COUNT),

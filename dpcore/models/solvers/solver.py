@@ -20,16 +20,18 @@ first bound grows by at most the factor (1 + E_true / E) / 2.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints, State
-from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, gradient_stddev
 from weir.dpcore.neighbours import Family
 
 
@@ -121,7 +123,8 @@ class SolverRun(NamedTuple):
     left: int
 
 
-class BatchSolver(Protocol):
+@dataclass(frozen=True)
+class BatchSolver(ABC):
     """Minimises F of K keys by queries. A frozen value of public numbers.
 
     It sees the rows through ``Queries`` only, which holds it to the budget: whatever it does, a run
@@ -131,8 +134,12 @@ class BatchSolver(Protocol):
     goes on from is a NamedTuple of arrays, and the bits do not depend on the cuts.
 
     Attributes:
+      problem: what is minimised. iterations: T, of a run.
       name: in the config. title: in a few words. source: where it is from.
     """
+
+    problem: Problem
+    iterations: int
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -142,6 +149,7 @@ class BatchSolver(Protocol):
     )
 
     @classmethod
+    @abstractmethod
     def make(cls, problem: Problem, iterations: int | None, loss: PrivacyLoss) -> Self:
         """For a problem.
 
@@ -153,26 +161,41 @@ class BatchSolver(Protocol):
           ConfigError: it cannot serve the problem.
         """
 
-    def carry(self, n_keys: int) -> State:
-        """A carry of the shape of any."""
+    @property
+    def share(self) -> Fraction:
+        """Of a run's budget, for one gradient query."""
+        return (1 - COUNT) / self.iterations
 
-    def begin(self, queries: Queries, start: Floats, strength: Floats) -> State:
+    def carry(self, n_keys: int) -> Any:
+        """A carry of the shape of any."""
+        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
+        return self._run(points, numbers, numbers, Paid())
+
+    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Any:
         """A run of which no iteration is done.
 
         Args:
           start: (K, d), the last released model of each key.
           strength: (K,), lambda of each key's F: public.
         """
+        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
+        return self._run(start, strength, counts, queries.paid)
 
-    def advance(self, queries: Queries, carry: State, iterations: int) -> SolverRun:
+    @abstractmethod
+    def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Any:
+        """A NamedTuple of arrays, ``paid`` (3,) among them. counts: (K,), rows as a query told."""
+
+    @abstractmethod
+    def advance(self, queries: Queries, carry: Any, iterations: int) -> SolverRun:
         """At most so many iterations more; the answer is in C, on the grid.
 
         Args:
           queries: of this run, over the same rows; they know what it has paid (``paid``).
         """
 
-    def paid(self, carry: State) -> Paid:
+    def paid(self, carry: Any) -> Paid:
         """What a run has paid by then."""
+        return Paid.of(carry.paid)
 
     def solve(self, queries: Queries, start: Floats, strength: Floats) -> Floats:
         """One run at once: (K, d)."""
@@ -182,6 +205,13 @@ class BatchSolver(Protocol):
 
     def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
         """Standard deviation of a coordinate of the noise in one gradient query of a run."""
+        return gradient_stddev(self.problem, budget, share * self.share)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
+        return {
+            "solver": self.name,
+            "problem": self.problem.canonical(),
+            "iterations": self.iterations,
+            "count": str(COUNT),
+        }
