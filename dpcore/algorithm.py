@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from weir.dpcore.arrays import Ints
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
 

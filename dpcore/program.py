@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up, compose
 from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.leaves.rows import Capped, RowLeaf
+from weir.dpcore.leaves.rows import CappedLeaf, RowLeaf
 from weir.dpcore.noise.noise import NoiseOf as NoiseOf
 from weir.dpcore.training import Training, Whole, whole_init, whole_step
 
@@ -314,7 +314,7 @@ class RowProgram(Program):
 
     @property
     def by_users(self) -> bool:
-        """Whether the hash of a row is its user's (``leaves.row_hash.hashes_of_users``)."""
+        """Whether the hash of a row is its user's (``leaves.hashes.hashes_of_users``)."""
         return self.most_users is not None
 
     @property
@@ -326,7 +326,7 @@ class RowProgram(Program):
         """What is laid over the hash of a user in some ticks (n,): its ticks, or spans of them."""
         return ticks // self.user_ticks
 
-    def capped(self, leaf: RowLeaf) -> Capped:
+    def capped(self, leaf: RowLeaf) -> CappedLeaf:
         """A leaf within the cap."""
         users = self.most_users
         return leaf.capped(self.cap) if users is None else leaf.capped_users(users)

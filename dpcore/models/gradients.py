@@ -12,8 +12,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.clip import clip_l2
-from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.leaves.lattice import Lattice, clip_l2
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.models.kit.point import row_dot

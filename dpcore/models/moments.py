@@ -30,8 +30,7 @@ from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError, at_least_one, positive
 from weir.dpcore.leaves.lattice import EXACT
-from weir.dpcore.pricing.calibrate import FixedLeaf
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import FixedLeaf, round_up
 from weir.dpcore.pricing.terms import Terms
 
 SLACK = 1 + 2.0**-30

@@ -25,17 +25,15 @@ from weir.dpcore.algorithm import (
     noise_behind,
 )
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.config.limits import FARTHEST, NEAREST
-from weir.dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
-from weir.dpcore.config.numbers import Pair
-from weir.dpcore.config.section import Section, nearest, refusal
-from weir.dpcore.config.spans import spans_of
+from weir.dpcore.config.schema import FeatureColumns, ListColumn, listed_of
+from weir.dpcore.config.section import FARTHEST, NEAREST, Pair, Section, nearest, refusal
+from weir.dpcore.config.ticks import spans_of
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, Target
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.prediction import Given, Predicted, linear
 from weir.dpcore.models.words import advice, bounds_words, columns_words, loss_words
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo
 from weir.dpcore.words import number

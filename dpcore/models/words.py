@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weir.dpcore.algorithm import Shown
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program, takes_rows
 from weir.dpcore.words import listing

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.noise import label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 FINENESS = 2.0**-10
 """What a certificate, or rounding, adds to how far a record moves a fit."""

@@ -10,13 +10,13 @@ import numpy as np
 
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config import durations
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.rows import RowLeaf, grouped
 from weir.dpcore.models.fields import MOST_ROWS
 from weir.dpcore.models.kit.kept import BlockRows, Dense, Prefix, some, void
-from weir.dpcore.people.person import Person
 from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.users.unit import UserUnit
 
 WHOLE = 1 << 62
 """More rows than any key has."""
@@ -282,7 +282,7 @@ def cut_for(block: int | str, cap: int | None, users: float | None, terms: Terms
 
 
 def _of_users(
-    ticks: int, cap: int | None, users: float | None, person: Person, in_a_tick: float | None
+    ticks: int, cap: int | None, users: float | None, person: UserUnit, in_a_tick: float | None
 ) -> ByUsers:
     if users is None and in_a_tick is None:
         raise ConfigError(

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from weir.dpcore.accounting.guarantee import LossKind
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.partition import Blocks, ByCount, ByTicks, ByUsers
-from weir.dpcore.people.person import Person
 from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.users.unit import UserUnit
 
 
 class PlannedFit(NamedTuple):
@@ -203,7 +203,7 @@ ALONE = Participation()
 """Of a record."""
 
 
-def presence_of(person: Person | None, ticks: int) -> Participation:
+def presence_of(person: UserUnit | None, ticks: int) -> Participation:
     """Of a user in a period, in blocks of so many ticks from tick 0 on; None: of a record."""
     if person is None:
         return ALONE

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm.schedule import RefitSchedule

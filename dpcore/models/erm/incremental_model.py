@@ -11,14 +11,14 @@ from pydantic import BeforeValidator, Field
 from weir.dpcore.accounting.calibrate import gdp_mu
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.algorithm import Compiled
-from weir.dpcore.config.numbers import Lengths
+from weir.dpcore.config.section import Lengths
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.erm import tau
 from weir.dpcore.models.erm.schedule import RefitPhase, RefitSchedule, schedule_for
 from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
 from weir.dpcore.models.fields import algorithm_field
-from weir.dpcore.pricing.noises import noises_for
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.alternatives import noises_for
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.terms import Terms
 
 

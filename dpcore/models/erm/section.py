@@ -12,8 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.algorithm import Compiled, Reading, Shown
-from weir.dpcore.config.limits import FARTHEST, NEAREST
-from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.config.section import FARTHEST, NEAREST, Says, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.erm import tau
@@ -39,8 +38,8 @@ from weir.dpcore.models.solvers.queries import Problem
 from weir.dpcore.models.users import rows_of_user
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.best import Offer, pick, tries
-from weir.dpcore.pricing.price import MOST_STATE, Alternative, round_up
+from weir.dpcore.pricing.alternatives import Offer, pick, tries
+from weir.dpcore.pricing.calibration import MOST_STATE, Alternative, round_up
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.registry import SOLVERS
 from weir.dpcore.words import bytes_text, number

@@ -19,11 +19,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError, positive
-from weir.dpcore.noise.inverse_normal import exact_log
-from weir.dpcore.noise.powers import exact_exp as exact_exp
-from weir.dpcore.noise.powers import exact_exp_of
+from weir.dpcore.noise.gaussian import exact_log
+from weir.dpcore.noise.generalised_gaussian import exact_exp as exact_exp
+from weir.dpcore.noise.generalised_gaussian import exact_exp_of
 
 ScalarSlope = Callable[..., float]
 """(prediction, target) -> derivative, in plain floats."""

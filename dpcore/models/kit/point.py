@@ -23,7 +23,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import Noise
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 GRID_BITS = 36
 """Iterates are whole multiples of the set's size times 2^-36: far below any noise, and coarse

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.lp_ball import lp_norms
-from weir.dpcore.leaves.clip import clip_values
+from weir.dpcore.geometry.norm_balls import lp_norms
+from weir.dpcore.leaves.lattice import clip_values
 from weir.dpcore.models.kit.point import row_dot
 from weir.dpcore.program import Bounded, OutputInfo, Released, RowProgram
 

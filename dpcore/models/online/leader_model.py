@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.algorithm import Compiled, Shown
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.config.section import Positive, Says, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.local_oracle import local_oracle

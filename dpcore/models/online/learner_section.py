@@ -23,9 +23,8 @@ from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.rule import LeaderRule
 from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.users import events_of, refuse_blind
-from weir.dpcore.pricing.best import Offer, best_sum
-from weir.dpcore.pricing.calibrate import FixedLeaf
-from weir.dpcore.pricing.price import Alternative, round_up
+from weir.dpcore.pricing.alternatives import Offer, best_sum
+from weir.dpcore.pricing.calibration import Alternative, FixedLeaf, round_up
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.words import number
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.algorithm import Compiled
 from weir.dpcore.arrays import Floats, Ints, arrays_of
 from weir.dpcore.errors import ConfigError
@@ -31,7 +31,7 @@ from weir.dpcore.models.online.regularisation import pull_of_iterates
 from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.users import rows_of_user
 from weir.dpcore.models.words import centre_words
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import NoiseOf, OutputInfo, Released
 from weir.dpcore.words import number

@@ -14,12 +14,10 @@ from pydantic import Field
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.algorithm import Compiled
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.canonical import canonical_mechanism
-from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
-from weir.dpcore.leaves.clip import clip_l2
-from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.leaves.lattice import Lattice, clip_l2
 from weir.dpcore.models.fields import SquaredLoss, algorithm_field
 from weir.dpcore.models.gradients import typical_reach
 from weir.dpcore.models.kit.point import to_grid
@@ -36,7 +34,7 @@ from weir.dpcore.models.online.rule import OverSet
 from weir.dpcore.models.online.second_order import FARTHEST, solve_positive, unpack
 from weir.dpcore.models.online.section import OnlineModel
 from weir.dpcore.models.words import centre_words
-from weir.dpcore.pricing.best import Offer, best_sum, check_named
+from weir.dpcore.pricing.alternatives import Offer, best_sum, check_named
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import MOST_SUM, Bounded, NoiseOf, OutputInfo, Program, Released
 from weir.dpcore.words import number

@@ -38,7 +38,7 @@ from weir.dpcore.models.optimize.section import OptimizeModel
 from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.words import OWN_UNITS
-from weir.dpcore.pricing.price import MOST_STATE
+from weir.dpcore.pricing.calibration import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.words import bytes_text, number
 

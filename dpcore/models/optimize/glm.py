@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.geometry.balls import L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.models.kit.point import row_dot
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 
 @dataclass(frozen=True, eq=False)

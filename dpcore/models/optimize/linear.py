@@ -24,7 +24,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.erm.tau import within
 from weir.dpcore.models.kit.loss import PredictionLoss
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 MOST_STEPS = 1 << 15
 """Weights of steps add up to 2^29 of these at most: with rows on their lattice within 2^53."""

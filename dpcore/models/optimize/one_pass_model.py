@@ -12,8 +12,7 @@ from pydantic import Field
 
 from weir.dpcore.algorithm import Compiled, Reading, Shown
 from weir.dpcore.arrays import Floats
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Says, Section
+from weir.dpcore.config.section import Positive, Says, Section
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
@@ -33,7 +32,7 @@ from weir.dpcore.models.optimize.tree import MOST_PHASES
 from weir.dpcore.models.prediction import Given, Predicted, sparse_linear
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.words import bytes_text, number
 

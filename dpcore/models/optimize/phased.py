@@ -14,15 +14,15 @@ from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.norm_balls import LpBall
 from weir.dpcore.models.kit.point import PointNoise, to_grid
 from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm, walked
 from weir.dpcore.models.optimize.predicted import phased_error
 from weir.dpcore.noise.noise import label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
 
 

@@ -19,7 +19,7 @@ from weir.dpcore.models.optimize.course import Drawn, Finished, start_of_run
 from weir.dpcore.models.optimize.glm import Glm, SparsePoints, dot, inner, projection_of
 from weir.dpcore.models.optimize.phased import SPARE, Phase, Phased, terms_of, worst_of
 from weir.dpcore.noise.noise import label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
 
 CORNER = 2.0**-12

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Section
+from weir.dpcore.config.section import Positive, Section
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE

@@ -22,7 +22,7 @@ from weir.dpcore.models.optimize.vertices import VertexCandidates
 from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.selection import select
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
 
 AT_ONCE = 1 << 16

@@ -20,7 +20,7 @@ from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
 from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
 from weir.dpcore.models.optimize.tree import budget_for
 from weir.dpcore.models.optimize.vertices import VertexChoice
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.terms import Terms
 
 FORMS = ("tree", "one_sample")

@@ -19,7 +19,7 @@ from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.optimize.predicted import length_of
 from weir.dpcore.noise.generalised_gaussian import GeneralisedGaussian
 from weir.dpcore.noise.noise import Noise
-from weir.dpcore.pricing.price import budget_of, round_up
+from weir.dpcore.pricing.calibration import budget_of, round_up
 
 MOST_PHASES = 10
 

@@ -23,7 +23,7 @@ from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize.linear import Linear, best_steps, gap
 from weir.dpcore.models.optimize.rows import FINE, RowMatrix, grid_for, on_grid, on_lattice
 from weir.dpcore.noise.noise import label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
 
 COARSE = 23

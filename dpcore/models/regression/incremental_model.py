@@ -12,8 +12,7 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.algorithm import Compiled
-from weir.dpcore.config.numbers import Pair
-from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.config.section import Pair, Says, refusal
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.tree import Tree
 from weir.dpcore.errors import ConfigError
@@ -24,8 +23,14 @@ from weir.dpcore.models.regression.quadratic import Ridge
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.section import MomentsModel, choose_moments
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.pricing.calibrate import FixedLeaf, calibrated
-from weir.dpcore.pricing.price import Alternative, budget_of, round_up, within_memory
+from weir.dpcore.pricing.calibration import (
+    Alternative,
+    FixedLeaf,
+    budget_of,
+    calibrated,
+    round_up,
+    within_memory,
+)
 from weir.dpcore.pricing.terms import Terms
 
 SolverName = Annotated[

@@ -12,8 +12,7 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.canonical import canonical_mechanism
-from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.regression.lifting import Embedded, Image, is_least, lift, solve_embedded
 from weir.dpcore.models.regression.margins import Debiased

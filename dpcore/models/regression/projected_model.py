@@ -10,12 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from weir.dpcore.algorithm import Compiled
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Says, Section
+from weir.dpcore.config.section import Positive, Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.spec import InputsSpec
+from weir.dpcore.geometry.parse import InputsSpec
 from weir.dpcore.models.fields import (
     MOST,
     MOST_COEFFICIENTS,

@@ -16,12 +16,11 @@ from scipy import sparse
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError, at_least_one, positive
-from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.convex_set import ConvexSet, length_of, sparse_bound
 from weir.dpcore.geometry.parse import SETS, parse_set
-from weir.dpcore.geometry.widths import length_of, sparse_bound
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.rows import EventRows, fit, room_for
-from weir.dpcore.noise.public import PublicNormals
+from weir.dpcore.noise.gaussian import PublicNormals
 from weir.dpcore.program import Bounded
 
 GRID = 16

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from weir.dpcore.algorithm import Error, Reading, Shown
 from weir.dpcore.arrays import Ints
-from weir.dpcore.config.numbers import NotNegative
-from weir.dpcore.config.section import Says, Section
+from weir.dpcore.config.section import NotNegative, Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.unit import NOISE_OF
 from weir.dpcore.errors import ConfigError
@@ -25,9 +24,8 @@ from weir.dpcore.models.moments import SLACK, Moments, leaf_of
 from weir.dpcore.models.regression.quadratic import ADASSP, Ridge, compare_clips, compare_ridges
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.best import Offer, Priced, best_sum
-from weir.dpcore.pricing.calibrate import calibrated
-from weir.dpcore.pricing.price import Alternative, budget_of, share
+from weir.dpcore.pricing.alternatives import Offer, Priced, best_sum
+from weir.dpcore.pricing.calibration import Alternative, budget_of, calibrated, share
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo
 from weir.dpcore.words import number

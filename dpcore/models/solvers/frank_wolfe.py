@@ -13,7 +13,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.point import grid_of, to_grid
 from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
 from weir.dpcore.models.solvers.solver import BatchSolver, SolverRun
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 DEFAULT = 32
 """Iterations where none are given: noise costs as the root of them from then on."""

@@ -18,7 +18,7 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit.point import PointNoise, centre_of, row_dot
 from weir.dpcore.noise.noise import Noise, label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 
 @dataclass(frozen=True)
