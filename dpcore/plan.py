@@ -44,8 +44,7 @@ class Plan:
       warnings: what a reader should know before running it.
       circumstances: what the job adds to the promise.
       discovery: when a key is found in private; None: keys are declared, or public.
-      facts, notes: what to say of what runs, and of the table of releases.
-      biases: name of a release -> what public bounds do to it.
+      facts, notes, biases: see ``Compiled``, ``left_out``.
 
         >>> from weir import Plan
         >>> plan = Plan.from_yaml('''
@@ -95,25 +94,13 @@ class Plan:
             () if key is None else key.groups or (),
         )
         made = compiled(config.algorithm, terms, config.release_every)
-        program = made.program
+        program, alternatives = made.program, made.alternatives
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
         warnings = warnings_for(config, guarantee, terms.horizon, made, share)
         rule = found_by(program, terms) if isinstance(program, Aggregates) else None
-        return cls(
-            config,
-            terms.clock,
-            keys,
-            program,
-            guarantee,
-            made.alternatives,
-            warnings,
-            circumstances,
-            rule,
-            made.facts,
-            made.notes,
-            made.left_out,
-        )
+        own = (config, terms.clock, keys, program, guarantee, alternatives, warnings)
+        return cls(*own, circumstances, rule, made.facts, made.notes, made.left_out)
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:

@@ -250,37 +250,27 @@ class Predictor(Section):
                     "is missing; every feature and the target needs a public range, like "
                     f"`{name}: [0, 100]`.",
                 )
-        for name, bounds in self.ranges.items():
+        for name, (low, high) in self.ranges.items():
+            wrong = ""
             if name not in self.range_names:
-                raise refusal(
-                    f"ranges.{name}",
-                    list(bounds),
-                    f"is neither a feature nor the target; {nearest(name, self.range_names)}",
-                )
-            low, high = bounds
-            if name in packed and low != -high:
+                wrong = f"is neither a feature nor the target; {nearest(name, self.range_names)}"
+            elif name in packed and low != -high:
                 bound = max(abs(low), abs(high))
-                raise refusal(
-                    f"ranges.{name}",
-                    list(bounds),
+                wrong = (
                     f"must have 0 in its middle: of more than {MOST_DENSE:,} features only those "
-                    f"that are not 0 are kept. Write [{-bound:g}, {bound:g}].",
+                    f"that are not 0 are kept. Write [{-bound:g}, {bound:g}]."
                 )
-            if not (math.isfinite(low) and math.isfinite(high)):
-                raise refusal(
-                    f"ranges.{name}", list(bounds), "must be two finite numbers: [low, high]."
-                )
-            if low >= high:
-                raise refusal(
-                    f"ranges.{name}", list(bounds), "must be [low, high] with low below high."
-                )
-            if max(abs(low), abs(high)) > FARTHEST or high - low < NEAREST:
-                raise refusal(
-                    f"ranges.{name}",
-                    list(bounds),
+            elif not (math.isfinite(low) and math.isfinite(high)):
+                wrong = "must be two finite numbers: [low, high]."
+            elif low >= high:
+                wrong = "must be [low, high] with low below high."
+            elif max(abs(low), abs(high)) > FARTHEST or high - low < NEAREST:
+                wrong = (
                     f"must lie in [-{FARTHEST:g}, {FARTHEST:g}], its bounds {NEAREST:g} or more "
-                    "apart; rescale the column.",
+                    "apart; rescale the column."
                 )
+            if wrong:
+                raise refusal(f"ranges.{name}", [low, high], wrong)
         return self
 
     # ---- what it does

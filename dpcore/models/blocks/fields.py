@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from weir.dpcore.algorithm import ModelColumns
 from weir.dpcore.config import durations
 from weir.dpcore.config.schema import MOST_EVENTS
 from weir.dpcore.config.section import DurationText, Positive, Says, Section, as_tuple
@@ -20,6 +22,8 @@ from weir.dpcore.models.kit.feature_map import (
     MapProjection,
     RandomFourier,
 )
+from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.pricing.terms import Terms
 
 MOST_CLASSES = 1 << 10
 
@@ -188,3 +192,29 @@ def solver_of(solver: str | None, passes: int | None, cut: Blocks, stepped: bool
             "write solver: minimiser.",
         )
     return SGD
+
+
+class ClassifiedModel(Predictor):
+    """A model whose target is a number, or one of declared classes."""
+
+    classes: ClassList | None = None
+
+    predicts_by: ClassVar[str] = "theta"
+
+    @property
+    def ranged(self) -> tuple[str, ...]:
+        """Columns that have a range: the target has none where it has classes."""
+        return self.features if self.classes is not None else self.columns
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
+        """The target, where it has classes."""
+        return {} if self.classes is None else {self.targets[0]: self.classes}
+
+    def columns_read(self) -> ModelColumns | None:
+        """See Algorithm; a class is no number that a report could score."""
+        return super().columns_read() if self.classes is None else None
+
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from program.waits.doubts(terms)

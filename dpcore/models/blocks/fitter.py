@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.models.blocks.level import Level, SampleNoise, noise_labels
+from weir.dpcore.models.blocks.level import Level, SampleNoise
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.stochastic import Stochastic
-from weir.dpcore.noise.noise import Noise
+from weir.dpcore.noise.noise import Noise, label
 
 
 class Draws(NamedTuple):
@@ -30,6 +30,11 @@ class Draws(NamedTuple):
     place: int
     complete: int
     digest: Digests
+
+    @property
+    def labels(self) -> Digests:
+        """(1, 2), of the noise of a fit that draws once."""
+        return label(self.place, self.complete)
 
 
 class FitResult(NamedTuple):
@@ -138,7 +143,7 @@ class Minimised(Fitter):
     def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
         if not self.level.of:
             return None
-        labels = noise_labels(draws.place, draws.complete)
+        labels = draws.labels
         return self.level.sample(cast(SampleNoise, draws.noise), labels, draws.digest)
 
     def fit(
@@ -182,7 +187,7 @@ class MinimisedFit:
     def finish(self, x: Floats, y: Floats) -> FitResult:
         """See FitRun: a point without its certificate is not released, the centre is."""
         level, draws, good = self.made.level, self.draws, self.certified(x)
-        labels = noise_labels(draws.place, draws.complete)
+        labels = draws.labels
         found = x if good else self.centre.copy()
         return FitResult(
             level.noise.released(found, draws.noise, labels, draws.digest), int(not good)
@@ -287,5 +292,5 @@ class SteppedFit:
     def finish(self, x: Floats, y: Floats) -> FitResult:
         """See FitRun: any point that the steps come to has the sensitivity that is paid for."""
         draws = self.draws
-        labels = noise_labels(draws.place, draws.complete)
+        labels = draws.labels
         return FitResult(self.made.level.noise.released(x, draws.noise, labels, draws.digest))

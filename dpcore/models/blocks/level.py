@@ -19,7 +19,6 @@ from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
-from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.calibration import round_up
 
 FINENESS = 2.0**-10
@@ -77,12 +76,6 @@ class PerturbedLevel(ABC):
             "sensitivity": self.noise.sensitivity.hex(),
             "noise": [self.noise.kind, self.noise.scale.hex()],
         }
-
-
-def noise_labels(order: int, complete: int) -> Digests:
-    """Names the noise of a fit among all of its key: its place among those of one block, and how
-    many blocks are complete."""
-    return label(order, complete)
 
 
 Gradient = Callable[[Floats], Floats]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.models.kit.inputs import Inputs, class_text
-from weir.dpcore.models.kit.loss import Huber, PredictionLoss, RowLoss, Softmax
+from weir.dpcore.models.kit.loss import Huber, PredictionLoss
 from weir.dpcore.models.kit.rows import is_void
 from weir.dpcore.models.prediction import Given, Predicted, shares
 
@@ -27,6 +28,43 @@ SPAN = 2.0
 """How far a prediction within the target's range is from it at most, in scaled units."""
 ABREAST = 4
 """Such pieces whose slopes are taken together."""
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """-ln of the share that softmax gives to the row's class; targets: 0, 1, ..., m - 1.
+
+    Its derivative p - e_y has l2 norm below sqrt(2); the Hessian diag(p) - p p^T is at most 1/2.
+
+    Attributes:
+      outputs: m, scores of a row.
+    """
+
+    outputs: int
+
+    name: ClassVar[str] = "softmax"
+    smoothness: ClassVar[float] = 0.5
+
+    def slope(self, reach: float) -> float:
+        """Lipschitz constant in the scores, l2; the same for any reach. Rounded up."""
+        return math.sqrt(2.0) * (1 + 2.0**-50)
+
+    def derivatives(self, scores: Floats, targets: Floats) -> Floats:
+        """(n, m), (n,) -> (n, m), each row of l2 norm at most ``slope``."""
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        shares[np.arange(len(shares)), targets.astype(np.int64)] -= 1.0
+        return np.asarray(shares)
+
+    def canonical(self) -> list[Any]:
+        """Its name and every public number."""
+        numbers = {"slope": self.slope(math.inf), "curve": self.smoothness}
+        own = {"outputs": self.outputs, "name": self.name, **numbers}
+        return [self.name, canonical_value(own)]
+
+
+RowLoss = PredictionLoss | Softmax
+"""A loss of the scores of a row."""
 
 
 class Scored(Protocol):

@@ -21,6 +21,7 @@ from weir.dpcore.models.blocks.fields import (
     Block,
     BlockClip,
     BlockLoss,
+    ClassifiedModel,
     ClassList,
     FourierMap,
     Passes,
@@ -43,10 +44,10 @@ from weir.dpcore.models.blocks.schedule import FitSchedule, presence_of
 from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
 from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
-from weir.dpcore.models.kit.inputs import Classes, DenseInputs
+from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.kit.loss_spec import parse_loss
-from weir.dpcore.models.prediction import Given, Predicted
-from weir.dpcore.models.predictor import NOISES, Predictor
+from weir.dpcore.models.prediction import Given, Predicted, inputs_of
+from weir.dpcore.models.predictor import NOISES
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.calibration import MOST_STATE
@@ -57,7 +58,7 @@ BARE = (
 )
 
 
-class BlockModel(Predictor):
+class BlockModel(ClassifiedModel):
     """A model of blocks of records, fitted once each and released with noise."""
 
     neighbours: ClassVar[Family] = Family(
@@ -140,7 +141,6 @@ class BlockModel(Predictor):
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     grows: ClassVar[bool] = True
-    predicts_by: ClassVar[str] = "theta"
     own_schedule: ClassVar[str] = (
         "a model comes with every block, whose length model.block sets, and in between nothing is "
         "paid"
@@ -172,30 +172,10 @@ class BlockModel(Predictor):
         return f"R^{made.dimension:,}{of}"
 
     @property
-    def ranged(self) -> tuple[str, ...]:
-        """Columns that have a range: the target has none where it has classes."""
-        return self.features if self.classes is not None else self.columns
-
-    @property
-    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
-        """The target, where it has classes."""
-        return {} if self.classes is None else {self.targets[0]: self.classes}
-
-    @property
-    def inputs(self) -> DenseInputs:
+    def inputs(self) -> Inputs:
         """From columns to rows."""
-        ranges = self.public_ranges
-        classes: Classes = self.classes or ()
-        pairs = tuple(ranges[name] for name in self.ranged)
-        norm = float(self.clip.features)
-        return DenseInputs(
-            self.features,
-            self.targets[0],
-            pairs,
-            classes,
-            norm,
-            made_map(self.map, len(self.features)),
-        )
+        mapped = made_map(self.map, len(self.features))
+        return inputs_of(self, float(self.clip.features), self.classes or (), mapped=mapped)
 
     @property
     def objective(self) -> Objective:
@@ -321,10 +301,6 @@ class BlockModel(Predictor):
         yield from words.notes(program)
         if self.loss == "squared":
             yield words.SQUARED
-
-    def doubts(self, program: BlockProgram, terms: Terms) -> Iterator[str]:
-        yield from super().doubts(program, terms)
-        yield from program.waits.doubts(terms)
 
     def refused(self) -> Iterator[str]:
         yield from super().refused()

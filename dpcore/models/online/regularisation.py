@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import math
 
+from weir.dpcore.pricing.calibration import round_up
+
 STEP = 0.7
 QUIET = 2.0
 IMPLICIT = 0.25
@@ -43,8 +45,7 @@ def pull(
         data = events * smoothness * square
     else:
         data = events * math.sqrt(square) / reach
-    mantissa, exponent = math.frexp(STEP * data + QUIET * noise / reach)
-    return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
+    return round_up(STEP * data + QUIET * noise / reach, 24)
 
 
 def pays(events: float, noise: float) -> bool:
@@ -63,8 +64,7 @@ def pull_of_second_order(events: float | None, noise: float) -> float:
     Args:
       events: n, expected in a tick, if that is known. noise: as in ``pays``.
     """
-    mantissa, exponent = math.frexp(1 + (events or 0.0) / 50 + math.sqrt(2) * noise)
-    return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
+    return round_up(1 + (events or 0.0) / 50 + math.sqrt(2) * noise, 24)
 
 
 def pull_of_iterates(
@@ -83,5 +83,4 @@ def pull_of_iterates(
     """
     w = IMPLICIT * pull(events, features, intercept, smoothness, 0.0, reach)
     b = ITERATES * math.sqrt(events * smoothness * noise / reach)
-    mantissa, exponent = math.frexp(max(b, 2.0**-20 * w))
-    return w, math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
+    return w, round_up(max(b, 2.0**-20 * w), 24)

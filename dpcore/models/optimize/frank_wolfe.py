@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.algorithm import Compiled, ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import Compiled, Reading, Shown
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
@@ -162,10 +162,6 @@ class FrankWolfeModel(OptimizeModel):
 
     # ---- what it says
 
-    def columns_read(self) -> ModelColumns | None:
-        """See Algorithm; a class is no number that a report could score."""
-        return super().columns_read() if self.classes is None else None
-
     def bounds_facts(self, program: WindowProgram) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
         for title, text in super().bounds_facts(program):
@@ -199,10 +195,6 @@ class FrankWolfeModel(OptimizeModel):
         if program.cut.users:
             yield shared_note(program.presence)
         yield from program.way.notes
-
-    def doubts(self, program: WindowProgram, terms: Terms) -> Iterator[str]:
-        yield from super().doubts(program, terms)
-        yield from program.waits.doubts(terms)
 
     def warnings(self, program: WindowProgram) -> Iterator[str]:
         mebibytes, way = program.state_bytes() / 2**20, program.way

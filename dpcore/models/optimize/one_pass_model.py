@@ -20,7 +20,7 @@ from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.blocks.partition import check_places
 from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget, cap_refusal, label_field
-from weir.dpcore.models.kit.inputs import DenseInputs, Inputs, SparseInputs
+from weir.dpcore.models.kit.inputs import Inputs, SparseInputs
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.model import Model
 from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
@@ -29,7 +29,7 @@ from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.rehearsed import rehearsed
 from weir.dpcore.models.optimize.sfw import TreeRun, tree_runs
 from weir.dpcore.models.optimize.tree import MOST_PHASES
-from weir.dpcore.models.prediction import Given, Predicted, sparse_linear
+from weir.dpcore.models.prediction import Given, Predicted, inputs_of, sparse_linear
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
@@ -130,14 +130,7 @@ class OnePassSection(Model):
     @property
     def inputs(self) -> Inputs:
         """From columns to rows, sparse ones where a list column is wide."""
-        listed, target, norm = self.listed, self.targets[0], float(self.clip.features)
-        ranges = self.public_ranges
-        if listed is None or listed.size <= MOST_DENSE:
-            pairs = tuple(ranges[name] for name in self.columns)
-            return DenseInputs(self.features, target, pairs, (), norm, dual=self.dual)
-        bound_at = float(self.ranges[listed.name][1])
-        names = listed.name, listed.size, bound_at, listed.filled, target
-        return SparseInputs(*names, ranges[target], (), norm, self.dual)
+        return inputs_of(self, float(self.clip.features), dual=self.dual)
 
     @property
     def most_filled(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -211,7 +211,7 @@ def choose(
         offer = Offer(program(way), way.error**2, {"gap over=all": way.error})
         found = priced(way.way, noise, offer, terms)
         if noise == "laplace" and terms.noise != noise:
-            found = _noted(found)
+            found = replace(found, note=VARIANT)
         tried.append(Try(found, offer.program))
     refuse_all(tried)
     return pick(terms, tried)
@@ -222,16 +222,3 @@ def refuse_all(tried: Sequence[Try[WindowProgram]]) -> None:
     refused = [one.refusal for one in tried if one.refusal is not None]
     if len(refused) == len(tried):
         raise refused[0]
-
-
-def _noted(found: Alternative) -> Alternative:
-    return Alternative(
-        found.mechanism,
-        found.noise,
-        found.chosen,
-        found.score,
-        found.state_bytes,
-        found.epsilon_10w,
-        found.stddev,
-        VARIANT,
-    )

@@ -11,8 +11,7 @@ from pydantic import Field
 from weir.dpcore.config.section import Positive, Section
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
-from weir.dpcore.leaves.sparse_rows import MOST_DENSE
-from weir.dpcore.models.blocks.fields import ClassList
+from weir.dpcore.models.blocks.fields import ClassifiedModel, ClassList
 from weir.dpcore.models.fields import (
     ConvexSetSpec,
     HingeLoss,
@@ -20,10 +19,10 @@ from weir.dpcore.models.fields import (
     OneTarget,
     loss_field,
 )
-from weir.dpcore.models.kit.inputs import Classes, DenseInputs, Inputs, SparseInputs
+from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.models.prediction import inputs_of
 from weir.dpcore.models.words import set_words
 from weir.dpcore.neighbours import Family
 from weir.dpcore.words import number
@@ -48,7 +47,7 @@ class RowClip(Section):
     )
 
 
-class OptimizeModel(Predictor):
+class OptimizeModel(ClassifiedModel):
     """A linear model over a convex set, by private optimisation of a smooth loss."""
 
     neighbours: ClassVar[Family] = Family(
@@ -85,14 +84,7 @@ class OptimizeModel(Predictor):
         examples=["{features: 1.0}"],
     )
 
-    predicts_by: ClassVar[str] = "theta"
-
     # ---- what it is
-
-    def ends_of(self, name: str) -> tuple[float, float]:
-        """Range of a column."""
-        low, high = self.ranges[name]
-        return float(low), float(high)
 
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:
@@ -107,16 +99,6 @@ class OptimizeModel(Predictor):
         return f"{set_words(self.set)}, dimension {self.dimension:,}"
 
     @property
-    def ranged(self) -> tuple[str, ...]:
-        """Columns that have a range: the target has none where it has classes."""
-        return self.features if self.classes is not None else self.columns
-
-    @property
-    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
-        """The target, where it has classes."""
-        return {} if self.classes is None else {self.targets[0]: self.classes}
-
-    @property
     def norm(self) -> float:
         """Most that the l2 norm of an event's features is."""
         return math.inf if self.clip.features is None else float(self.clip.features)
@@ -124,23 +106,7 @@ class OptimizeModel(Predictor):
     @property
     def inputs(self) -> Inputs:
         """From columns to rows, sparse ones where a list column is wide."""
-        classes: Classes = self.classes or ()
-        if self.listed is not None and self.listed.size > MOST_DENSE:
-            target = None if self.classes else self.ends_of(self.targets[0])
-            bound_at = self.ends_of(self.listed.name)[1]
-            return SparseInputs(
-                self.listed.name,
-                self.listed.size,
-                bound_at,
-                self.listed.filled,
-                self.targets[0],
-                target,
-                classes,
-                self.norm,
-            )
-        ranges = self.public_ranges
-        pairs = tuple(ranges[name] for name in self.ranged)
-        return DenseInputs(self.features, self.targets[0], pairs, classes, self.norm)
+        return inputs_of(self, self.norm, self.classes or ())
 
     @property
     def linear(self) -> Linear:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -173,8 +172,3 @@ class VertexCandidates:
         for weight, vertex in zip(weights.tolist(), self.listed, strict=True):
             total += weight * np.array(vertex)
         return total
-
-
-def log_count(candidates: VertexCandidates) -> float:
-    """ln of how many there are."""
-    return math.log(candidates.count)

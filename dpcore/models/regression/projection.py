@@ -21,6 +21,7 @@ from weir.dpcore.geometry.parse import SETS, parse_set
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.rows import EventRows, fit, room_for
 from weir.dpcore.noise.gaussian import PublicNormals
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.program import Bounded
 
 GRID = 16
@@ -263,15 +264,10 @@ def dimension_for(
     """
     positive(constant=constant)
     at_least_one(horizon=horizon)
-    width = _up(inputs.width + width_of(convex_set))
+    width = round_up(inputs.width + width_of(convex_set), 24)
     gamma = (width / horizon) ** (1 / 3)
     most = max(width * width, math.log(horizon / BETA))
-    return max(1, math.ceil(_up(constant / (gamma * gamma) * most) * (1 - 2.0**-20)))
-
-
-def _up(number: float) -> float:
-    mantissa, exponent = math.frexp(number)
-    return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
+    return max(1, math.ceil(round_up(constant / (gamma * gamma) * most, 24) * (1 - 2.0**-20)))
 
 
 _NUMBERS = 1 << 22

@@ -13,9 +13,10 @@ from scipy import optimize, stats
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import Level, accelerated, level_for, noise_labels
-from weir.dpcore.models.blocks.objective import Objective, row_loss
-from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss, Softmax
+from weir.dpcore.models.blocks.level import Level, accelerated, level_for
+from weir.dpcore.models.blocks.objective import Objective, Softmax, row_loss
+from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss
+from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
@@ -205,10 +206,7 @@ def drawn(at: Level, dimension: int, n: int) -> Any:
     noise = KeyedNoise(ROOT, 0, keys, 0)
     digest, w = np.array([7, 9], dtype=np.uint64), np.zeros(dimension)
     return np.array(
-        [
-            at.noise.released(w, noise.at(0, slice(i, i + 1)), noise_labels(0, 5), digest)
-            for i in range(n)
-        ]
+        [at.noise.released(w, noise.at(0, slice(i, i + 1)), label(0, 5), digest) for i in range(n)]
     )
 
 

@@ -13,9 +13,9 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws, Stepped
 from weir.dpcore.models.blocks.level import level_for
-from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.blocks.objective import Objective, Softmax
 from weir.dpcore.models.blocks.stochastic import Stochastic, dealt, stochastic_level
-from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic, Softmax
+from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import Released

@@ -12,11 +12,11 @@ import pytest
 
 from tests.constant_noise import NoNoise
 from tests.contracts.cases import same
+from tests.dpcore.models.optimize.arrays import fit
 from tests.dpcore.models.optimize.instances import CASES, plan, program, read, rows_for
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic, MoreauEnvelope, Squared
-from weir.dpcore.models.optimize.one_pass import fit
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate

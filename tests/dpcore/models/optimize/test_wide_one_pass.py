@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.dpcore.models.optimize.arrays import fit
 from tests.dpcore.models.optimize.instances import noise_of, read
 from tests.dpcore.models.optimize.script import Script
 from weir.dpcore.errors import ConfigError
@@ -19,7 +20,7 @@ from weir.dpcore.models.kit.rows import STEP, Scaling, norms, shortened, shorten
 from weir.dpcore.models.optimize import glm as points
 from weir.dpcore.models.optimize import glm as walk
 from weir.dpcore.models.optimize import phased_erm
-from weir.dpcore.models.optimize.one_pass import OnePass, fit
+from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 from weir.dpcore.models.prediction import linear, sparse_linear
 from weir.dpcore.noise.noise import label
