@@ -84,21 +84,6 @@ Gradient = Callable[[Floats], Floats]
 MOST_STEPS = 1 << 16
 
 
-class Minimiser(Protocol):
-    """Iterations from the point that F is pulled to, as many for every block: a public number.
-
-    Attributes:
-      steps: how many.
-    """
-
-    @property
-    def steps(self) -> int: ...
-
-    def step(self, at: int, x: Floats, y: Floats, gradient: Gradient) -> tuple[Floats, Floats]:
-        """One iteration. at: how many there were. x: (D,), the iterate; y: (D,), what else is
-        carried; both begin at the point that F is pulled to."""
-
-
 @dataclass(frozen=True)
 class Accelerated:
     """The information-theoretic exact method: no method that sees gradients alone comes nearer.
@@ -212,7 +197,7 @@ class Level(PerturbedLevel):
     """
 
     tau: float
-    minimiser: Minimiser
+    minimiser: Accelerated
     of: int = 0
     users: int = 0
 

@@ -13,6 +13,7 @@ from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation
+from weir.dpcore.models.erm.section import refuse_all
 from weir.dpcore.pricing.alternatives import Offer, noises_for, pick, tries
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
@@ -106,9 +107,7 @@ def choose(
 
     among = _noises(terms, noises)
     tried = tries(terms, among, ways)
-    refused = [one.refusal for one in tried if one.refusal is not None]
-    if len(refused) == len(tried):
-        raise refused[0]
+    refuse_all(tried)
     compared = [one._replace(program=None) for one in tries(terms, among, others)]
     return pick(replace(terms, continual_sum=split), [*tried, *compared])
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from numpy.typing import NDArray
-
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.models.blocks.fitter import Fitter, Minimised, Stepped
@@ -20,16 +18,16 @@ from weir.dpcore.models.blocks.partition import Blocks, ByUsers
 from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation, Waits, spread
 from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.models.blocks.training import BlockTraining
-from weir.dpcore.models.kit.inputs import Inputs
+from weir.dpcore.models.kit.inputs import InputRows, Inputs
 from weir.dpcore.models.kit.rows import model_outputs, released_models
 from weir.dpcore.noise.noise import kind_of
-from weir.dpcore.program import Bounded, OutputInfo, Released, TrainedProgram
+from weir.dpcore.program import OutputInfo, Released, TrainedProgram
 
 FIXED = 64
 """Bytes of state of a key beside rows and models."""
 
 
-class KeptBlocks(TrainedProgram):
+class KeptBlocks(InputRows, TrainedProgram):
     """A model per key, of blocks of its records, on a public schedule.
 
     Attributes:
@@ -69,26 +67,6 @@ class KeptBlocks(TrainedProgram):
         return self.fitters[0].dimension
 
     @property
-    def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return self.inputs.width
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that are read."""
-        return self.inputs.columns
-
-    @property
-    def lists(self) -> Mapping[str, int]:
-        """See ``dpcore.leaves.list_columns.width_of``: list columns that are read whole."""
-        return self.inputs.lists
-
-    @property
-    def texts(self) -> Mapping[str, tuple[str, ...]]:
-        """Columns of text, and the values that are declared: see ``dpcore.program.texts_of``."""
-        return self.inputs.texts
-
-    @property
     def most_users(self) -> int | None:
         """See RowProgram: of a tick as many as of a block."""
         return self.cut.users or None
@@ -102,10 +80,6 @@ class KeptBlocks(TrainedProgram):
     def by_id(self) -> bool:
         """Whether a record without an id has no place: see ``dpcore.program.needs_ids``."""
         return self.cut.by_count
-
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) float64 in [-1, 1], features clipped in l2."""
-        return self.inputs.bound(columns, n_events)
 
     @property
     def waits(self) -> Waits:

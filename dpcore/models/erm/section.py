@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -38,7 +38,7 @@ from weir.dpcore.models.solvers.queries import Problem
 from weir.dpcore.models.users import rows_of_user
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.alternatives import Offer, pick, tries
+from weir.dpcore.pricing.alternatives import Offer, Try, pick, tries
 from weir.dpcore.pricing.calibration import MOST_STATE, Alternative, round_up
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.registry import SOLVERS
@@ -65,9 +65,7 @@ def choose(
         return Offer(program, error**2, {"gradient over=all": error})
 
     tried = tries(terms, noises, lambda noise: {solver: offer})
-    refused = [one.refusal for one in tried if one.refusal is not None]
-    if len(refused) == len(tried):
-        raise refused[0]
+    refuse_all(tried)
     return pick(terms, tried)
 
 
@@ -116,6 +114,13 @@ def curvature_of(problem: Problem) -> float:
     refuse_corners(problem)
     moved = problem.set.diameter * problem.set.diameter * problem.dimension
     return round_up(problem.gradients.loss.smoothness * moved)
+
+
+def refuse_all(tried: Sequence[Try[Any]]) -> None:
+    """Raises the first refusal where there is nothing else."""
+    refused = [one.refusal for one in tried if one.refusal is not None]
+    if len(refused) == len(tried):
+        raise refused[0]
 
 
 def refuse_sums(terms: Terms, name: str) -> None:

@@ -1,6 +1,8 @@
-"""What every model is built from: each of these exists once, and algorithms compose them.
+"""What models are built from.
 
-- ``loss``: losses of a prediction, each with its slope for a reach, smoothness, envelope and
-  scalar form.
-- ``point``: a noisy point on a lattice, its scale, its guard, its draw and its cost.
+Losses with their slope, curvature and envelope (``loss``, ``loss_spec``), events as rows
+(``inputs``, ``rows``, ``feature_map``), rows that are kept (``kept``), and noise on a point of a
+lattice (``point``). Nothing here knows an algorithm.
 """
+
+__all__ = ["feature_map", "inputs", "kept", "loss", "loss_spec", "point", "rows"]

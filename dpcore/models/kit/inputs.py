@@ -24,7 +24,7 @@ from weir.dpcore.models.kit.rows import (
     shortened,
     shortened_sparse,
 )
-from weir.dpcore.program import Bounded
+from weir.dpcore.program import Bounded, RowProgram
 
 Classes = tuple[str, ...] | tuple[float, ...]
 Names = tuple[tuple[str, ...], tuple[str, ...]]
@@ -299,9 +299,8 @@ class SparseInputs(Inputs):
         if long.any():
             stay[stay] = self._largest(raw[stay], rows[stay], long)
         raw, rows, at = raw[stay], rows[stay], lists.indices[stay]
-        values, longer = shortened_sparse(
-            scaled_values(raw, self.bound_at), rows, n_events, self.norm, self.dual
-        )
+        values = scaled_values(raw, self.bound_at)
+        values, longer = shortened_sparse(values, rows, n_events, self.norm, self.dual)
         some = values != 0
         offsets = np.searchsorted(rows[some], np.arange(n_events + 1))
         features = SparseRows(offsets, at[some], values[some].astype(np.float32), self.size)
@@ -341,15 +340,45 @@ class SparseInputs(Inputs):
         return (own if intercept else names), own
 
     def canonical(self) -> Mapping[str, Any]:
-        target = None
-        if self.target_range is not None:
-            target = [end.hex() for end in self.target_range]
+        target = self.target_range and [end.hex() for end in self.target_range]
         return {
             "list": [self.column, self.size, self.bound_at.hex(), self.most],
             "target_range": target,
             **self.canonical_target(),
             **({} if self.dual is None else {"dual": self.dual.hex()}),
         }
+
+
+class InputRows(RowProgram):
+    """A program of rows with features clipped in a norm.
+
+    Attributes:
+      inputs: from columns to rows.
+    """
+
+    inputs: Inputs
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row: the features, then the target."""
+        return self.inputs.width
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that are read."""
+        return tuple(dict.fromkeys(self.inputs.columns))
+
+    @property
+    def lists(self) -> Mapping[str, int]:
+        return self.inputs.lists
+
+    @property
+    def texts(self) -> Mapping[str, tuple[str, ...]]:
+        return self.inputs.texts
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Rows (n_events, width) in [-1, 1], features clipped in their norm."""
+        return self.inputs.bound(columns, n_events)
 
 
 def class_places(classes: Classes, values: Floats) -> Floats:

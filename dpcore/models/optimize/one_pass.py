@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints, State, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.partition import by_hash
 from weir.dpcore.models.blocks.schedule import Waits
-from weir.dpcore.models.kit.inputs import Inputs
+from weir.dpcore.models.kit.inputs import InputRows, Inputs
 from weir.dpcore.models.kit.kept import row_digests
 from weir.dpcore.models.kit.rows import model_outputs, released_models
 from weir.dpcore.models.optimize.course import Drawn, OnePassAlgorithm, start_of_run
-from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, RowProgram
+from weir.dpcore.program import NoiseOf, OutputInfo, Released
 
 FIXED = 64
 """Bytes of state of a key beside what its course keeps."""
@@ -41,7 +40,7 @@ class OnePassState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnePass(RowProgram):
+class OnePass(InputRows):
     """A linear model per key that reads each record once, and is released anew when the records
     have doubled.
 
@@ -72,25 +71,6 @@ class OnePass(RowProgram):
     def dimension(self) -> int:
         """d, length of theta."""
         return self.course.dimension
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return self.inputs.width
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that are read."""
-        return tuple(dict.fromkeys(self.inputs.columns))
-
-    @property
-    def lists(self) -> Mapping[str, int]:
-        """See ``dpcore.leaves.list_columns.width_of``: list columns that are read whole."""
-        return self.inputs.lists
-
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) in [-1, 1], features clipped in the lq norm."""
-        return self.inputs.bound(columns, n_events)
 
     @property
     def waits(self) -> Waits:

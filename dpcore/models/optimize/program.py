@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from weir.dpcore.models.blocks.schedule import (
     PlannedFit,
     ShownFit,
 )
+from weir.dpcore.models.erm.section import refuse_all
 from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.selection import COST, selection_for
@@ -215,10 +216,3 @@ def choose(
         tried.append(Try(found, offer.program))
     refuse_all(tried)
     return pick(terms, tried)
-
-
-def refuse_all(tried: Sequence[Try[WindowProgram]]) -> None:
-    """Raises the first refusal where there is nothing else."""
-    refused = [one.refusal for one in tried if one.refusal is not None]
-    if len(refused) == len(tried):
-        raise refused[0]
