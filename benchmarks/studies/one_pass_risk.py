@@ -45,7 +45,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from weir.dpcore.models.optimize.one_pass import fit
+from weir.dpcore.models.optimize.fit import fit
 from weir.dpcore.plan import Plan
 
 RADIUS = 3.0

@@ -24,13 +24,13 @@ from weir.dpcore.models.moments import SLACK, Moments, leaf_of
 from weir.dpcore.models.regression.quadratic import ADASSP, Ridge, compare_clips, compare_ridges
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.alternatives import Offer, Priced, best_sum
+from weir.dpcore.pricing.alternatives import Offer, best_sum
 from weir.dpcore.pricing.calibration import Alternative, budget_of, calibrated, share
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import OutputInfo
+from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.words import number
 
-P = TypeVar("P", bound=Priced)
+P = TypeVar("P", bound=Program)
 
 
 def choose_moments(
