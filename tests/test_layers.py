@@ -62,6 +62,7 @@ ROOMS = {
         "leaves",
         "select",
         "decode",
+        "formats",
         "sources",
         "sources.pubsub",
         "release",
@@ -72,6 +73,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
+        "vega",
         "connectors",
         "results",
         "sources",
