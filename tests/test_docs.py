@@ -25,11 +25,17 @@ from weir.transforms.runtime.dead_letters import REASONS
 from weir.transforms.select.timed_cells import FOREVER, segment
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 README = (ROOT / "README.md").read_text()
-TEXT = {page.stem: page.read_text() for page in PAGES}
-GUARANTEE = " ".join(TEXT["the-guarantee"].split())
+TEXT = {page.relative_to(DOCS).with_suffix("").as_posix(): page.read_text() for page in PAGES[2:]}
+"""Page, like how-to/ledger -> its text."""
+GUARANTEE = " ".join(TEXT["explanation/the-guarantee"].split())
 """The page on one line."""
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -65,7 +71,9 @@ def test_the_readme_is_one_screen() -> None:
 
 def test_models_of_their_page_plan() -> None:
     whole = (ROOT / "examples" / "shop" / "shop.yaml").read_text()
-    models = [text for text in blocks(TEXT["models"], "") if text.startswith("model:")]
+    models = [
+        text for text in blocks(TEXT["tutorial/first-model"], "") if text.startswith("model:")
+    ]
     head, _, tail = whole.partition("aggregates:")
     for text in models:
         plan_of(loads(f"{head}{text}sink:{tail.partition('sink:')[2]}"))
@@ -73,7 +81,7 @@ def test_models_of_their_page_plan() -> None:
 
 
 def test_the_config_of_its_page_plans() -> None:
-    (text,) = blocks(TEXT["config"], "yaml")
+    (text,) = blocks(TEXT["reference/config"], "yaml")
     plan = plan_of(loads(text, environ={}))
     told = [(one.name, one.over) for one in plan.outputs]
     assert told[1:3] == [("orders", 168), ("returned", 168)]
@@ -81,7 +89,10 @@ def test_the_config_of_its_page_plans() -> None:
 
 def test_the_ledger_of_its_page_counts(tmp_path: Path) -> None:
     """Its section under a config: what the page says of it is what it does."""
-    (text,), (ledger,) = blocks(TEXT["first-hour"], "yaml"), blocks(TEXT["ledger"], "yaml")
+    (text,), (ledger,) = (
+        blocks(TEXT["tutorial/first-release"], "yaml"),
+        blocks(TEXT["how-to/ledger"], "yaml"),
+    )
     job = loads(text + ledger.replace("ledger.db", str(tmp_path / "ledger.db")))
     assert job.ledger is not None
     found = look(job.ledger, plan_of(job))
@@ -90,7 +101,7 @@ def test_the_ledger_of_its_page_counts(tmp_path: Path) -> None:
 
 
 def test_python_of_the_commands_page_compiles() -> None:
-    for text in blocks(TEXT["commands"], "python"):
+    for text in blocks(TEXT["reference/commands"], "python"):
         compile(text, "commands.md", "exec")
 
 
@@ -127,7 +138,7 @@ def test_the_demos_truth_is_about_the_demos_plans() -> None:
     assert person.caps == Caps(TICKS, 1, EVENTS)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if target.startswith(("http://", "https://")):
@@ -142,7 +153,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_benchmarks_and_tests_that_are_cited_exist(page: Path) -> None:
     text = page.read_text()
     for module in re.findall(r"-m ((?:benchmarks|tests)[\w.]*\w)", text):
@@ -152,7 +163,7 @@ def test_benchmarks_and_tests_that_are_cited_exist(page: Path) -> None:
         assert (ROOT / path).exists() or (ROOT / path).with_suffix(".py").exists(), path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_and_options_exist(page: Path) -> None:
     found = re.findall(r"(?:`|^)weir ([a-z]+)([^`\n#]*)", page.read_text(), re.MULTILINE)
     for name, rest in found:
@@ -170,12 +181,13 @@ def test_commands_and_options_exist(page: Path) -> None:
 
 
 def test_every_command_is_on_its_page() -> None:
-    assert all(f"`weir {name}" in TEXT["commands"] for name in main.commands)
+    assert all(f"`weir {name}" in TEXT["reference/commands"] for name in main.commands)
 
 
 def test_tables_of_algorithms_are_those_of_the_registry() -> None:
     written = CliRunner().invoke(main, ["algorithms", "--markdown"]).output
-    assert written == TEXT["algorithms"], "run `weir algorithms --markdown > docs/algorithms.md`"
+    place = "docs/reference/algorithms.md"
+    assert written == TEXT["reference/algorithms"], f"run `weir algorithms --markdown > {place}`"
     for registry in (CONTINUAL_SUMS, AGGREGATES, MODELS, SOLVERS):
         assert all(f"| `{name}` |" in written for name in registry.own)
     assert "Eight mechanisms" in GUARANTEE and len(CONTINUAL_SUMS) == 8
@@ -183,14 +195,14 @@ def test_tables_of_algorithms_are_those_of_the_registry() -> None:
 
 def test_every_counter_and_reason_is_explained() -> None:
     for name in {*COUNTERS, *REASONS, "ticks_released", "releases"}:
-        assert f"`{name}`" in TEXT["operations"], name
+        assert f"`{name}`" in TEXT["how-to/flink"], name
 
 
 def test_columns_of_results_are_those_of_their_page() -> None:
-    assert f"`{', '.join(RELEASE_SCHEMA.names)}`" in TEXT["commands"]
+    assert f"`{', '.join(RELEASE_SCHEMA.names)}`" in TEXT["reference/commands"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_pages_speak_of_the_project_alone(page: Path) -> None:
     assert not re.findall(r"TODO|FIXME|#\d+\b|\bTBD\b|@@", page.read_text())
 
@@ -211,7 +223,7 @@ def test_nothing_is_said_twice() -> None:
     assert {line: where for line, where in places.items() if len(where) > 1} == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_page_has_a_title_twice(page: Path) -> None:
     if page.name == "CHANGELOG.md":
         return  # whose sections come again with every version
@@ -232,11 +244,11 @@ def test_bytes_of_an_id_are_those_that_are_stored_and_held() -> None:
 
     assert [stored(width) for width in (256, 257, 65_536, 65_537, FOREVER)] == [17, 18, 18, 20, 17]
     held = sum(column.nbytes for column in part) // n
-    (ids,) = re.findall(r"^## Ids\n(.*?)^## ", TEXT["operations"], re.DOTALL | re.MULTILINE)
+    (ids,) = re.findall(r"^## Ids\n(.*?)^## ", TEXT["how-to/flink"], re.DOTALL | re.MULTILINE)
     assert "18 bytes an id (16 of its hash, 2 of its tick in a slice of 257 to 65,536 ticks" in ids
     assert "17 bytes for shorter slices, 20 for longer ones" in ids
     assert "17 without a horizon" in ids and f"*Memory*: {held} bytes an id" in ids
-    others = TEXT["operations"].replace(ids, "")
+    others = TEXT["how-to/flink"].replace(ids, "")
     assert not re.search(r"\d+ bytes an id|\d+ bytes of hash|\d+ of tick", others)
 
 
@@ -244,7 +256,7 @@ def test_there_is_one_cure_for_overdue_events() -> None:
     """That of the alert: what moves the frontier of the reader, which is too far ahead."""
     rules = (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
     assert "raise ack_deadline or slack of the source" in rules
-    told = TEXT["operations"]
+    told = TEXT["how-to/flink"]
     assert len(re.findall(r"should be 0[.:]", told)) == 1
     cure = told.partition("## When events are overdue")[2].partition("\n## ")[0]
     assert "`source.pubsub.ack_deadline`" in cure and "`source.pubsub.slack`" in cure

@@ -1,4 +1,4 @@
-"""Which learner would serve better, from public numbers alone: docs/which-learner.md in a line."""
+"""Which learner would serve better, from public numbers: docs/how-to/choose-a-learner.md."""
 
 from __future__ import annotations
 

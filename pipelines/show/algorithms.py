@@ -93,7 +93,7 @@ def one(name: str) -> dict[str, Any]:
 
 
 def markdown() -> str:
-    """docs/algorithms.md: what this project brings, a table a registry; no other package's."""
+    """Tables of what this project brings: docs/reference/algorithms.md, a table a registry."""
     sums = [describe(name) for name in CONTINUAL_SUMS.own]
     models = [(name, MODELS[name]) for name in MODELS.own]
     solvers = [(name, SOLVERS[name]) for name in SOLVERS.own]

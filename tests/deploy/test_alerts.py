@@ -27,7 +27,7 @@ RULES: dict[str, Any] = YAML(typ="safe").load(
     (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
 )
 ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = (ROOT / "docs" / "how-to" / "flink.md").read_text()
 DURATION = {"type": "string", "pattern": r"^\d+[smhd]$"}
 SCHEMA = {
     "type": "object",

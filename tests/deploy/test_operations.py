@@ -1,4 +1,4 @@
-"""What docs/operations.md tells an operator to type and to open is there."""
+"""What docs/how-to/flink.md tells an operator to type and to open is there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weir.pipelines.cli.main import main
 from weir.pipelines.config.schema import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "flink.md").read_text()
 ALERTS = (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
 SAID = re.findall(r"`([^`\n]+)`", PAGE)
 SECTIONS = {"source", "secret", "sink", "dead_letters", "schema", "clock", "engine", "deduplicate",
