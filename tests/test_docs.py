@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -32,6 +33,27 @@ TEXT = {page.relative_to(DOCS).with_suffix("").as_posix(): page.read_text() for 
 """Page, like how-to/ledger -> its text."""
 GUARANTEE = " ".join(TEXT["explanation/the-guarantee"].split())
 """The page on one line."""
+OPERATORS = "\n".join(
+    TEXT[page]
+    for page in (
+        "how-to/flink",
+        "how-to/dataflow",
+        "how-to/run-over-files",
+        "how-to/upgrade",
+        "how-to/troubleshoot",
+        "reference/counters",
+        "explanation/threat-model",
+    )
+)
+"""What operators read."""
+BANNED = [
+    line.split("\t")
+    for line in (ROOT / "tests" / "language.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+"""(pattern, what to write instead)."""
+FOREIGN = {"reference/algorithms", "contributors/extending", "explanation/architecture"}
+"""Pages whose words are those of the code."""
 
 
 def name_of(page: Path) -> str:
@@ -195,11 +217,11 @@ def test_tables_of_algorithms_are_those_of_the_registry() -> None:
 
 def test_every_counter_and_reason_is_explained() -> None:
     for name in {*COUNTERS, *REASONS, "ticks_released", "releases"}:
-        assert f"`{name}`" in TEXT["how-to/flink"], name
+        assert f"`{name}`" in TEXT["reference/counters"], name
 
 
 def test_columns_of_results_are_those_of_their_page() -> None:
-    assert f"`{', '.join(RELEASE_SCHEMA.names)}`" in TEXT["reference/commands"]
+    assert f"`{', '.join(RELEASE_SCHEMA.names)}`" in TEXT["reference/results"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -248,7 +270,7 @@ def test_bytes_of_an_id_are_those_that_are_stored_and_held() -> None:
     assert "18 bytes an id (16 of its hash, 2 of its tick in a slice of 257 to 65,536 ticks" in ids
     assert "17 bytes for shorter slices, 20 for longer ones" in ids
     assert "17 without a horizon" in ids and f"*Memory*: {held} bytes an id" in ids
-    others = TEXT["how-to/flink"].replace(ids, "")
+    others = OPERATORS.replace(ids, "")
     assert not re.search(r"\d+ bytes an id|\d+ bytes of hash|\d+ of tick", others)
 
 
@@ -256,8 +278,111 @@ def test_there_is_one_cure_for_overdue_events() -> None:
     """That of the alert: what moves the frontier of the reader, which is too far ahead."""
     rules = (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
     assert "raise ack_deadline or slack of the source" in rules
-    told = TEXT["how-to/flink"]
+    told = OPERATORS
     assert len(re.findall(r"should be 0[.:]", told)) == 1
     cure = told.partition("## When events are overdue")[2].partition("\n## ")[0]
     assert "`source.pubsub.ack_deadline`" in cure and "`source.pubsub.slack`" in cure
     assert "`clock.delay` is no cure" in cure and not re.search(r"raise\s+`clock\.delay`", told)
+
+
+def running(text: str) -> str:
+    """Text without code, and without where its links lead."""
+    without = re.sub(r"^( *)```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`]*`|\]\([^)]*\)", "", without)
+
+
+def test_the_pages_are_short() -> None:
+    """Words outside of code and tables."""
+    words = {page: len(" ".join(prose(text)).split()) for page, text in TEXT.items()}
+    assert sum(words.values()) + len(" ".join(prose(README)).split()) <= 30_000
+    decisions = {page: n for page, n in words.items() if page.startswith("contributors/decisions/")}
+    assert sum(decisions.values()) <= 3_000 and max(decisions.values()) <= 600
+
+
+@pytest.mark.parametrize("page", ["README", *sorted(set(TEXT) - FOREIGN)])
+def test_words_are_those_of_the_field(page: str) -> None:
+    text = running(README if page == "README" else TEXT[page])
+    found = [
+        f"{match[0]!r}: write {better}"
+        for pattern, better in BANNED
+        for match in re.finditer(pattern, text, re.IGNORECASE)
+    ]
+    assert found == []
+
+
+def test_every_banned_word_is_found() -> None:
+    """The patterns catch the words that they are for, and leave the field's terms alone."""
+    words = (
+        "promise caps bands beside told anew dear rehearsal twin leaf lattice whoever second look"
+    )
+    for word in (*words.split(), "made-up", "protected for", "nobody's", "private keys"):
+        assert any(re.search(pattern, word, re.IGNORECASE) for pattern, _ in BANNED) or word in (
+            "second",
+            "look",
+        ), word
+    fine = "private key discovery, dead-letter output, capacity, leaves out, bandwidth, dry run"
+    assert not any(re.search(pattern, fine, re.IGNORECASE) for pattern, _ in BANNED)
+
+
+def links(page: Path) -> set[Path]:
+    """Pages that a page leads to."""
+    text = re.sub(r"^( *)```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+\.md)", text)
+    return {(page.parent / target).resolve() for target in targets}
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("tutorial/first-release", "# A first release"),
+        ("tutorial/live-stream", "# A live stream"),
+        ("how-to/troubleshoot", "my job died"),
+        ("explanation/errors-and-bias", "## What the margin of error does not contain"),
+        ("explanation/may-i-publish", "# May I publish this number"),
+    ],
+)
+def test_what_readers_look_for_is_two_links_away(page: str, words: str) -> None:
+    first = links(ROOT / "README.md")
+    second = {there for each in first if each.suffix == ".md" for there in links(each)}
+    assert words in TEXT[page] and DOCS / f"{page}.md" in first | second
+
+
+def test_the_answer_of_a_page_stands_first() -> None:
+    first = TEXT["how-to/choose-a-learner"].splitlines()[:25]
+    for name in ("online.follow_the_leader", "regression.incremental", "erm.", "optimize."):
+        assert any(f"`{name}" in line for line in first), name
+    (died,) = (line for line in TEXT["how-to/troubleshoot"].splitlines()[1:3] if line)
+    assert died.startswith("Run `weir status ")
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = re.compile(r"^ +- (?:[^#:\n]+: )?([\w/-]+)\.md$", re.MULTILINE)
+    nav = set(named.findall((ROOT / "mkdocs.yml").read_text()))
+    apart = {page for page in TEXT if page.startswith("contributors/decisions/")}
+    assert nav - {"index", "reference/changes"} == set(TEXT) - apart | {
+        "contributors/decisions/index"
+    }
+    assert all(f"]({page.rpartition('/')[2]}.md)" in TEXT["contributors/decisions/index"]
+               for page in apart - {"contributors/decisions/index"})  # fmt: skip
+
+
+def test_the_notebook_of_the_tutorial_is_its_page() -> None:
+    cells = json.loads((DOCS / "tutorial" / "visits.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    shown = [text.strip() for text in blocks(TEXT["tutorial/notebook"], "python")]
+    assert ["".join(cell["source"]).strip() for cell in code] == shown
+    assert all(cell["outputs"] for cell in code)
+    assert any("image/png" in output.get("data", {}) for output in code[-1]["outputs"])
+    used = set(re.findall(r"^(?:from|import) (\w+)", "\n".join(shown), re.MULTILINE))
+    assert used == {"pandas", "weir"}
+
+
+def test_the_plan_of_the_tutorial_is_what_is_printed(tmp_path: Path) -> None:
+    (text,) = blocks(TEXT["tutorial/first-release"], "yaml")
+    (tmp_path / "visits.yaml").write_text(text)
+    shown = CliRunner().invoke(main, ["plan", str(tmp_path / "visits.yaml")]).output
+    output = next(
+        text for text in blocks(TEXT["tutorial/first-release"], "") if "noise (std)" in text
+    )
+    for line in output.splitlines()[1:]:
+        assert line.strip() in shown

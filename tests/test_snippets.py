@@ -32,6 +32,8 @@ RUN = (
     "tutorial/first-release",
     "how-to/results-in-sql",
     "how-to/choose-epsilon",
+    "how-to/choose-bounds",
+    "tutorial/notebook",
     "how-to/beam-and-notebooks",
 )
 """Pages that are run, in an order in which each finds what it needs."""
