@@ -2,8 +2,8 @@
 
 Counts of events are exact, hence private: they stay with the operator (docs/reference/counters.md).
 What they are is listed here, and every other counter is compared, so that one that is new is
-private or equal. Everything in the folder of releases is public, and so is what is not a count in a run's
-own summary.
+private or equal. Everything in the folder of releases is public, and so is what is not a count in
+a run's own summary.
 """
 
 from __future__ import annotations
