@@ -386,3 +386,8 @@ def test_the_plan_of_the_tutorial_is_what_is_printed(tmp_path: Path) -> None:
     )
     for line in output.splitlines()[1:]:
         assert line.strip() in shown
+
+
+@pytest.mark.parametrize("page", [page for page in TEXT if "benchmarks/results/" in TEXT[page]])
+def test_pages_with_measurements_say_of_which_version(page: str) -> None:
+    assert re.search(r"version \d+\.\d+\.\d+", TEXT[page])

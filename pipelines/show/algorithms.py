@@ -234,7 +234,7 @@ def _mark(kind: str, kinds: Sequence[str], known: Mapping[str, Any]) -> str:
         return f"algorithm: {named}"
     others = {name for other in kinds if other != kind for name in known[other]["properties"]}
     own = [name for name in known[kind].get("required", ()) if name not in others]
-    return own[0] if own else next(name for name in fields if name not in others)
+    return str(own[0] if own else next(name for name in fields if name not in others))
 
 
 def _table(section: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
