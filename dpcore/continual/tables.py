@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from importlib import resources
+from typing import NamedTuple
 
 from weir.dpcore.continual.rational import Rational
 
@@ -30,3 +31,28 @@ WINDOWS = _forms("windows")
 """For running totals over 2^40 ticks, with the error that the first 2^24 of them see."""
 SLIDING = _forms("sliding")
 """For sums over the last N ticks, N a power of two."""
+
+
+class EndedRow(NamedTuple):
+    """For running totals on a clock that ends.
+
+    Attributes:
+      ticks: of the clock. count, spacing: contributions of a key, and the fewest ticks from one to
+        the next. gains: five coefficients of the logarithm of the gains. form: of b.
+    """
+
+    ticks: int
+    count: int
+    spacing: int
+    gains: tuple[float, ...]
+    form: Rational
+
+
+ENDED = tuple(
+    EndedRow(
+        *map(int, case.split()),
+        tuple(gains),
+        Rational(*(tuple(map(float.fromhex, gap)) for gap in form)),
+    )
+    for case, (gains, form) in _TABLES["ended"].items()
+)
