@@ -145,6 +145,16 @@ def test_the_site_has_every_page_and_a_reference_of_the_code(site: Path) -> None
 
 
 @pytest.mark.slow
+def test_search_works_on_pages_that_are_opened_as_files(site: Path) -> None:
+    """A browser starts no worker from a file, so the index is a script and the worker a frame."""
+    index = (site / "search" / "search_index.js").read_text()
+    assert "What the margin of error does not contain" in index
+    for page in ("index.html", "how-to/troubleshoot.html"):
+        assert "assets/iframe-worker.js" in (site / page).read_text()
+    assert (site / "assets" / "iframe-worker.js").exists()
+
+
+@pytest.mark.slow
 def test_the_site_asks_nobody_else_for_anything(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = path.read_text()
