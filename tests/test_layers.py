@@ -61,6 +61,7 @@ ROOMS = {
         "leaves",
         "select",
         "decode",
+        "formats",
         "sources",
         "sources.pubsub",
         "release",
@@ -71,6 +72,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
+        "vega",
         "connectors",
         "results",
         "sources",

@@ -95,9 +95,14 @@ class PrivacyLoss:
         eps-DP nothing costs more than randomized response does (Kairouz, Oh, Viswanath 2015),
         which its accountants price under ``NeighboringRelation.REPLACE_ONE`` alone. The neighbours
         are the plan's, whatever theirs are called.
-        """
-        import dp_accounting
 
+        Raises:
+          ImportError: dp-accounting is not installed.
+        """
+        try:
+            import dp_accounting
+        except ImportError:
+            raise ImportError("needs dp-accounting: pip install 'weir-dp[accounting]'.") from None
         if self.value == 0:
             return dp_accounting.NoOpDpEvent()
         if math.isinf(self.value):

@@ -266,7 +266,7 @@ def fit(
     For a record the parameters of the gains are interpolated in ln n, and the form is the nearest
     one's. For users, rows of the nearest clocks are tried, and the least worst error is taken.
     """
-    records = [row for row in ENDED if row.count == 1]
+    records = [row for row in ENDED if row.contributions == 1]
     sizes = np.log([row.ticks for row in records])
     p = [
         float(np.interp(math.log(n), sizes, column))
@@ -278,11 +278,15 @@ def fit(
         return plain
 
     def far(row: EndedRow) -> tuple[float, float]:
-        ratios = (row.ticks / n, row.count / pattern.key_ticks, row.spacing / pattern.spacing)
+        ratios = (
+            row.ticks / n,
+            row.contributions / pattern.key_ticks,
+            row.spacing / pattern.spacing,
+        )
         logs = [abs(math.log(ratio)) for ratio in ratios]
         return logs[0], logs[1] + logs[2]
 
-    rows = sorted((row for row in ENDED if row.count > 1), key=far)
+    rows = sorted((row for row in ENDED if row.contributions > 1), key=far)
     near = 2 * USER_ROWS if n <= MOST_TRIED else 1
     tried = [plain, *(_fitted(row.form, row.gains, n, window, pattern) for row in rows[:near])]
     return min(tried, key=lambda parts: _worst(parts, n, pattern))

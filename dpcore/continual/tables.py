@@ -8,6 +8,7 @@ more gives less than a permille. Each form is a list of poles 1 - theta_j and a 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib import resources
 from typing import NamedTuple
 
@@ -37,22 +38,22 @@ class EndedRow(NamedTuple):
     """For running totals on a clock that ends.
 
     Attributes:
-      ticks: of the clock. count, spacing: contributions of a key, and the fewest ticks from one to
+      ticks: of the clock. contributions, spacing: of a key, and the fewest ticks from one to
         the next. gains: five coefficients of the logarithm of the gains. form: of b.
     """
 
     ticks: int
-    count: int
+    contributions: int
     spacing: int
     gains: tuple[float, ...]
     form: Rational
 
 
-ENDED = tuple(
-    EndedRow(
-        *map(int, case.split()),
-        tuple(gains),
-        Rational(*(tuple(map(float.fromhex, gap)) for gap in form)),
-    )
-    for case, (gains, form) in _TABLES["ended"].items()
-)
+def _ended() -> Iterator[EndedRow]:
+    for case, (gains, form) in _TABLES["ended"].items():
+        ticks, contributions, spacing = map(int, case.split())
+        poles, zeros = (tuple(map(float.fromhex, gaps)) for gaps in form)
+        yield EndedRow(ticks, contributions, spacing, tuple(gains), Rational(poles, zeros))
+
+
+ENDED = tuple(_ended())
