@@ -98,7 +98,7 @@ ROOMS = {
     "weir": ["__init__", "__main__", "estimators", "beam_yaml"],
 }
 """Rooms of a layer, in the order in which they may import each other: only what stands before. A
-file that lies at the top of a layer is a room of its own. docs/architecture.md tells of each."""
+file that lies at the top of a layer is a room of its own. See docs/explanation/architecture.md."""
 FACES = (
     "dpcore.accounting",
     "dpcore.aggregates",
@@ -422,7 +422,7 @@ def test_tests_and_benchmarks_do_not_import_each_other(package: str, other: str)
 
 
 def test_every_room_is_on_the_map() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     rooms = [(layer, room) for layer, names in ROOMS.items() for room in names]
     missing = [
         f"{layer}/{room}"
