@@ -61,6 +61,7 @@ ROOMS = {
         "leaves",
         "select",
         "decode",
+        "formats",
         "sources",
         "sources.pubsub",
         "release",
