@@ -118,6 +118,19 @@ FACES = (
     "dpcore.noise",
     "dpcore.pricing",
     "dpcore.users",
+    "pipelines.audit",
+    "pipelines.cli",
+    "pipelines.config",
+    "pipelines.connectors",
+    "pipelines.engines",
+    "pipelines.ledger",
+    "pipelines.rehearse",
+    "pipelines.report",
+    "pipelines.results",
+    "pipelines.runners",
+    "pipelines.show",
+    "pipelines.sinks",
+    "pipelines.watch",
 )
 """Packages whose ``__all__`` lists what other packages may import of them."""
 
