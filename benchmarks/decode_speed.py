@@ -30,9 +30,9 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.runtime.ahead import ahead
+from weir.transforms.operators.filter import Assign
 from weir.transforms.runtime.allocation import keep_freed
-from weir.transforms.select.filter import Assign
+from weir.transforms.runtime.prefetch import ahead
 from weir.transforms.sources.files import FileSource
 
 Row = dict[str, Any]

@@ -33,17 +33,17 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Bench, main, progress, timed
 from benchmarks.pipeline_speed import make_files, weir
-from weir.transforms.runtime import ahead
+from weir.transforms.runtime import prefetch as ahead
 
 ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str, int, str]
 
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("read and decode", ("transforms/sources", "pipelines/sources", "transforms/decode")),
-    ("dedupe", ("transforms/select/deduplicate", "transforms/select/seen_ids",
-                "transforms/select/unique_here", "transforms/select/old_ids",
-                "transforms/select/shelf", "transforms/select/spread",
-                "transforms/select/timed_cells", "dpcore/leaves/id_hash",
+    ("dedupe", ("transforms/beam/deduplicate", "transforms/operators/seen_ids",
+                "transforms/operators/deduplicate", "transforms/select/old_ids",
+                "transforms/state/state_cache", "transforms/beam/hash_partition",
+                "transforms/state/timed_cells", "dpcore/leaves/id_hash",
                 "dpcore/leaves/numbered")),
     ("filter", ("transforms/select", "dpcore/leaves/clock", "dpcore/leaves/calendar",
                 "dpcore/leaves/keys")),
@@ -52,7 +52,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tick", ("transforms/tick", "dpcore/continual", "dpcore/program", "dpcore/discovery")),
     ("solve", ("transforms/release",)),
     ("write", ("transforms/sinks", "pipelines/sinks")),
-    ("shell", ("transforms/runtime", "transforms/private_releases")),
+    ("shell", ("transforms/runtime", "transforms/beam/private_releases")),
     ("plan and graph", ("pipelines", "dpcore", "weir", "benchmarks")),
     ("Beam", ("apache_beam",)),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from weir.pipelines.ledger.desk import look
 from weir.pipelines.results.result import COUNTERS
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.runtime.dead_letters import REASONS
-from weir.transforms.select.timed_cells import FOREVER, segment
+from weir.transforms.state.timed_cells import FOREVER, segment
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -35,12 +35,12 @@ from weir.dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped
 from weir.dpcore.people.caps import Caps
 from weir.dpcore.people.periods import Periods
 from weir.dpcore.people.person import Person
-from weir.transforms.runtime import heartbeat
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.bound_users import CloseTicks
+from weir.transforms.beam.deduplicate import DropSeen, ToShards
+from weir.transforms.operators.users import ToUsers
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select.cap import CloseTicks
-from weir.transforms.select.deduplicate import DropSeen, ToShards
-from weir.transforms.select.user_state import Shelves, SpentCells
-from weir.transforms.select.users import ToUsers
+from weir.transforms.state.user_cells import Shelves, SpentCells
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK, LAYOUT = Clock(0, 1_000_000), "cd" * 32

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.select.timed_cells import RING
-from weir.transforms.select.user_state import BAGS
-from weir.transforms.tick.block import BlockState
-from weir.transforms.tick.cells import Cells, Held, Stored
+from weir.transforms.operators.tick import BlockState
+from weir.transforms.state.block_cells import Cells, Held, Stored
+from weir.transforms.state.state_cache import Shelf
+from weir.transforms.state.timed_cells import RING
+from weir.transforms.state.user_cells import BAGS
 
 
 class Cell:

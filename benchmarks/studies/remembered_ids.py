@@ -37,11 +37,11 @@ from numpy.typing import NDArray
 from benchmarks.harness import write_rows
 from benchmarks.studies.cells import IdShard
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.leaves.columns import HIGH, LOW
-from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
-from weir.transforms.select.deduplicate import DropSeen, prepare
-from weir.transforms.select.seen_ids import sort_hashes
-from weir.transforms.select.shelf import Shelf
+from weir.transforms.beam.deduplicate import DropSeen, prepare
+from weir.transforms.columns.names import HIGH, LOW
+from weir.transforms.operators.seen_ids import sort_hashes
+from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.state.state_cache import Shelf
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)

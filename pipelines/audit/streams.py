@@ -21,7 +21,7 @@ from weir.pipelines.audit.job import Audited, names
 from weir.pipelines.feed.synthetic import Shares, batches, write_times
 from weir.pipelines.feed.targets import open_target
 from weir.pipelines.sources.files import Files
-from weir.transforms.select.predicate import Predicate
+from weir.transforms.columns.predicate import Predicate
 
 LOOKED_AT = 4096
 """Made-up events among which one is looked for that the predicate lets through."""

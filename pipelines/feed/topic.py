@@ -11,9 +11,9 @@ import pyarrow as pa
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.feed.rows import avro_schema, lines_of, spoilt
 from weir.pipelines.sources.source import Source
-from weir.transforms.runtime.coders import batch_to_bytes
+from weir.transforms.beam.publish import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
+from weir.transforms.runtime.codec import batch_to_bytes
 from weir.transforms.runtime.pubsub_client import emulator, publisher
-from weir.transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 
 PAYLOADS = ("json", "ndjson", "avro", "arrow")
 PER_MESSAGE = 100

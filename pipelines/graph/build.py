@@ -8,7 +8,7 @@ import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 
 from weir.pipelines.graph.parts import Parts
-from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.beam.private_releases import PrivateReleases
 from weir.transforms.runtime import direct_quirks
 
 

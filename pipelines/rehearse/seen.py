@@ -25,8 +25,8 @@ from weir.dpcore.people.person import Person
 from weir.dpcore.plan import Plan
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.graph.parts import Parts
-from weir.transforms.select.filter import Assign
-from weir.transforms.select.keys import KEY
+from weir.transforms.columns.keys import KEY
+from weir.transforms.operators.filter import Assign
 
 _NUMBERS = count()
 _HELD: dict[int, list[pa.RecordBatch]] = defaultdict(list)

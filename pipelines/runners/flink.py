@@ -30,7 +30,8 @@ from weir.pipelines.runners.serving import serving
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
 from weir.pipelines.runners.submitted import Submitted
 from weir.pipelines.runners.waiter import KeptMetrics, Waiter, terminable
-from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime import fence
+from weir.transforms.runtime import stored_counts as kept_counts
 
 _log = logging.getLogger(__name__)
 

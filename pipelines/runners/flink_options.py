@@ -18,7 +18,7 @@ from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.runners.flink_target import FlinkTarget
 from weir.pipelines.runners.groups import FEWEST, OPTION
 from weir.pipelines.runners.state_folder import StateFolder
-from weir.transforms.runtime.flink_quirks import WHOLE_BUNDLES
+from weir.transforms.beam.flink_quirks import WHOLE_BUNDLES
 
 _log = logging.getLogger(__name__)
 CHAINED = "operator_chaining"

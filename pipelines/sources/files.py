@@ -76,11 +76,11 @@ class Files(Source):
         return {**super().reading(limits), "line_bytes": limits.line_bytes}
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        """See transforms.sources.read_files.ReadFiles."""
+        """See transforms.beam.read_files.ReadFiles."""
+        from weir.transforms.beam.read_files import ReadFiles
         from weir.transforms.decode.first_look import FirstLook
         from weir.transforms.sources.files import FileSource
         from weir.transforms.sources.matching import File
-        from weir.transforms.sources.read_files import ReadFiles
 
         source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
         schema = schema_of(plan)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.codec import batch_from_bytes
 from weir.transforms.runtime.pubsub_client import emulator, subscriber
 from weir.transforms.sinks.place import DIGITS
 

@@ -22,6 +22,7 @@ from tests.contracts.test_alone import BORDERS, Case, _check, _messages
 from tests.transforms.avro_files import container, record_of
 from weir.dpcore.config.list_column import ListColumn
 from weir.dpcore.errors import ConfigError
+from weir.transforms.columns.list_columns import to_rows
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.columnar import decode_arrow
 from weir.transforms.decode.csv import decode_csv
@@ -31,7 +32,6 @@ from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.leaves.lists import to_rows
 from weir.transforms.runtime.dead_letters import rows
 
 WHOLE = ListColumn(column="x", size=SIZE)

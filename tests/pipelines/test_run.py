@@ -19,8 +19,8 @@ from weir.pipelines.results.run import Run
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.run import RunFailed, refuse_short
 from weir.pipelines.sinks.csv import CsvSink
-from weir.transforms.release.noisy import NoisyStride
-from weir.transforms.release.solve import SolveDoFn
+from weir.transforms.operators.solve import SolveDoFn
+from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.reasons import by_field
 from weir.transforms.sinks.held import HeldWriter
 

@@ -18,14 +18,14 @@ from apache_beam.testing.util import assert_that, equal_to
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.init.header import sniff
+from weir.transforms.beam.read_files import ReadFiles
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.prefetch import ahead
 from weir.transforms.sources import files
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import File
-from weir.transforms.sources.read_files import ReadFiles
 
 SCHEMA = EventSchema.build(Stamp("date"), key="store", numbers=["dollars"])
 LINES = [f"2024-01-{1 + i % 28:02d},s{i % 3},{i}" for i in range(500)]

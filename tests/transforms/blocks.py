@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.transforms.cells import Bag, One
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.tick.block import BlockState
-from weir.transforms.tick.cells import Cells, Content, Held, Stored
+from weir.transforms.operators.tick import BlockState
+from weir.transforms.state.block_cells import Cells, Content, Held, Stored
+from weir.transforms.state.state_cache import Shelf
 
 
 def no_cells() -> Cells:

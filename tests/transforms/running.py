@@ -12,7 +12,7 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.beam.private_releases import PrivateReleases
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef

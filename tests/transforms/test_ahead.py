@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.ahead import THREADS, _idle, ahead, in_turn
+from weir.transforms.runtime.prefetch import THREADS, _idle, ahead, in_turn
 
 
 def _ours() -> list[str]:
@@ -98,7 +98,7 @@ def test_uses_the_threads_that_are_there() -> None:
 @pytest.mark.slow
 def test_a_child_process_has_threads_of_its_own() -> None:
     program = (
-        "import os, signal; from weir.transforms.runtime.ahead import _idle, ahead\n"
+        "import os, signal; from weir.transforms.runtime.prefetch import _idle, ahead\n"
         "assert list(ahead(range(3))) == [0, 1, 2]\n"
         "while not _idle: pass\n"
         "signal.alarm(30)\n"

@@ -14,9 +14,9 @@ from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.id_hash import id_hashes
+from weir.transforms.operators import key_numbers as names_module
+from weir.transforms.operators.key_numbers import Names
 from weir.transforms.runtime.aside import Aside, in_one_process
-from weir.transforms.select import names as names_module
-from weir.transforms.select.names import Names
 
 NOTHING = type(None)
 

@@ -12,12 +12,12 @@ from tests.transforms.blocks import Block, bytes_of, copied
 from weir.dpcore.arrays import arrays_of, sliding
 from weir.dpcore.errors import CodecError
 from weir.dpcore.plan import Plan
-from weir.transforms.leaves import partial
-from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.noise_source import KeyedNoiseSource
+from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.tick import past
-from weir.transforms.tick.noise_source import KeyedNoiseSource
+from weir.transforms.state import sliding_history as past
+from weir.transforms.state.state_cache import Shelf
 
 CONFIG = """
 name: cells

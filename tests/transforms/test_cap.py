@@ -30,14 +30,16 @@ from weir.dpcore.people.caps import Caps
 from weir.dpcore.people.periods import Periods
 from weir.dpcore.people.person import Person
 from weir.dpcore.simulate import Events, simulate
-from weir.transforms.runtime import counters, heartbeat
+from weir.transforms.beam import bound_users as cap
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.bound_users import Cap
+from weir.transforms.beam.elements import to_timestamp
+from weir.transforms.beam.heartbeats import LEAD, Follow
+from weir.transforms.operators import capped
+from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.runtime.windowing import to_timestamp
-from weir.transforms.select import cap, capped
-from weir.transforms.select.cap import Cap
-from weir.transforms.select.user_state import Closed
-from weir.transforms.tick.heartbeats import LEAD, Follow
+from weir.transforms.state.user_cells import Closed
 
 TestStream.__test__ = False  # not a test of ours
 SECRET = "5a" * 32

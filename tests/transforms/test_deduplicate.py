@@ -20,16 +20,19 @@ from weir.dpcore.leaves import numbered
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.id_hash import id_hashes
 from weir.dpcore.leaves.timed_set import TimedSet, sort_hashes
+from weir.transforms.beam import deduplicate
+from weir.transforms.beam import hash_partition as spread
+from weir.transforms.beam.deduplicate import Deduplicate, dedupe_key, prepare
+from weir.transforms.columns.names import HIGH, LOW
 from weir.transforms.decode.lists import from_python
-from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.operators import deduplicate as unique_here
+from weir.transforms.operators import seen_ids
+from weir.transforms.operators.deduplicate import which_count
+from weir.transforms.operators.seen_ids import look, remember
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.codec import batch_from_bytes
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select import deduplicate, seen_ids, spread, unique_here
-from weir.transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
-from weir.transforms.select.seen_ids import look, remember
-from weir.transforms.select.unique_here import which_count
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)

@@ -16,9 +16,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import core, userstate
 from apache_beam.transforms.window import GlobalWindows
 
-from weir.transforms import private_releases  # noqa: F401  # every step of a run
+from weir.transforms.beam.tick import TickDoFn
 from weir.transforms.runtime import direct_quirks
-from weir.transforms.tick.tick import TickDoFn
 
 
 @pytest.fixture(autouse=True)

@@ -15,18 +15,19 @@ import pytest
 from apache_beam.utils.timestamp import Timestamp
 
 from tests.transforms.doubles import FakePlan
+from weir.transforms.beam.publish import Outgoing, Publish
+from weir.transforms.beam.pubsub.acked import FOLDER, Acknowledged, Outdated
+from weir.transforms.beam.pubsub.reader import Reader
+from weir.transforms.beam.pubsub.stamps import Subscription
+from weir.transforms.beam.write_files import RangeDoFn
+from weir.transforms.operators.write import WriteHere
 from weir.transforms.release.table import ReleaseWriter
-from weir.transforms.runtime import counters, fence, kept_counts
+from weir.transforms.runtime import counters, fence
+from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.fence import Claim, Fence, Fenced
-from weir.transforms.sinks.folder import RangeDoFn
-from weir.transforms.sinks.here import WriteHere
-from weir.transforms.sinks.pubsub import Outgoing, Publish
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted
 from weir.transforms.sinks.writer import Writer
-from weir.transforms.sources.pubsub.acked import FOLDER, Acknowledged, Outdated
-from weir.transforms.sources.pubsub.reader import Reader
-from weir.transforms.sources.pubsub.stamps import Subscription
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def test_a_replaced_sink_writes_nothing(folder: str, monkeypatch: pytest.MonkeyP
         topic = Publish("t", lambda _: iter([Outgoing(b"", {})]), "n")
     fence.claim(folder, "b")
     monkeypatch.setattr(
-        "weir.transforms.sinks.folder.sorted_table", lambda _: Sorted(pa.table({}), 0)
+        "weir.transforms.beam.write_files.sorted_table", lambda _: Sorted(pa.table({}), 0)
     )
     covered = files._covered(0, None)
     with pytest.raises(Fenced):

@@ -18,8 +18,8 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.pipelines.graph.build import in_process_runner
+from weir.transforms.operators.filter import Assign, FilterAssign
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.select.filter import Assign, FilterAssign
 
 CLOCK = Clock(start=1000, period=10, end=1035, delay=5)
 

@@ -24,16 +24,16 @@ from weir.dpcore.errors import CodecError, WeirError
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.people.discover import Retire
 from weir.dpcore.plan import Plan
-from weir.transforms.leaves import partial
-from weir.transforms.leaves.partial import PartialLeaf
-from weir.transforms.release.noisy import NoisyStride
-from weir.transforms.runtime import heartbeat
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.tick import Tick
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.discovered_shard import FoundBlock
+from weir.transforms.operators.noise_source import KeyedNoiseSource
+from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.tick.found_block import FoundBlock
-from weir.transforms.tick.found_cells import FoundStored
-from weir.transforms.tick.noise_source import KeyedNoiseSource
-from weir.transforms.tick.tick import Tick
+from weir.transforms.state.discovered_cells import FoundStored
+from weir.transforms.state.state_cache import Shelf
 
 TestStream.__test__ = False  # not a test of ours
 TICKS, PER, MINUTE = 60, 20, 60_000_000

@@ -17,14 +17,14 @@ from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm import training as erm_training
 from weir.dpcore.training import WHOLE, whole_init, whole_step
-from weir.transforms.leaves import rows as row_leaf
-from weir.transforms.release.noisy import NoisyStride
+from weir.transforms.operators import jobs
+from weir.transforms.operators import partial_rows as row_leaf
+from weir.transforms.operators.assembly import Assembly, outline
+from weir.transforms.operators.job_queue import Lane
+from weir.transforms.operators.jobs import Fitted, Numbered, decode_fitted, encode_fitted
+from weir.transforms.operators.noise_source import KeyedNoiseSource
+from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.tick import jobs
-from weir.transforms.tick.jobs import Fitted, Numbered, decode_fitted, encode_fitted
-from weir.transforms.tick.noise_source import KeyedNoiseSource
-from weir.transforms.train.assembly import Assembly, outline
-from weir.transforms.train.lane import Lane
 
 STOP = 12
 PLAN: Any = plan("{column: k, declared: [a, b]}", more="every: 3\n  iterations: 4", blocks=1)

@@ -14,14 +14,14 @@ from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weir.transforms.beam.pubsub import dataflow
+from weir.transforms.beam.pubsub.stamps import Subscription, read_stamp
+from weir.transforms.beam.pubsub.watermark import Frontier
 from weir.transforms.decode.epoch import FIRST, LAST
 from weir.transforms.decode.messages import STAMPS_AHEAD, STAMPS_BEHIND, Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.pubsub import dataflow
-from weir.transforms.sources.pubsub.stamps import Subscription, read_stamp
-from weir.transforms.sources.pubsub.watermark import Frontier
 
 S = 1_000_000
 T0 = 1_700_000_000 * S

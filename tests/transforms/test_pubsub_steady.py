@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from weir.transforms.beam.pubsub.reader import Reader
+from weir.transforms.beam.pubsub.stamps import Subscription
+from weir.transforms.beam.pubsub.steady import CATCH_UP, SteadyTime
+from weir.transforms.beam.pubsub.watermark import Frontier
 from weir.transforms.runtime.stream_time import PRESENT
-from weir.transforms.sources.pubsub.reader import Reader
-from weir.transforms.sources.pubsub.stamps import Subscription
-from weir.transforms.sources.pubsub.steady import CATCH_UP, SteadyTime
-from weir.transforms.sources.pubsub.watermark import Frontier
 
 S = 1_000_000
 

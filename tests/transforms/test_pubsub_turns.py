@@ -9,13 +9,13 @@ import pytest
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.beam.pubsub import source
+from weir.transforms.beam.pubsub.acks import Confirmations
+from weir.transforms.beam.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
+from weir.transforms.beam.pubsub.stamps import Subscription
+from weir.transforms.beam.pubsub.watermark import BACKLOG
 from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.sources.pubsub import source
-from weir.transforms.sources.pubsub.acks import Confirmations
-from weir.transforms.sources.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
-from weir.transforms.sources.pubsub.stamps import Subscription
-from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 S = 1_000_000
 T0 = 1_700_000_000 * S

@@ -13,13 +13,13 @@ from apache_beam.utils.timestamp import Timestamp
 from tests.transforms.pulls import reader, wire
 from tests.transforms.releases import batch
 from weir.pipelines.runners.flink_cause import refusal_in
+from weir.transforms.beam import write_files as sinks_folder
+from weir.transforms.beam.write_files import RangeDoFn
+from weir.transforms.operators.write import WriteHere
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence, Removed
-from weir.transforms.sinks import folder as sinks_folder
 from weir.transforms.sinks import place
-from weir.transforms.sinks.folder import RangeDoFn
 from weir.transforms.sinks.held import HeldWriter
-from weir.transforms.sinks.here import WriteHere
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import sorted_table
 from weir.transforms.sinks.writer import FolderWriter, Writer

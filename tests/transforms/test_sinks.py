@@ -24,7 +24,10 @@ from tests.transforms.running import KEPT, cut, keep
 from weir.dpcore.errors import CodecError, ConfigError, WeirError
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.program import Released
-from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.beam.publish import PublishReleases, to_messages
+from weir.transforms.beam.write_files import RangeDoFn, ToRange
+from weir.transforms.operators.write import WriteHere, waiting_of
 from weir.transforms.release.few import shape_for
 from weir.transforms.release.table import (
     RELEASE_SCHEMA,
@@ -35,9 +38,6 @@ from weir.transforms.release.table import (
 )
 from weir.transforms.runtime import counters
 from weir.transforms.sinks import place
-from weir.transforms.sinks.folder import RangeDoFn, ToRange
-from weir.transforms.sinks.here import WriteHere, waiting_of
-from weir.transforms.sinks.pubsub import PublishReleases, to_messages
 from weir.transforms.sinks.sorted_table import sorted_table
 from weir.transforms.sinks.transforms import (
     WriteBigQuery,
@@ -64,7 +64,7 @@ def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How releases wait for their file: as they are in this process, or as bytes in state."""
     if request.param == "state":
-        monkeypatch.setattr("weir.transforms.sinks.folder.in_one_process", lambda _: False)
+        monkeypatch.setattr("weir.transforms.beam.write_files.in_one_process", lambda _: False)
 
 
 def full_run(folder: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> None:
@@ -263,7 +263,7 @@ def test_releases_wait_alike_in_this_process_and_in_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full_run(tmp_path / "aside", "parquet")
-    monkeypatch.setattr("weir.transforms.sinks.folder.in_one_process", lambda _: False)
+    monkeypatch.setattr("weir.transforms.beam.write_files.in_one_process", lambda _: False)
     full_run(tmp_path / "state", "parquet")
     aside, state = ({p.name: p.read_bytes() for p in (tmp_path / way).iterdir()}
                     for way in ("aside", "state"))  # fmt: skip

@@ -13,13 +13,15 @@ import pytest
 from tests.transforms.doubles import FakePlan
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.keys import Keys
-from weir.transforms.leaves import key_index, partial, sums
-from weir.transforms.leaves.here import opened, put_aside, taken
-from weir.transforms.leaves.key_index import KeyIndex
-from weir.transforms.leaves.partial import PartialLeaf, apart
-from weir.transforms.leaves.sparse_cells import SparseCells
-from weir.transforms.leaves.sums import Gatherer
-from weir.transforms.tick.pending import PendingSums
+from weir.transforms.operators import accumulate as sums
+from weir.transforms.operators import key_index
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.accumulate import Gatherer
+from weir.transforms.operators.here import opened, put_aside, taken
+from weir.transforms.operators.key_index import KeyIndex
+from weir.transforms.operators.partial_sums import PartialLeaf, apart
+from weir.transforms.operators.pending import PendingSums
+from weir.transforms.operators.sparse_cells import SparseCells
 
 OBSERVED = replace(FakePlan(), keys=Keys.make("k", None, True, None))
 

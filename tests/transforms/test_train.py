@@ -31,10 +31,10 @@ from tests.transforms.test_model_pipeline import (
 from tests.transforms.test_model_pipeline import plan as learner_plan
 from weir.dpcore.models.erm import training as erm_training
 from weir.dpcore.plan import Plan
-from weir.transforms.private_releases import PrivateReleases
-from weir.transforms.release.noisy import TICKS as STRIDE
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.operators.job_queue import Lane
+from weir.transforms.operators.stride import TICKS as STRIDE
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.train.lane import Lane
 
 __all__ = ["secret"]
 

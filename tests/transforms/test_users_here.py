@@ -15,9 +15,10 @@ from apache_beam.utils.timestamp import Timestamp
 from tests.dpcore.people.cap_rule import Case, Event, Found, case_of, spelt_out
 from tests.dpcore.people.test_untouched import thinned
 from tests.transforms.user_shards import CLOCK, UserShards, plan_of, without_ids
-from weir.transforms.select import sift, users_here
-from weir.transforms.select.sift import PARTS, Sieve, parts_of, runs
-from weir.transforms.select.users_here import CloseHere, ToUsersHere, opened
+from weir.transforms.operators import bound_users as users_here
+from weir.transforms.operators import sift
+from weir.transforms.operators.bound_users import CloseHere, ToUsersHere, opened
+from weir.transforms.operators.sift import PARTS, Sieve, parts_of, runs
 
 
 def plan_and_secret(case: Case) -> tuple[Any, Any]:

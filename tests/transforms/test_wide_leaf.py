@@ -16,14 +16,14 @@ from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.program import Runs
-from weir.transforms.leaves import partial
-from weir.transforms.leaves import sums as module
-from weir.transforms.leaves.bound import numbers
-from weir.transforms.leaves.sums import Gatherer
+from weir.transforms.beam.tick import split_overdue
+from weir.transforms.operators import accumulate as module
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.accumulate import Gatherer
+from weir.transforms.operators.bound import numbers
+from weir.transforms.operators.filter import Assign
+from weir.transforms.operators.pending import PendingSums
 from weir.transforms.runtime import counters
-from weir.transforms.select.filter import Assign
-from weir.transforms.tick.pending import PendingSums
-from weir.transforms.tick.tick import split_overdue
 
 TICKS, D = 40, 6
 NAMES = tuple(f"f{i}" for i in range(D - 1))
@@ -256,7 +256,7 @@ def test_a_bundle_is_sent_on_before_its_sums_run_out_of_room() -> None:
 
 
 def test_a_cell_beyond_its_capacity_is_held_in_room_whatever_travelled_how() -> None:
-    from weir.transforms.tick.pending import ROOM
+    from weir.transforms.operators.pending import ROOM
 
     program = Wide(capacity=100)
     row = np.full((1, D + 1), 2**16, dtype=np.int32)

@@ -19,13 +19,13 @@ from weir.dpcore.people.caps import Caps
 from weir.dpcore.people.hashes import CapKeys, user_hashes
 from weir.dpcore.people.periods import Periods
 from weir.dpcore.people.person import Person
-from weir.transforms.leaves.columns import UNIT_HIGH, UNIT_LOW
-from weir.transforms.runtime import heartbeat
-from weir.transforms.select import closed_rows
-from weir.transforms.select.cap import CloseTicks
-from weir.transforms.select.spread import hashed
-from weir.transforms.select.user_state import BAGS, Shelves
-from weir.transforms.select.users import encode, prepared
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.bound_users import CloseTicks
+from weir.transforms.beam.hash_partition import hashed
+from weir.transforms.columns.names import UNIT_HIGH, UNIT_LOW
+from weir.transforms.operators.users import encode, prepared
+from weir.transforms.state import closed_rows
+from weir.transforms.state.user_cells import BAGS, Shelves
 
 LAYOUT = "cd" * 32
 

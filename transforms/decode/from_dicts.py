@@ -15,6 +15,7 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.beam.elements import stamped
 from weir.transforms.decode.canonical import Decoded, assemble
 from weir.transforms.decode.first_look import SEEN, Evidence, FirstLook, Read
 from weir.transforms.decode.formats import emit
@@ -23,7 +24,6 @@ from weir.transforms.decode.python_events import check_elements, pick
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table
 from weir.transforms.runtime.dead_letters import DEAD, dead_letters
-from weir.transforms.runtime.windowing import stamped
 
 ROWS = 1 << 16
 LOOKED_AT = 1_000

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from weir.transforms.columns.list_columns import LIST
 from weir.transforms.decode.canonical import Decoded, Over, assemble
 from weir.transforms.decode.fields import plain
 from weir.transforms.decode.json_lines import read_arrow, read_objects
@@ -26,7 +27,6 @@ from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.mappings import typed_columns
 from weir.transforms.decode.nested import any_nested, take
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.leaves.lists import LIST
 from weir.transforms.runtime.dead_letters import dead_letters
 
 _OPEN, _CLOSE = ord("{"), ord("}")

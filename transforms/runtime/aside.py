@@ -19,7 +19,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import EmbeddedPythonEnvironment
 
 from weir.dpcore.errors import CodecError
-from weir.transforms.runtime.coders import pack, unpack
+from weir.transforms.runtime.codec import pack, unpack
 
 KIND = b"A"
 """Kind of bytes of a name."""

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from weir.transforms.beam.publish import Outgoing, Publish
 from weir.transforms.runtime.dead_letters import DEAD_SCHEMA
 from weir.transforms.sinks import place
-from weir.transforms.sinks.pubsub import Outgoing, Publish
 
 ROWS = 1 << 16
 MESSAGE_ROWS = 1_000

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from weir.dpcore.leaves.keys import FEWEST, PER_BLOCK
 from weir.dpcore.plan import Plan
+from weir.transforms.beam.write_files import WriteRanges
 from weir.transforms.release.few import FEW_SCHEMA, INDICES, Few, Shape, shape_for
 from weir.transforms.release.flat import Flat, Layout
 from weir.transforms.release.table import (
@@ -26,7 +27,6 @@ from weir.transforms.release.table import (
 )
 from weir.transforms.runtime import fence
 from weir.transforms.sinks import place
-from weir.transforms.sinks.folder import WriteRanges
 from weir.transforms.sinks.formats import texts
 from weir.transforms.sinks.held import HeldWriter, twice
 from weir.transforms.sinks.ranges import Ranges

@@ -27,7 +27,7 @@ from weir.transforms.decode.parquet import Ahead, Groups, decode_parquet, parque
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.ahead import in_turn
+from weir.transforms.runtime.prefetch import in_turn
 from weir.transforms.sources import matching
 from weir.transforms.sources.csv_head import Head, csv_head
 from weir.transforms.sources.regular import require_regular

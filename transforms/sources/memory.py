@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.beam.read_files import Read
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.first_look import Evidence, FirstLook
 from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
@@ -26,7 +27,6 @@ from weir.transforms.decode.python_events import ALLOWED, pick
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table
 from weir.transforms.runtime.dead_letters import DEAD
-from weir.transforms.sources.read_files import Read
 from weir.transforms.sources.seal import SourceChanged, key_for
 
 ROWS = 1 << 16
