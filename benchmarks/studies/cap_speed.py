@@ -36,11 +36,10 @@ from weir.dpcore.people.caps import Caps
 from weir.dpcore.people.periods import Periods
 from weir.dpcore.people.person import Person
 from weir.transforms.beam import heartbeat
-from weir.transforms.beam.bound_users import CloseTicks
+from weir.transforms.beam.bound_users import CloseTicks, ToUsers
 from weir.transforms.beam.deduplicate import DropSeen, ToShards
-from weir.transforms.operators.users import ToUsers
+from weir.transforms.operators.user_cells import Shelves, SpentCells
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.state.user_cells import Shelves, SpentCells
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK, LAYOUT = Clock(0, 1_000_000), "cd" * 32

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from weir.transforms.operators.block_cells import Cells, Held, Stored
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.operators.tick import BlockState
-from weir.transforms.state.block_cells import Cells, Held, Stored
-from weir.transforms.state.state_cache import Shelf
-from weir.transforms.state.timed_cells import RING
-from weir.transforms.state.user_cells import BAGS
+from weir.transforms.operators.timed_cells import RING
+from weir.transforms.operators.user_cells import BAGS
 
 
 class Cell:

@@ -40,8 +40,8 @@ from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.deduplicate import DropSeen, prepare
 from weir.transforms.columns.names import HIGH, LOW
 from weir.transforms.operators.seen_ids import sort_hashes
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
-from weir.transforms.state.state_cache import Shelf
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)

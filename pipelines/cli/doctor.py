@@ -14,8 +14,8 @@ from weir.pipelines.cli.base import AS_JSON, FAILED, SETS, print_json
 @SETS
 @click.option(
     "--runner",
-    type=click.Choice(["direct", "prism", "flink", "dataflow"]),
-    help="What is to run: what it needs is wrong where it is absent.  [default: direct for files]",
+    type=click.Choice(["local", "direct", "prism", "flink", "dataflow"]),
+    help="What is to run: what it needs is wrong where it is absent.  [default: local for files]",
 )
 @click.option(
     "--flink-master", "--flink_master", "master", metavar="HOST:PORT",

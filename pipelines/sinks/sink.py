@@ -16,6 +16,7 @@ from weir.pipelines.doors.door import Door
 
 if TYPE_CHECKING:
     from weir.transforms.runtime.secret import SecretRef
+    from weir.transforms.sinks.targets import Target
 
 Secrets = Sequence[tuple[int, "SecretRef"]]
 """References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""
@@ -58,6 +59,11 @@ class Sink(Door):
           plan: of the releases. hold: whether they wait for ``finish``, where that is possible.
           here: whether workers are in this process.
         """
+
+    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> Target | None:
+        """Which files of releases there are and what writes one, without Beam; None where only
+        Beam can write them. The arguments are those of ``open``."""
+        return None
 
     @property
     def place(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import PrivateAttr, model_validator
 
@@ -14,6 +14,9 @@ from weir.pipelines.doors.door import check_place
 from weir.pipelines.doors.paths import ending
 from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.source import Source, schema_of
+
+if TYPE_CHECKING:
+    from weir.transforms.sources.opened import OpenedFiles
 
 _log = logging.getLogger(__name__)
 
@@ -76,11 +79,15 @@ class Files(Source):
         return {**super().reading(limits), "line_bytes": limits.line_bytes}
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        """See transforms.beam.read_files.ReadFiles."""
         from weir.transforms.beam.read_files import ReadFiles
+
+        return ReadFiles(self.read(plan, limits))
+
+    def read(self, plan: Plan, limits: Limits) -> OpenedFiles:
         from weir.transforms.decode.first_look import FirstLook
         from weir.transforms.sources.files import FileSource
         from weir.transforms.sources.matching import File
+        from weir.transforms.sources.opened import OpenedFiles
 
         source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
         schema = schema_of(plan)
@@ -91,6 +98,6 @@ class Files(Source):
                 self.field,
                 self.path,
             )
-            return ReadFiles(source, schema, found=(File(self.path, 0),))
+            return OpenedFiles(source, schema, found=(File(self.path, 0),))
         look = FirstLook(plan, schema, named=self.named_columns) if limits.first_look else None
-        return ReadFiles(source, schema, look, self._sealed)
+        return OpenedFiles(source, schema, look, self._sealed)

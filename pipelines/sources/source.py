@@ -16,6 +16,7 @@ from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 if TYPE_CHECKING:
     from weir.transforms.decode.schema import EventSchema
+    from weir.transforms.sources.opened import Opened
 
 PUBLICATION = (
     "Whether and when a run is published is not covered: it may depend on how many records were "
@@ -45,6 +46,14 @@ class Source(Door):
         Raises:
           ConfigError: what is there cannot be what the config says; before anything runs.
         """
+
+    def read(self, plan: Plan, limits: Limits) -> Opened | None:
+        """Its events in parts that can be read without Beam; None where only Beam can read them.
+
+        Raises:
+          ConfigError: see ``open``.
+        """
+        return None
 
     @property
     def form(self) -> str:
@@ -97,9 +106,9 @@ class Source(Door):
         """Refuses a runner that it cannot be read on.
 
         Raises:
-          ConfigError: a stream on the direct runner.
+          ConfigError: a stream on a runner that ends with its input.
         """
-        if not self.bounded and runner == "direct":
+        if not self.bounded and runner in ("local", "direct"):
             raise ConfigError(
                 "--runner",
                 runner,

@@ -32,7 +32,8 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.verdict import judge
-from weir.transforms.decode.formats import FORMATS, emit
+from weir.transforms.beam.elements import emit
+from weir.transforms.decode.formats import FORMATS
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime import counters
 from weir.transforms.sources.check_files import check_files

@@ -21,9 +21,9 @@ import pytest
 from tests.contracts import alone_columns
 from tests.transforms.avro_files import record_of
 from tests.transforms.events import collect
+from weir.transforms.beam.from_dicts import decode_rows
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.formats import decode_bytes
-from weir.transforms.decode.from_dicts import decode_rows
 from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.decode.tables import decode_table

@@ -17,8 +17,8 @@ from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.sources.pubsub import PubSubSource
 from weir.transforms.beam.publish import PublishReleases
 from weir.transforms.beam.pubsub.read import ReadPubSub
+from weir.transforms.beam.sinks import PublishDead
 from weir.transforms.runtime.stream_time import PRESENT
-from weir.transforms.sinks.dead_letters import PublishDead
 
 SUB = "projects/acme-shop/subscriptions/purchases"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")

@@ -21,8 +21,7 @@ from weir.pipelines.runners.flink_cause import Unreadable
 from weir.pipelines.runners.flink_target import FlinkTarget
 from weir.pipelines.runners.single_job import refuse_restart
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
-from weir.transforms.beam.pubsub import acked
-from weir.transforms.runtime import fence
+from weir.transforms.runtime import acked, fence
 
 ONE, TWO = "ab" * 32, "cd" * 32
 

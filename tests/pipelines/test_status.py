@@ -20,8 +20,7 @@ from weir.pipelines.engines.flink_rest import FlinkRest
 from weir.pipelines.runners.state_folder import METADATA, StateFolder
 from weir.pipelines.show import flink_jobs, status
 from weir.pipelines.show.alarms import alarms_of
-from weir.transforms.beam.pubsub import acked
-from weir.transforms.runtime import fence
+from weir.transforms.runtime import acked, fence
 from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.pubsub_client import Gone, gone
 from weir.transforms.runtime.reasons import counter_of

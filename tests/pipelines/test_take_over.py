@@ -26,8 +26,7 @@ from weir.pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
 from weir.pipelines.runners.pipeline import pipeline_for
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.sources.pubsub import PubSubSource
-from weir.transforms.beam.pubsub import acked
-from weir.transforms.runtime import fence
+from weir.transforms.runtime import acked, fence
 from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.fence import Fence, Fenced
 

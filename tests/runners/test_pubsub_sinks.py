@@ -23,9 +23,9 @@ from weir.pipelines.cli.main import main
 from weir.pipelines.engines.pubsub import PubSubServer
 from weir.pipelines.sources import pubsub
 from weir.transforms.beam.publish import PublishReleases
+from weir.transforms.beam.sinks import PublishDead
 from weir.transforms.runtime.codec import batch_from_bytes
 from weir.transforms.runtime.dead_letters import dead_letters
-from weir.transforms.sinks.dead_letters import PublishDead
 
 
 def publish(sink: beam.PTransform, batches: list[pa.RecordBatch]) -> None:

@@ -24,7 +24,7 @@ from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.engines.pubsub import PubSubServer
 from weir.pipelines.runners.state_folder import METADATA, StateFolder
-from weir.transforms.beam.pubsub.acked import FOLDER
+from weir.transforms.runtime.acked import FOLDER
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.deduplicate import DropSeen, prepare
 from weir.transforms.beam.elements import to_timestamp
 from weir.transforms.columns.names import LOW
+from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.timed_cells import RING, width_of
 from weir.transforms.runtime.codec import batch_to_bytes
-from weir.transforms.state.state_cache import Shelf
-from weir.transforms.state.timed_cells import RING, width_of
 
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
 LAYOUT = "cd" * 32

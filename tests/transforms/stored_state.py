@@ -20,8 +20,8 @@ from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
 from weir.transforms.operators import partial_rows as row_leaf
 from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.block_cells import Cells
 from weir.transforms.operators.partial_sums import PartialLeaf
-from weir.transforms.state.block_cells import Cells
 
 FOLDER = Path(__file__).parent / "stored"
 STOPPED, END = 40, 60

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import aside, csv, ndjson
 from weir.dpcore.plan import Plan
+from weir.transforms.beam.elements import emit
 from weir.transforms.columns.predicate import Predicate
-from weir.transforms.decode.formats import decode_bytes, emit
+from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.operators.bound import bound
 from weir.transforms.runtime import counters

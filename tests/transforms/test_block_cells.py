@@ -13,11 +13,11 @@ from weir.dpcore.arrays import arrays_of, sliding
 from weir.dpcore.errors import CodecError
 from weir.dpcore.plan import Plan
 from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators import sliding_history as past
 from weir.transforms.operators.noise_source import KeyedNoiseSource
 from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.state import sliding_history as past
-from weir.transforms.state.state_cache import Shelf
 
 CONFIG = """
 name: cells

@@ -36,10 +36,10 @@ from weir.transforms.beam.bound_users import Cap
 from weir.transforms.beam.elements import to_timestamp
 from weir.transforms.beam.heartbeats import LEAD, Follow
 from weir.transforms.operators import capped
+from weir.transforms.operators.user_cells import Closed
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.state.user_cells import Closed
 
 TestStream.__test__ = False  # not a test of ours
 SECRET = "5a" * 32

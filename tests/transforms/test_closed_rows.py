@@ -12,9 +12,9 @@ from tests.transforms.user_shards import UserShards, without_ids
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.people.caps import Caps
 from weir.transforms.beam import bound_users as cap
+from weir.transforms.operators.closed_rows import width_of
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.state.closed_rows import width_of
 
 S = 1_000_000
 

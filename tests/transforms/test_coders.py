@@ -11,12 +11,12 @@ from tests.transforms.doubles import CountSum, FakePlan, random_events
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import CodecError
 from weir.transforms.beam import heartbeat
+from weir.transforms.beam.coders import NoisyStrideCoder, RecordBatchCoder
 from weir.transforms.operators import partial_rows as rows
 from weir.transforms.operators import partial_sums as partial
 from weir.transforms.operators.partial_sums import PartialLeaf
-from weir.transforms.operators.stride import NoisyStride, NoisyStrideCoder
+from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.codec import (
-    RecordBatchCoder,
     batch_from_bytes,
     batch_to_bytes,
     pack,

@@ -27,13 +27,14 @@ from weir.dpcore.plan import Plan
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.tick import Tick
 from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.discovered_cells import FoundStored
 from weir.transforms.operators.discovered_shard import FoundBlock
 from weir.transforms.operators.noise_source import KeyedNoiseSource
 from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.pending import due
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.state.discovered_cells import FoundStored
-from weir.transforms.state.state_cache import Shelf
 
 TestStream.__test__ = False  # not a test of ours
 TICKS, PER, MINUTE = 60, 20, 60_000_000
@@ -128,7 +129,9 @@ class Block:
         stored = self.stored()
         before = stored.read(first)
         block = FoundBlock(self.plan.program, self.rule, self.noise, 0, 128, before)
-        yield from block.advance(payloads, first, stop)
+        leaves, later = due(payloads, stop)
+        yield from later
+        yield from block.advance(leaves, first, stop)
         stored.write(block.content, stop)
 
 

@@ -23,7 +23,7 @@ from weir.transforms.release.flat import Flat
 from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.sinks import formats, place
 from weir.transforms.sinks.sorted_table import sorted_table
-from weir.transforms.sinks.transforms import bigquery_schema, to_records
+from weir.transforms.sinks.targets import bigquery_schema, to_records
 from weir.transforms.sinks.writer import differences
 
 SIZE, TICKS = 6, 3

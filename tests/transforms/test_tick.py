@@ -34,13 +34,13 @@ from weir.transforms.beam.assemble import AssembleDoFn
 from weir.transforms.beam.tick import Tick, TickDoFn
 from weir.transforms.beam.train import TrainDoFn
 from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.bags import SPANS, bag_of, bags_due
 from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.operators.stride import NoisyStride, boundaries
+from weir.transforms.operators.timed_cells import RING
+from weir.transforms.operators.user_cells import BAGS
 from weir.transforms.runtime.codec import pack
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.state.bags import SPANS, bag_of, bags_due
-from weir.transforms.state.timed_cells import RING
-from weir.transforms.state.user_cells import BAGS
 
 TestStream.__test__ = False  # not a test of ours
 ENDLESS = replace(FakePlan(), clock=replace(FakePlan().clock, end=None))
@@ -359,7 +359,8 @@ def step_names(training: bool = False, users: bool = False) -> list[str]:
     from tests.transforms.doubles import FakeConfig, FakeSchema
     from tests.transforms.test_erm_pipeline import plan as training_plan
     from weir.transforms.beam.private_releases import PrivateReleases
-    from weir.transforms.sinks.transforms import WriteFolder
+    from weir.transforms.beam.write_files import WriteRanges
+    from weir.transforms.sinks.targets import folder
 
     plan: Any = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
     if users:
@@ -371,7 +372,7 @@ def step_names(training: bool = False, users: bool = False) -> list[str]:
         source | "Release" >> PrivateReleases(plan)
     else:
         found = source | "Release" >> PrivateReleases(plan)
-        found.releases | "Write" >> WriteFolder(plan, "out")
+        found.releases | "Write" >> WriteRanges(folder(plan, "out"))
     names: list[str] = []
 
     class Visitor(beam.pipeline.PipelineVisitor):

@@ -12,10 +12,10 @@ import pytest
 from tests.transforms.shards import CLOCK, Alone, Event, Shard, Shards, hashes_of
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.timed_set import entries
-from weir.transforms.state import state_cache as shelf
-from weir.transforms.state import timed_cells
-from weir.transforms.state.state_cache import Shelf
-from weir.transforms.state.timed_cells import RING, Held, TimedCells, slices_of, sums_of
+from weir.transforms.operators import state_cache as shelf
+from weir.transforms.operators import timed_cells
+from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.timed_cells import RING, Held, TimedCells, slices_of, sums_of
 
 STORED = Path(__file__).parent / "stored"
 HORIZON = 8

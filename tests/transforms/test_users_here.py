@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.pvalue import TaggedOutput
-from apache_beam.utils.timestamp import Timestamp
 
 from tests.dpcore.people.cap_rule import Case, Event, Found, case_of, spelt_out
 from tests.dpcore.people.test_untouched import thinned
 from tests.transforms.user_shards import CLOCK, UserShards, plan_of, without_ids
 from weir.transforms.operators import bound_users as users_here
 from weir.transforms.operators import sift
-from weir.transforms.operators.bound_users import CloseHere, ToUsersHere, opened
+from weir.transforms.operators.bound_users import BoundUsers
 from weir.transforms.operators.sift import PARTS, Sieve, parts_of, runs
-
-
-def plan_and_secret(case: Case) -> tuple[Any, Any]:
-    plan = plan_of(case.caps, case.ticks)
-    secret = SimpleNamespace(resolve=lambda: bytes([case.seed % 256]) * 32)
-    return plan, secret
 
 
 def raw(events: list[Event], numbers: bool) -> pa.RecordBatch:
@@ -48,27 +38,20 @@ def raw(events: list[Event], numbers: bool) -> pa.RecordBatch:
     )
 
 
-def closed(case: Case, events: list[Event], bundles: int = 1, numbers: bool = False) -> Found:
+def closed(case: Case, events: list[Event], cuts: int = 2, numbers: bool = False) -> Found:
     """What stays."""
-    plan, secret = plan_and_secret(case)
-    run = f"run {random.random()}"
-    held = opened(run)
-    gather, close = ToUsersHere(secret, plan, run), CloseHere(secret, plan, run)
-    gather.setup()
-    close.setup()
-    names = []
-    for at in range(bundles):
-        gather.start_bundle()
-        part = events[at::bundles]
-        for cut in (part[::2], part[1::2]):
-            if cut:
-                assert not list(gather.process(raw(cut, numbers), Timestamp(0)))
-        names += [value.value[1] for value in gather.finish_bundle()]
+    step = BoundUsers(plan_of(case.caps, case.ticks), bytes([case.seed % 256]) * 32, refuse)
+    for at in range(cuts):
+        if events[at::cuts]:
+            assert not list(step.process(raw(events[at::cuts], numbers)))
     shown = UserShards(case, 1)
-    for batch in close.process((0, names)):
+    for batch in step.finish():
         shown.take(batch)
-    assert not len(held)
     return shown.found
+
+
+def refuse(letters: pa.RecordBatch) -> None:
+    raise AssertionError("every event has a user")
 
 
 @pytest.mark.slow
@@ -82,7 +65,7 @@ def test_what_stays_is_what_the_rule_says(together: int, monkeypatch: pytest.Mon
         expected = without_ids(spelt_out(case, case.events))
         events = draw.sample(case.events, len(case.events))
         assert closed(case, events) == expected, case.caps
-        assert closed(case, events[::-1], bundles=3) == expected, case.caps
+        assert closed(case, events[::-1], cuts=3) == expected, case.caps
 
 
 @pytest.mark.slow
@@ -94,18 +77,13 @@ def test_ids_that_are_whole_numbers_are_those_of_their_digits() -> None:
         assert closed(case, case.events, numbers=True) == expected, case.caps
 
 
-def test_events_of_nobody_are_put_aside() -> None:
-    case = case_of(1)
-    plan, secret = plan_and_secret(case)
-    held, gather = opened("a run of nobody"), ToUsersHere(secret, plan, "a run of nobody")
-    gather.setup()
-    gather.start_bundle()
+def test_events_without_a_user_are_rejected() -> None:
+    case, rejected = case_of(1), list[pa.RecordBatch]()
+    step = BoundUsers(plan_of(case.caps, case.ticks), bytes(32), rejected.append)
     some = [Event("", 0, "k", "a", 1.0), Event("u", 0, "k", "b", 1.0)]
-    (out,) = gather.process(raw(some, False), Timestamp(0))
-    assert isinstance(out, TaggedOutput) and out.value.column("position").to_pylist() == [0]
-    (sent,) = gather.finish_bundle()
-    (one,) = held.take(sent.value[1])
-    assert one.batch.num_rows == 1
+    assert not list(step.process(raw(some, False)))
+    assert [one.column("position").to_pylist() for one in rejected] == [[0]]
+    assert sum(one.num_rows for one in step.finish()) == 1
 
 
 def test_parts_hold_all_events_of_their_hashes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,11 @@ from weir.dpcore.people.periods import Periods
 from weir.dpcore.people.person import Person
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.bound_users import CloseTicks
-from weir.transforms.beam.hash_partition import hashed
 from weir.transforms.columns.names import UNIT_HIGH, UNIT_LOW
+from weir.transforms.operators import closed_rows
+from weir.transforms.operators.hash_partition import hashed
+from weir.transforms.operators.user_cells import BAGS, Shelves
 from weir.transforms.operators.users import encode, prepared
-from weir.transforms.state import closed_rows
-from weir.transforms.state.user_cells import BAGS, Shelves
 
 LAYOUT = "cd" * 32
 

@@ -9,7 +9,7 @@ their tick, and one of another tick spends its user's caps and nobody else's.
 not it has seen an event, and a tick is closed by a timer at its end. How far a shard is
 (``closed``) survives the end of a period. Else the presence of one user would decide whether an
 event of another that comes too late still spends a cap. What comes behind a closed tick is a copy
-of what its tick had (``transforms.state.closed_rows``), or else ``overdue``: dead-lettered and
+of what its tick had (``transforms.operators.closed_rows``), or else ``overdue``: dead-lettered and
 counted, zero when all is well. It is not covered by the promise, as a runner's timing made it.
 
 **Order.** A shard has one timer, at the end of its earliest open tick, which holds the watermark
@@ -32,23 +32,33 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.people.cap import cap_events, keeps_pairs
 from weir.dpcore.people.cells import gather
+from weir.dpcore.people.hashes import CapKeys
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import reads_new
 from weir.transforms.beam import heartbeat
-from weir.transforms.beam.elements import to_timestamp
+from weir.transforms.beam.elements import stamped, to_timestamp
 from weir.transforms.beam.flink_quirks import AT_ONCE, on_flink
-from weir.transforms.operators.bound_users import CloseHere, Kept, ToUsersHere, opened
+from weir.transforms.columns.names import UNIT_LOW
+from weir.transforms.operators import closed_rows
 from weir.transforms.operators.capped import batches, count, without_hashes
-from weir.transforms.operators.users import PLACE, ToUsers, decode, hashes_of
+from weir.transforms.operators.closed_rows import ClosedRows
+from weir.transforms.operators.hash_partition import Spread, whole
+from weir.transforms.operators.user_cells import BAGS, Closed, Shelves, SpentCells, WaitingRows
+from weir.transforms.operators.users import (
+    PLACE,
+    decode,
+    encode,
+    hashes_of,
+    of_users,
+    prepared,
+)
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.state import closed_rows
-from weir.transforms.state.closed_rows import ClosedRows
-from weir.transforms.state.user_cells import BAGS, Closed, Shelves, SpentCells, WaitingRows
 
 STEP_NAME = "Cap"
 CLOSED_STATE = "closed"
@@ -63,6 +73,56 @@ AFTER_CAPS = 1000
 """Microseconds, a runner's least step: Tick's timers stand so much later than those here."""
 PRUNE = 1 << 14
 """Events of a shard in a bundle from which on cells are pruned before they wait."""
+
+
+class ToUsers(beam.DoFn):
+    """Record batches with ``@unit`` -> (shard, events), a few big ones a bundle.
+
+    User and id leave here; their hashes travel on. Tagged output: dead letters of events that are
+    nobody's.
+    """
+
+    def __init__(self, secret: SecretRef, plan: Plan, shards: int) -> None:
+        assert plan.person is not None
+        self._secret, self._digest, self._shards = secret, plan.digest, shards
+        self._person, self._program = plan.person, plan.program
+        self._layout = bytes.fromhex(plan.layout)
+        self._keys: CapKeys | None = None
+        self._spread = self._empty()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_keys": None, "_spread": None}
+
+    def setup(self) -> None:
+        """Derives the keys."""
+        self._keys = CapKeys.derive(self._secret.resolve(), self._digest)
+
+    def start_bundle(self) -> None:
+        """Drops what an abandoned bundle left."""
+        self._spread = self._empty()
+
+    def _empty(self) -> Spread:
+        def packed(batches: list[pa.RecordBatch]) -> bytes:
+            return encode(whole(batches), self._layout)
+
+        return Spread(self._shards, UNIT_LOW, packed, 2)
+
+    def process(
+        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[Any]:
+        """Takes a batch, and sends on when enough is there."""
+        assert self._keys is not None
+        self._stamp = stamp
+        known, letters = of_users(batch, self._keys)
+        if letters is not None:
+            yield TaggedOutput(DEAD, letters)
+        if known.num_rows:
+            yield from self._spread.add(prepared(known, self._program, self._person, self._keys))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Sends on what is left."""
+        for value in self._spread.flush():
+            yield stamped(value, Timestamp.of(self._stamp))
 
 
 class CloseTicks(beam.DoFn):
@@ -307,36 +367,6 @@ class Cap(beam.PTransform[Any, Any]):
             .with_outputs(DEAD, main="kept")
         )
         return Capped(closed.kept, (spread[DEAD], closed[DEAD]) | "Dead" >> beam.Flatten())
-
-
-class CapHere(beam.PTransform[Any, Any]):
-    """``Cap`` where every step is in this process and all data is there from the start: events are
-    kept aside, and closed at once (``transforms.operators.bound_users``)."""
-
-    def __init__(self, plan: Plan, secret: SecretRef) -> None:
-        super().__init__()
-        self._plan, self._secret = plan, secret
-        self._aside: Kept | None = None
-
-    def expand(self, events: Any) -> Any:
-        """Record batches with ``@unit`` -> as ``Cap`` has it."""
-        run = uuid.uuid4().hex
-        self._aside = opened(run)  # held here, as long as the pipeline is
-        gathered = events | "Gather" >> beam.ParDo(
-            ToUsersHere(self._secret, self._plan, run)
-        ).with_output_types(tuple[int, bytes], dead=pa.RecordBatch).with_outputs(
-            DEAD, main="gathered"
-        )
-        kept = (
-            gathered.gathered
-            | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Together" >> beam.GroupByKey()
-            | "Close"
-            >> beam.ParDo(CloseHere(self._secret, self._plan, run)).with_output_types(
-                pa.RecordBatch
-            )
-        )
-        return Capped(kept, gathered[DEAD])
 
 
 class Capped(NamedTuple):

@@ -31,16 +31,14 @@ from weir.dpcore.leaves.id_hash import id_hashes
 from weir.dpcore.leaves.row_hash import dedupe_key
 from weir.dpcore.leaves.timed_set import Words
 from weir.transforms.beam.elements import stamped, to_timestamp
-from weir.transforms.beam.hash_partition import Spread, hashed, whole
 from weir.transforms.columns.names import HIGH, LOW
-from weir.transforms.operators.deduplicate import Known, UniqueHere, known_of
+from weir.transforms.operators.hash_partition import Spread, hashed, whole
 from weir.transforms.operators.seen_ids import look, remember
-from weir.transforms.runtime.aside import in_one_process
+from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.timed_cells import FOREVER, RING, Held, TimedCells, width_of
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.state.state_cache import Shelf
-from weir.transforms.state.timed_cells import FOREVER, RING, Held, TimedCells, width_of
 
 STEP_NAME = "Deduplicate"
 HEAD_STATE = "head"
@@ -243,8 +241,6 @@ class Deduplicate(beam.PTransform[Any, Any]):
       row_digest: of a plan with row leaves, hex: the hashes of ids stay in the batches, and are
         made for this name and not for the layout, because they decide which rows a cap keeps.
       shards: over how many ids are spread: as many workers share them at most. Part of the state.
-      bounded: all data is there from the start: where every step is in this process, and nothing
-        is forgotten, events then stay where they are (``unique_here``).
     """
 
     def __init__(
@@ -255,11 +251,8 @@ class Deduplicate(beam.PTransform[Any, Any]):
         horizon: int | None = None,
         row_digest: str | None = None,
         shards: int = SHARDS,
-        bounded: bool = False,
     ) -> None:
         super().__init__()
-        self._bounded = bounded
-        self._known: Known | None = None
         self._secret, self._clock = secret, clock
         self._layout, self._horizon = layout, horizon
         self._row_digest, self._shards = row_digest, shards
@@ -268,15 +261,6 @@ class Deduplicate(beam.PTransform[Any, Any]):
         """Record batches with ``@id`` -> the same without it."""
         name = self._row_digest or self._layout
         keep_hash = self._row_digest is not None
-        if self._bounded and self._horizon is None and in_one_process(events.pipeline):
-            run = uuid.uuid4().hex
-            self._known = known_of(run)  # held here, as long as the pipeline is
-            here = events | "Here" >> beam.ParDo(
-                UniqueHere(self._secret, name, keep_hash, run)
-            ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(
-                DEAD, main="fresh"
-            )
-            return Unique(here.fresh, here.dead)
         spread = events | "ToShards" >> beam.ParDo(
             ToShards(self._secret, name, self._shards)
         ).with_output_types(pa.RecordBatch, shards=tuple[int, bytes]).with_outputs(

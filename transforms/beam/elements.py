@@ -1,12 +1,19 @@
-"""Elements of the global window, with their times."""
+"""Elements of the global window, with their times; and outputs of steps that reject records."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
+
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.formats import counted
+from weir.transforms.runtime.dead_letters import DEAD
 
 
 def to_timestamp(micros: int) -> Timestamp:
@@ -22,3 +29,18 @@ def windowed(value: Any, micros: int) -> WindowedValue:
 def stamped(value: Any, stamp: Any) -> WindowedValue:
     """An element of the global window at a time of Beam's."""
     return WindowedValue(value, stamp, [GlobalWindow()])  # type: ignore[arg-type]  # list or tuple
+
+
+def emit(decoded: Iterable[Decoded]) -> Iterator[Any]:
+    """Decoded batches as outputs of a DoFn, counted; dead letters tagged "dead"."""
+    rejected: list[pa.RecordBatch] = []
+    for batch in counted(decoded, rejected.append):
+        yield from tagged(rejected)
+        yield batch
+    yield from tagged(rejected)
+
+
+def tagged(rejected: list[pa.RecordBatch]) -> Iterator[TaggedOutput[str, Any]]:
+    """Dead letters as outputs of a DoFn; the list is empty afterwards."""
+    while rejected:
+        yield TaggedOutput(DEAD, rejected.pop(0))

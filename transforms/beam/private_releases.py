@@ -13,27 +13,25 @@ from apache_beam.transforms.window import GlobalWindows
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
+from weir.transforms.beam.accumulate import LeafDoFn, RowLeafDoFn
 from weir.transforms.beam.assemble import Assemble
-from weir.transforms.beam.bound_users import Cap, CapHere
+from weir.transforms.beam.bound_users import Cap
 from weir.transforms.beam.cluster import has_own_workers
 from weir.transforms.beam.deduplicate import Deduplicate
+from weir.transforms.beam.element_types import fields_of
 from weir.transforms.beam.first_look_gate import Gate
 from weir.transforms.beam.flink_quirks import require_whole_bundles
+from weir.transforms.beam.from_dicts import from_rows
 from weir.transforms.beam.heartbeats import Heartbeats
 from weir.transforms.beam.prism_quirks import keep_bundles_whole
+from weir.transforms.beam.stateless import FilterDoFn, SolveDoFn
 from weir.transforms.beam.tick import JOBS, Tick
 from weir.transforms.beam.train import Train
 from weir.transforms.decode.first_look import FirstLook
-from weir.transforms.decode.from_dicts import from_rows
-from weir.transforms.decode.python_events import fields_of
-from weir.transforms.decode.schema import EventSchema, canonical_columns
-from weir.transforms.operators.accumulate import Leaf
-from weir.transforms.operators.filter import FilterAssign
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.operators.filter import needed_columns
 from weir.transforms.operators.noise_source import KeyedNoiseSource, NoiseSource
-from weir.transforms.operators.partial_rows import RowLeaves
-from weir.transforms.operators.solve import Solve
 from weir.transforms.operators.stride import TICKS
-from weir.transforms.runtime.aside import in_one_process
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
@@ -53,15 +51,6 @@ class Releases(NamedTuple):
 
     releases: Any
     dead: Any
-
-
-def needed_columns(plan: Plan) -> tuple[str, ...]:
-    """Columns that are read behind the filter."""
-    ids = ("@id",) if plan.config.schema_.id is not None else ()
-    users = ("@unit",) if plan.person is not None else ()
-    times = ("@time",) if takes_rows(plan.program) or plan.person is not None else ()
-    read = canonical_columns(plan.config.model, plan.program.columns)
-    return (*read, *ids, *users, *times)
 
 
 class PrivateReleases(beam.PTransform[Any, Any]):
@@ -155,9 +144,10 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             rows = from_rows(events, schema, look)
             events = rows.events
             dead.append(rows.dead)
-        assigned = events | "Filter" >> beam.ParDo(
-            FilterAssign(plan, needed_columns(plan))
-        ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
+        filtered = beam.ParDo(FilterDoFn(plan, needed_columns(plan))).with_output_types(
+            pa.RecordBatch, dead=pa.RecordBatch
+        )
+        assigned = events | "Filter" >> filtered.with_outputs(DEAD, main="events")
         kept = assigned.events
         dead.append(assigned.dead)
         if plan.person is not None:
@@ -168,7 +158,8 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             unique = self._deduplicate(kept, secret)
             kept = unique.events
             dead.append(unique.dead)
-        leaves = kept | "Leaf" >> self._leaf(secret)
+        gather = beam.ParDo(self._leaf(secret)).with_output_types(tuple[int, bytes])
+        leaves = kept | "Leaf" >> gather
         beats = events.pipeline | "Clock" >> self._beats
         ticked = (
             (leaves, beats)
@@ -181,7 +172,8 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             train = Train(plan, training, noise, self._bounded)
             models = ticked[JOBS] | "Train" >> train
             noisy = (noisy, models) | "Assemble" >> Assemble(plan, training)
-        releases = noisy | "Solve" >> Solve(plan)
+        solve = beam.ParDo(SolveDoFn(plan)).with_output_types(pa.RecordBatch)
+        releases = noisy | "Solve" >> solve
         if look is not None:
             releases = releases | "FirstLook" >> Gate(look, rows.seen)
         return Releases(releases, tuple(dead) | "Dead" >> beam.Flatten())
@@ -205,13 +197,10 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             None if self._bounded else plan.circumstances.id_horizon,
             plan.digest if takes_rows(plan.program) else None,
             plan.circumstances.id_shards,
-            self._bounded,
         )
 
     def _cap(self, events: Any, secret: SecretRef) -> Any:
         plan, shards = self._plan, self._plan.circumstances.id_shards
-        if self._bounded and in_one_process(events.pipeline):
-            return events | "Cap" >> CapHere(plan, secret)
         beats = Heartbeats(
             tuple(range(shards)), plan.clock, self._bounded, stream=self._stream, lead=True
         )
@@ -219,11 +208,11 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         cap = Cap(plan, secret, shards, self._bounded, self._stream)
         return (events, closing) | "Cap" >> cap
 
-    def _leaf(self, secret: SecretRef) -> beam.PTransform[Any, Any]:
+    def _leaf(self, secret: SecretRef) -> Any:
         plan = self._plan
         if takes_rows(plan.program):
-            return RowLeaves(plan.program, plan.keys, plan.clock, secret, plan.digest)
-        return Leaf(plan.program, plan.keys, plan.clock, self._bounded)
+            return RowLeafDoFn(plan.program, plan.keys, plan.clock, secret, plan.digest)
+        return LeafDoFn(plan.program, plan.keys, plan.clock)
 
 
 def _check_types(plan: Any, secret: Any, rotate: Any) -> None:

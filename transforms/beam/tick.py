@@ -33,20 +33,20 @@ from weir.transforms.beam.elements import to_timestamp
 from weir.transforms.beam.flink_quirks import AT_ONCE, on_flink
 from weir.transforms.operators import partial_rows as rows
 from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.bags import bag_of, bags_due
+from weir.transforms.operators.block_cells import ROOM, Cells, Stored
+from weir.transforms.operators.discovered_cells import FoundStored
 from weir.transforms.operators.discovered_shard import FoundBlock
-from weir.transforms.operators.here import taken
 from weir.transforms.operators.jobs import lane_of
 from weir.transforms.operators.noise_source import NoiseSource
+from weir.transforms.operators.pending import due
+from weir.transforms.operators.progress import ProgressCell
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.operators.stride import TICKS, NoisyStride
 from weir.transforms.operators.tick import BlockState
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.codec import kind_of
 from weir.transforms.runtime.dead_letters import DEAD, count_dead, dead_letters
-from weir.transforms.state.bags import bag_of, bags_due
-from weir.transforms.state.block_cells import ROOM, Cells, Stored
-from weir.transforms.state.discovered_cells import FoundStored
-from weir.transforms.state.progress import ProgressCell
-from weir.transforms.state.state_cache import Shelf
 
 STEP_NAME = "Tick"
 MACHINE_STATE = "machine"
@@ -182,16 +182,14 @@ class TickDoFn(beam.DoFn):
             return
         stored, block_state = self._block(block, Cells(machine, names, (past_0, past_1)), first)
         bags = (pending, far, beyond)
-        due, later = bags[: bags_due(first, stop)], list[bytes]()
-        payloads = [payload for bag in due for payload in bag.read()]
-        for item in block_state.advance(payloads, first, stop):
-            if isinstance(item, bytes):
-                later.append(item)
-            elif isinstance(item, NoisyStride):
+        near = bags[: bags_due(first, stop)]
+        leaves, later = due([payload for bag in near for payload in bag.read()], stop)
+        for item in block_state.advance(leaves, first, stop):
+            if isinstance(item, NoisyStride):
                 yield item
             else:
                 yield TaggedOutput(JOBS, (lane_of(block), block_state.send(item)))
-        for bag in due:
+        for bag in near:
             bag.clear()
         for payload in later:
             bags[bag_of(partial.tick_range(payload)[0], stop)].add(payload)
@@ -229,7 +227,7 @@ def split_overdue(payload: bytes, first: int) -> tuple[int, bytes | None]:
     """How many events of a leaf lie before tick ``first``, and what is left of it."""
     if kind_of(payload) == rows.KIND:
         return rows.count_rows(payload), None
-    leaf = taken(payload)
+    leaf = partial.decode(payload)
     cut = int(np.searchsorted(leaf.ticks, first))
     rest = partial.encode(leaf.take(slice(cut, None))) if cut < len(leaf.ticks) else None
     return int(leaf.counts[:cut].sum()), rest

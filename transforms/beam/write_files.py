@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,15 +19,14 @@ from numpy.typing import NDArray
 
 from weir.dpcore.errors import CodecError
 from weir.transforms.beam.elements import stamped
-from weir.transforms.operators.write import Waiting, WriteHere, waiting_of
 from weir.transforms.release.table import releases_only, span_of
 from weir.transforms.runtime import counters, fence
 from weir.transforms.runtime import stored_counts as kept_counts
-from weir.transforms.runtime.aside import Aside, in_one_process
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
 from weir.transforms.sinks import formats, place
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted, sorted_table
+from weir.transforms.sinks.targets import Target
 from weir.transforms.sinks.writer import Guard, Writer
 
 STEP_NAME = "WriteFolder"
@@ -246,30 +244,23 @@ class RangeDoFn(beam.DoFn):
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(tuple[int, int])
 class WriteRanges(beam.PTransform[Any, Any]):
-    """Release batches -> (first, last tick) of every file that was written."""
+    """Release batches -> (first, last tick) of every file that was written.
 
-    def __init__(self, ranges: Ranges, writer: Writer) -> None:
+    Args:
+      target: which files there are, and what writes one.
+    """
+
+    def __init__(self, target: Target) -> None:
         super().__init__()
-        self._ranges, self._writer = ranges, writer
-        self._waiting: Aside[Any, Waiting] | None = None
+        self._ranges, self._writer = target
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Keyed by range of ticks and part of the blocks, in the global window."""
-        if self._ranges.total is not None and in_one_process(releases.pipeline):
-            run = uuid.uuid4().hex
-            self._waiting = waiting_of(run)  # held here, as long as the pipeline is
-            return (
-                releases
-                | "Global" >> beam.WindowInto(GlobalWindows())
-                | "Write"
-                >> beam.ParDo(WriteHere(self._ranges, self._writer, run)).with_output_types(
-                    tuple[int, int]
-                )
-            )
         return (
             releases
-            | "ToRange" >> beam.ParDo(ToRange(self._ranges)).with_output_types(tuple[int, bytes])
-            | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Write"
+            | "Ranges/ToRange"
+            >> beam.ParDo(ToRange(self._ranges)).with_output_types(tuple[int, bytes])
+            | "Ranges/Global" >> beam.WindowInto(GlobalWindows())
+            | "Ranges/Write"
             >> beam.ParDo(RangeDoFn(self._ranges, self._writer)).with_output_types(tuple[int, int])
         )

@@ -134,3 +134,10 @@ def _as_number(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def declared_keys(plan: Any) -> pa.StringArray | None:
+    """The combinations of values that the plan declares; None when keys are discovered."""
+    if plan.keys.observed or not plan.keys.combinations:
+        return None
+    return pa.array(sorted(plan.keys.combinations), pa.string())

@@ -1,13 +1,12 @@
-"""Decode: bytes in any of five formats -> canonical batches. Pure functions, and thin shells."""
+"""Decode: bytes in any of five formats -> canonical batches."""
 
 from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, get_args
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +20,7 @@ from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.dead_letters import DEAD, count_by_field, count_dead
+from weir.transforms.runtime.dead_letters import Reject, count_by_field, count_dead
 from weir.transforms.runtime.reasons import MISSING, VALUES, counter_of
 
 Format = Literal["csv", "ndjson", "parquet", "arrow", "avro"]
@@ -102,8 +101,12 @@ ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 """Table that puts a JSON object into one line."""
 
 
-def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
-    """Decoded batches as outputs of a DoFn, counted: events, missing values, dead letters."""
+def counted(decoded: Iterable[Decoded], reject: Reject) -> Iterator[pa.RecordBatch]:
+    """Batches of events of what was decoded; counts events, missing values and dead letters.
+
+    Args:
+      reject: takes the dead letters.
+    """
     missing: Counter[str] = Counter()
     for events, dead, absent in decoded:
         if events is not None:
@@ -111,9 +114,8 @@ def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
         if dead is not None:
             for (field, reason), count in count_by_field(dead).items():
                 missing[field] -= count if reason in _SPOILT else 0
-        if dead is not None:
             count_dead(dead)
-            yield beam.pvalue.TaggedOutput(DEAD, dead)
+            reject(dead)
         if events is not None:
             counters.add("events", events.num_rows)
             yield events

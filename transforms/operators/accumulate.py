@@ -5,28 +5,21 @@ No window and no GroupByKey: this is where the volume goes away.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.program import Bounded, Program, Runs, sums_runs
-from weir.transforms.beam.elements import windowed
 from weir.transforms.operators import partial_sums as partial
 from weir.transforms.operators.bound import bound, summed
-from weir.transforms.operators.here import opened, put_aside
 from weir.transforms.operators.key_index import INDEX, KeyIndex
 from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.operators.runs import gaps, runs_of
 from weir.transforms.operators.sparse_cells import SparseCells
-from weir.transforms.runtime.aside import in_one_process
 
 Ints = NDArray[np.int64]
 
@@ -306,76 +299,37 @@ class Gatherer:
         return leaf._replace(rows=rows, names=tuple(index.names[row] for row in used))
 
 
-class LeafDoFn(beam.DoFn):
-    """Record batches with ``@tick`` and ``@key`` -> (block, encoded PartialLeaf).
+class Accumulate:
+    """Record batches with ``@tick`` and ``@key`` -> (block, PartialLeaf), sent on where memory asks
+    for it and at the end.
 
     Args:
-      program, keys, clock: of the plan.
-      aside: name of a run whose leaves this process keeps aside; None: they go on as bytes.
+      program, keys: of the plan.
+      together: see ``Gatherer``; numbers are then as narrow as they can be.
     """
 
-    def __init__(
-        self, program: Program, keys: Keys, clock: Clock, aside: str | None = None
-    ) -> None:
-        self._program = program
-        self._keys = keys
-        self._clock = clock
-        self._aside = aside
+    def __init__(self, program: Program, keys: Keys, together: bool = False) -> None:
+        self._program, self._keys, self._together = program, keys, together
         self._gatherer: Gatherer | None = None
         self._index: KeyIndex | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_gatherer": None, "_index": None}
-
-    def start_bundle(self) -> None:
-        """Drops what an abandoned bundle left."""
-        self._gatherer = None
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[WindowedValue]:
-        """Adds a batch; sends on early when memory asks for it."""
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, PartialLeaf]]:
+        """Adds a batch."""
         if self._gatherer is None:
             if self._index is None or self._index.size > INDEX:
                 self._index = KeyIndex(self._keys)
-            together = self._aside is not None
-            self._gatherer = Gatherer(self._program, self._keys, self._index, together)
+            self._gatherer = Gatherer(self._program, self._keys, self._index, self._together)
         self._gatherer.add(batch)
         if self._gatherer.is_full:
-            yield from self.finish_bundle()
+            yield from self.finish()
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Sends on what the bundle gathered, at the event time of its first tick."""
+    def finish(self) -> Iterator[tuple[int, PartialLeaf]]:
+        """Sends on what was gathered."""
         if self._gatherer is None:
             return
         for block, leaf in self._gatherer.drain():
-            first = self._clock.tick_start(int(leaf.ticks[0]))
-            data = partial.encode(leaf) if self._aside is None else put_aside(leaf, self._aside)
-            yield windowed((block, data), first)
+            yield block, partial.narrowed(leaf) if self._together else leaf
 
-
-@beam.typehints.with_input_types(pa.RecordBatch)
-@beam.typehints.with_output_types(tuple[int, bytes])
-class Leaf(beam.PTransform[Any, Any]):
-    """Bound and add up events into partial leaves, keyed by block. Keeps no order.
-
-    Args:
-      program, keys, clock: of the plan.
-      bounded: all data is there from the start: where every step is in this process, leaves are
-        kept aside on their way (``transforms.operators.here``).
-    """
-
-    def __init__(self, program: Program, keys: Keys, clock: Clock, bounded: bool = False) -> None:
-        super().__init__()
-        self._program, self._keys, self._clock = program, keys, clock
-        self._bounded = bounded
-        self._aside: Any = None
-
-    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[Any]:
-        """Record batches -> (block, bytes)."""
-        run = None
-        if self._bounded and in_one_process(events.pipeline):
-            run = uuid.uuid4().hex
-            self._aside = opened(run)  # held here, as long as the pipeline is
-        dofn = LeafDoFn(self._program, self._keys, self._clock, run)
-        gather = beam.ParDo(dofn).with_output_types(tuple[int, bytes])
-        leaves: beam.PCollection[Any] = events | "Gather" >> gather
-        return leaves
+    def reset(self) -> None:
+        """Drops what was gathered; keys stay known."""
+        self._gatherer = None

@@ -8,8 +8,9 @@ import numpy as np
 
 from weir.dpcore.arrays import concatenate
 from weir.dpcore.training import Models, Training
+from weir.transforms.operators import stride as strides
 from weir.transforms.operators.jobs import FITTED, decode_fitted
-from weir.transforms.operators.stride import NoisyStride, NoisyStrideCoder
+from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.codec import kind_of, pack, pack_names, restore, unpack, unpack_names
 
 KIND = b"A"
@@ -68,7 +69,7 @@ class Assembly:
             fitted = decode_fitted(payload)
             self._fitted[fitted.tick] = fitted.models
         else:
-            stride = NoisyStrideCoder().decode(payload)
+            stride = strides.decode(payload)
             self._strides.append((stride.first_tick, stride.ticks, len(stride.keys)))
             self._strides.sort()
             if len(stride.keys) > len(self._keys):
@@ -98,4 +99,4 @@ class Assembly:
 
 def outline(stride: NoisyStride) -> tuple[int, bytes]:
     """A stride of which only the ticks and keys are known yet."""
-    return stride.block, NoisyStrideCoder().encode(stride)
+    return stride.block, strides.encode(stride)

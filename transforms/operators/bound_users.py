@@ -1,21 +1,17 @@
-"""The caps of users where every step is in this process and all data is there from the start.
+"""Contribution bounds of users where all data is there from the start: ticks are closed at once.
 
-Events travel as they are, a name in their place (``transforms.runtime.aside``), and every tick is
-closed at once, so that nothing is spent before and nothing has to be remembered. Users whom no cap
-touches (``dpcore.people.untouched``) pass without the hashes by which caps choose; for the others
-those are made now, and the rule is the same as on a stream (``transforms.beam.bound_users``).
+Nothing is spent before and nothing has to be remembered. Users whom no bound touches
+(``dpcore.people.untouched``) pass without the hashes by which bounds choose; for the others those
+are made now, and the rule is the same as on a stream (``transforms.beam.bound_users``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import TaggedOutput
-from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.leaves.id_hash import Digests, id_hashes
 from weir.dpcore.people.cap import Spent, cap_events, keeps_pairs
@@ -23,14 +19,13 @@ from weir.dpcore.people.hashes import CapKeys, name_hashes
 from weir.dpcore.people.untouched import ASKED, NEW, Marks, untouched
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import reads_new, takes_rows
-from weir.transforms.beam.elements import stamped
-from weir.transforms.beam.hash_partition import joined
 from weir.transforms.columns.keys import KEY
 from weir.transforms.columns.names import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.columns.names import NEW as NEWCOMER
 from weir.transforms.operators.capped import batches, count, without_hashes
+from weir.transforms.operators.hash_partition import joined
 from weir.transforms.operators.key_numbers import Names
-from weir.transforms.operators.sift import WORKED_ON, Sieve, Sifted, parts_of
+from weir.transforms.operators.sift import WORKED_ON, Sieve, parts_of
 from weir.transforms.operators.users import (
     HAS_ID,
     PLACE,
@@ -39,106 +34,38 @@ from weir.transforms.operators.users import (
     of_users,
     with_row_hashes,
 )
-from weir.transforms.runtime.aside import Aside
-from weir.transforms.runtime.secret import SecretRef
-
-Kept = Aside[list[Sifted], Names]
-"""Events of a run in this process, and the names of their keys."""
+from weir.transforms.runtime.dead_letters import Reject
 
 
-def opened(run: str) -> Kept:
-    """What this process keeps aside of a run."""
-    return Aside.of(run, Names)
+class BoundUsers:
+    """Record batches with ``@unit`` -> at the end, events that their users' bounds let in.
 
-
-class ToUsersHere(beam.DoFn):
-    """Record batches with ``@unit`` -> the name of what a bundle gathered.
-
-    User and id leave here; their hashes travel on. Tagged output: dead letters of events that are
-    nobody's.
-    """
-
-    def __init__(self, secret: SecretRef, plan: Plan, run: str) -> None:
-        self._secret, self._digest, self._run = secret, plan.digest, run
-        self._sieve = Sieve(UNIT_LOW)
-        self._keys: CapKeys | None = None
-        self._aside: Kept | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sieve": None, "_keys": None, "_aside": None}
-
-    def setup(self) -> None:
-        """Derives the keys, and finds what this process keeps aside."""
-        self._keys = CapKeys.derive(self._secret.resolve(), self._digest)
-        self._aside = opened(self._run)
-
-    def start_bundle(self) -> None:
-        """Drops what an abandoned bundle left."""
-        self._sieve = Sieve(UNIT_LOW)
-
-    def process(
-        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
-    ) -> Iterator[TaggedOutput[str, Any]]:
-        """Takes a batch."""
-        assert self._keys is not None and self._aside is not None
-        self._stamp = stamp
-        known, letters = of_users(batch, self._keys)
-        if letters is not None:
-            yield letters
-        if known.num_rows:
-            self._sieve.add(bare(known, self._keys, self._aside.shared))
-
-    def finish_bundle(self) -> Iterator[Any]:
-        """Sends on what is there."""
-        assert self._aside is not None
-        sifted = self._sieve.empty()
-        if sifted:
-            yield stamped((0, self._aside.put(sifted)), Timestamp.of(self._stamp))
-
-
-def bare(batch: pa.RecordBatch, keys: CapKeys, names: Names) -> pa.RecordBatch:
-    """Events of known users as they are sifted: names of keys as numbers, ids as hashes."""
-    batch = batch.drop_columns(list(PLACE))
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    if KEY in found:
-        entries = name_hashes(found[KEY].dictionary, keys)
-        found[KEY] = names.coded(found[KEY], entries)
-    if "@id" in found:
-        hashes, null = id_hashes(found.pop("@id"), keys.ids)
-        found[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
-        found[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
-        found[HAS_ID] = pa.array(~null)
-    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
-
-
-class CloseHere(beam.DoFn):
-    """(any, names of what bundles gathered) -> events that stay.
+    User and id leave here; their hashes stay.
 
     Args:
-      secret: keys of hashes are derived from it. plan: with a person. run: what is kept aside.
+      plan: with a person. secret: 32 bytes; only keys of hashes are derived from it.
+      reject: takes dead letters of events without a user.
     """
 
-    def __init__(self, secret: SecretRef, plan: Plan, run: str) -> None:
+    def __init__(self, plan: Plan, secret: bytes, reject: Reject) -> None:
         assert plan.person is not None
-        self._secret, self._digest, self._run = secret, plan.digest, run
         self._person, self._program = plan.person, plan.program
-        self._keys: CapKeys | None = None
-        self._aside: Kept | None = None
+        self._keys, self._reject = CapKeys.derive(secret, plan.digest), reject
+        self._sieve, self._names = Sieve(UNIT_LOW), Names()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_keys": None, "_aside": None}
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Takes a batch; nothing comes before the end."""
+        known, letters = of_users(batch, self._keys)
+        if letters is not None:
+            self._reject(letters)
+        if known.num_rows:
+            self._sieve.add(bare(known, self._keys, self._names))
+        return iter(())
 
-    def setup(self) -> None:
-        """Derives the keys, and finds what this process keeps aside."""
-        self._keys = CapKeys.derive(self._secret.resolve(), self._digest)
-        self._aside = opened(self._run)
-
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
-        """Closes every tick. Users who have to be asked are, many of them together."""
-        assert self._aside is not None
-        sifted = [one for name in element[1] for one in self._aside.take(name)]
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Closes every tick. Users whom a bound may touch are looked at, many of them together."""
         asked: list[pa.RecordBatch] = []
-        for part in parts_of(sifted):
+        for part in parts_of(self._sieve.empty()):
             marks = self._marks(part)
             some = marks == ASKED
             if some.any():
@@ -164,7 +91,6 @@ class CloseHere(beam.DoFn):
 
     def _passed(self, batch: pa.RecordBatch, new: Any) -> pa.RecordBatch:
         """Events of users whom no cap touches; each is a cell of its own."""
-        assert self._keys is not None
         if takes_rows(self._program):
             batch = with_row_hashes(batch, self._program, self._keys)
         batch = self._named(without_hashes(batch, self._program))
@@ -175,12 +101,11 @@ class CloseHere(beam.DoFn):
 
     def _chosen(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Of the events of other users those that their caps let in."""
-        assert self._keys is not None and self._aside is not None
         person, program = self._person, self._program
         ticks = batch.column("@tick").to_numpy()
         named: Digests | None = None
         if KEY in batch.schema.names:
-            named = self._aside.shared.hashes_of(batch.column(KEY))
+            named = self._names.hashes_of(batch.column(KEY))
         whole = completed(batch, named, program, person, self._keys)
         first = int(person.periods.of(ticks[:1] * 0)[0])
         kept = cap_events(
@@ -196,8 +121,22 @@ class CloseHere(beam.DoFn):
 
     def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Names in place of numbers."""
-        assert self._aside is not None
         if KEY not in batch.schema.names:
             return batch
-        names = self._aside.shared.decoded(batch.column(KEY))
+        names = self._names.decoded(batch.column(KEY))
         return batch.set_column(batch.schema.get_field_index(KEY), KEY, names)
+
+
+def bare(batch: pa.RecordBatch, keys: CapKeys, names: Names) -> pa.RecordBatch:
+    """Events of known users as they are sifted: names of keys as numbers, ids as hashes."""
+    batch = batch.drop_columns(list(PLACE))
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if KEY in found:
+        entries = name_hashes(found[KEY].dictionary, keys)
+        found[KEY] = names.coded(found[KEY], entries)
+    if "@id" in found:
+        hashes, null = id_hashes(found.pop("@id"), keys.ids)
+        found[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
+        found[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
+        found[HAS_ID] = pa.array(~null)
+    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))

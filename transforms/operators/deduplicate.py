@@ -1,59 +1,29 @@
-"""Deduplicate in one process: events stay where they are, and their ids are numbered.
+"""Deduplicate in one place: ids of a whole run are numbered, and nothing is spread or stored.
 
-Elsewhere events travel to the shards that remember their ids (``deduplicate``). Here a run
-remembers all of them in one place, so that nothing is spread, sorted or stored. Which records count
-is the rule of ``seen_ids``, of the same batches.
+On Beam events travel to the shards that remember their ids (``transforms.beam.deduplicate``). Which
+records count is the rule of ``seen_ids``, of the same batches.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import TaggedOutput
-from apache_beam.utils.timestamp import Timestamp
 from numpy.typing import NDArray
 
 from weir.dpcore.leaves.id_hash import id_hashes
 from weir.dpcore.leaves.numbered import Numbered
-from weir.dpcore.leaves.row_hash import dedupe_key
 from weir.dpcore.leaves.timed_set import Words
-from weir.transforms.beam.elements import stamped
-from weir.transforms.beam.hash_partition import ROWS
 from weir.transforms.columns.names import HIGH, LOW
+from weir.transforms.operators.hash_partition import ROWS
 from weir.transforms.operators.seen_ids import chosen_first
-from weir.transforms.runtime.aside import Aside
-from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
-from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.dead_letters import SOURCE, Reject, count_dead, dead_letters
 
 Ints = NDArray[np.int64]
-
-
-@dataclass
-class Ids:
-    """Ids of a run in this process.
-
-    Attributes:
-      numbers: of all that came. lock: of whoever adds some.
-    """
-
-    numbers: Numbered = field(default_factory=Numbered)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-Known = Aside[None, Ids]
-
-
-def known_of(run: str) -> Known:
-    """What is known of ids in a run of this process; as long as somebody holds it."""
-    return Aside.of(run, Ids)
 
 
 class _Held(NamedTuple):
@@ -75,12 +45,11 @@ class _Held(NamedTuple):
     numbers: Ints
 
 
-def _numbered(ids: Ids, events: pa.RecordBatch, hashes: Words) -> _Held:
-    with ids.lock:
-        base = len(ids.numbers)
-        numbers, fresh = ids.numbers.add(hashes)
+def _numbered(numbers: Numbered, events: pa.RecordBatch, hashes: Words) -> _Held:
+    base = len(numbers)
+    found, fresh = numbers.add(hashes)
     again = np.flatnonzero(~fresh)
-    return _Held(events, hashes, fresh, base, again, numbers[again])
+    return _Held(events, hashes, fresh, base, again, found[again])
 
 
 class _Judged(NamedTuple):
@@ -97,56 +66,28 @@ def _judged(numbered: Sequence[Future[_Held]]) -> _Judged:
     return _Judged(held, which_count(held))
 
 
-class UniqueHere(beam.DoFn):
-    """Record batches with ``@id`` -> the same without it, each id once; duplicates tagged "dead".
+class Deduplicate:
+    """Record batches with ``@id`` -> the same without it, each id once.
 
-    Events wait until as many are there as elsewhere travel together, or the bundle ends: copies
-    among them are judged together. A thread numbers ids and judges copies; those that are judged
-    together go on when it is ready, or when it has the next ones to judge.
+    Events wait until as many are there as elsewhere travel together: copies among them are judged
+    together. A thread numbers ids and judges copies while the next batches are read.
 
     Args:
-      secret: reference; only a key of its own is derived from it here. name: of that key.
+      key: of the hashes of ids (``dedupe_key``).
       keep_hash: whether hashes of ids go on with the events.
-      run: name of what is known.
+      reject: takes dead letters of duplicates.
     """
 
-    def __init__(self, secret: SecretRef, name: str, keep_hash: bool, run: str) -> None:
-        self._secret, self._name, self._keep_hash, self._run = secret, name, keep_hash, run
-        self._key = b""
-        self._known: Known | None = None
-        self._numbering: ThreadPoolExecutor | None = None
-        self._empty()
-
-    def _empty(self) -> None:
+    def __init__(self, key: bytes, keep_hash: bool, reject: Reject) -> None:
+        self._key, self._keep_hash, self._reject = key, keep_hash, reject
+        self._numbers = Numbered()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="number")
         self._held: list[Future[_Held]] = []
         self._rows = 0
         self._judged: deque[Future[_Judged]] = deque()
 
-    def __getstate__(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"_known": None, "_numbering": None, "_held": [], "_judged": deque()}
-        return {**self.__dict__, "_key": b"", **made}
-
-    def setup(self) -> None:
-        """Derives the key, and finds what this process knows."""
-        self._key = dedupe_key(self._secret.resolve(), self._name)
-        self._known = known_of(self._run)
-        self._numbering = ThreadPoolExecutor(1, thread_name_prefix="number")
-
-    def teardown(self) -> None:
-        """Ends the thread."""
-        if self._numbering is not None:
-            self._numbering.shutdown()
-
-    def start_bundle(self) -> None:
-        """Drops what an abandoned bundle left."""
-        self._empty()
-
-    def process(
-        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
-    ) -> Iterator[Any]:
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Takes a batch, and gives on when enough is there. Events without an id pass by."""
-        assert self._known is not None and self._numbering is not None
-        self._stamp = stamp
         hashes, null = id_hashes(batch.column("@id"), self._key)
         events = batch.drop_columns(["@id"])
         if null.any():
@@ -154,31 +95,29 @@ class UniqueHere(beam.DoFn):
             events, hashes = events.filter(pa.array(~null)), hashes[~null]
         if not events.num_rows:
             return
-        self._held.append(self._numbering.submit(_numbered, self._known.shared, events, hashes))
+        self._held.append(self._thread.submit(_numbered, self._numbers, events, hashes))
         self._rows += len(hashes)
         if self._rows >= ROWS:
             self._judge()
-        while self._judged and (len(self._judged) > 1 or self._judged[0].done()):
+        while len(self._judged) > 1:
             yield from self._on(self._judged.popleft().result())
 
-    def finish_bundle(self) -> Iterator[Any]:
+    def finish(self) -> Iterator[pa.RecordBatch]:
         """Gives on what is left."""
         if self._held:
             self._judge()
         while self._judged:
-            for value in self._on(self._judged.popleft().result()):
-                at = Timestamp.of(self._stamp)
-                if isinstance(value, TaggedOutput):
-                    yield TaggedOutput(value.tag, stamped(value.value, at))
-                else:
-                    yield stamped(value, at)
+            yield from self._on(self._judged.popleft().result())
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown(cancel_futures=True)
 
     def _judge(self) -> None:
-        assert self._numbering is not None
-        self._judged.append(self._numbering.submit(_judged, self._held))
+        self._judged.append(self._thread.submit(_judged, self._held))
         self._held, self._rows = [], 0
 
-    def _on(self, judged: _Judged) -> Iterator[Any]:
+    def _on(self, judged: _Judged) -> Iterator[pa.RecordBatch]:
         held, counted = judged
         at = 0
         for one in held:
@@ -192,7 +131,7 @@ class UniqueHere(beam.DoFn):
                 yield self._given(events, one.hashes[kept] if self._keep_hash else None)
             letters = _duplicates(one.events, ~kept)
             count_dead(letters)
-            yield TaggedOutput(DEAD, letters)
+            self._reject(letters)
 
     @staticmethod
     def _given(events: pa.RecordBatch, hashes: Words | None = None) -> pa.RecordBatch:
@@ -295,4 +234,4 @@ def _duplicates(events: pa.RecordBatch, gone: NDArray[np.bool_]) -> pa.RecordBat
     return dead_letters(source, events.column("@position").to_numpy()[gone], "duplicate")
 
 
-__all__ = ["Ids", "Known", "UniqueHere", "known_of", "which_count"]
+__all__ = ["Deduplicate", "which_count"]

@@ -13,6 +13,7 @@ from weir.dpcore.discovery.step import step
 from weir.dpcore.discovery.waiting import Block
 from weir.dpcore.program import Program
 from weir.transforms.operators.noise_source import NoiseSource
+from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.operators.pending import PendingSums
 from weir.transforms.operators.stride import NoisyStride, boundaries
 
@@ -46,18 +47,17 @@ class FoundBlock:
         self.content = content
 
     def advance(
-        self, payloads: Sequence[bytes], first: int, stop: int
-    ) -> Iterator[NoisyStride | bytes]:
+        self, leaves: Sequence[PartialLeaf], first: int, stop: int
+    ) -> Iterator[NoisyStride]:
         """Steps through [first, stop), every tick whether or not data came.
 
         Args:
-          payloads: partial leaves of ticks >= first; what lies at or behind ``stop`` is given back.
+          leaves: of ticks [first, stop), in any order.
 
         Yields:
-          Payloads that are for later, as bytes, and then NoisyStrides in order of ticks.
+          NoisyStrides in order of ticks.
         """
-        pending = PendingSums(self._program, payloads, stop)
-        yield from pending.later
+        pending = PendingSums(self._program, leaves)
         inside = {*self._noise.edges(first, stop), *self._rule.edges(first, stop)}
         edges = sorted({first, stop, *inside})
         for begin, end in zip(edges, edges[1:], strict=False):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +18,20 @@ from numpy.typing import NDArray
 from weir.dpcore.aggregates.gates import GATE
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.program import needs_ids
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import needs_ids, takes_rows
 from weir.transforms.columns.dictionaries import compact
-from weir.transforms.columns.keys import KEY, keys_of
+from weir.transforms.columns.keys import KEY, declared_keys, keys_of
 from weir.transforms.columns.predicate import Predicate
+from weir.transforms.decode.schema import canonical_columns
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
+from weir.transforms.runtime.dead_letters import (
+    SOURCE,
+    Reject,
+    count_dead,
+    dead_letters,
+    reason_code,
+)
 
 BEFORE_START = reason_code("before_start")
 AFTER_END = reason_code("after_end")
@@ -48,13 +55,6 @@ class Assigned(NamedTuple):
     events: pa.RecordBatch
     dead: pa.RecordBatch | None
     filtered: int
-
-
-def declared_keys(plan: Any) -> pa.StringArray | None:
-    """The combinations of values that the plan declares; None when keys are discovered."""
-    if plan.keys.observed or not plan.keys.combinations:
-        return None
-    return pa.array(sorted(plan.keys.combinations), pa.string())
 
 
 def gates_of(columns: Iterable[str]) -> dict[str, Predicate]:
@@ -215,36 +215,35 @@ def _compact(events: pa.RecordBatch) -> pa.RecordBatch:
     return events.set_column(at, events.schema.field(at), compacted)
 
 
-class FilterAssign(beam.DoFn):
-    """Thin shell around ``Assign``: events on the main output, dead letters tagged "dead".
+class Filter:
+    """``Assign`` as a step: counts what the predicate leaves out and what is rejected.
 
     Args:
-      plan: the public plan.
-      keep: columns that something downstream needs; see ``Assign``.
+      assign: what it does with a batch. reject: takes dead letters.
     """
 
-    def __init__(self, plan: Any, keep: Iterable[str]) -> None:
-        self._plan = plan
-        self._columns = tuple(keep)
-        self._assign: Assign | None = None
-        if plan.where is not None:
-            Predicate.parse(plan.where)
-        gates_of(self._columns)
+    def __init__(self, assign: Assign, reject: Reject) -> None:
+        self._assign, self._reject = assign, reject
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_assign": None}
-
-    def setup(self) -> None:
-        """Builds the tables once per worker."""
-        self._assign = Assign(self._plan, self._columns)
-
-    def process(self, element: pa.RecordBatch) -> Iterator[Any]:
-        """One batch of decoded events."""
-        assert self._assign is not None
-        events, dead, filtered = self._assign(element)
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """One batch of decoded events -> those that count."""
+        events, dead, filtered = self._assign(batch)
         counters.add("filtered", filtered)
         if dead is not None:
             count_dead(dead)
-            yield beam.pvalue.TaggedOutput(DEAD, dead)
+            self._reject(dead)
         if events.num_rows:
             yield events
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Nothing: no batch waits."""
+        return iter(())
+
+
+def needed_columns(plan: Plan) -> tuple[str, ...]:
+    """Columns that are read behind the filter."""
+    ids = ("@id",) if plan.config.schema_.id is not None else ()
+    users = ("@unit",) if plan.person is not None else ()
+    times = ("@time",) if takes_rows(plan.program) or plan.person is not None else ()
+    read = canonical_columns(plan.config.model, plan.program.columns)
+    return (*read, *ids, *users, *times)

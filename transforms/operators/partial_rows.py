@@ -7,27 +7,22 @@ same result (dpcore/leaves/rows.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.leaves.row_hash import content_hashes, hashes_of_users, row_key
+from weir.dpcore.leaves.row_hash import content_hashes, hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf, joined
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.program import RowProgram, by_users, hash_ticks, within_cap
-from weir.transforms.beam.elements import windowed
 from weir.transforms.columns.names import HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.operators.bound import bound
 from weir.transforms.operators.key_index import KeyIndex
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.codec import pack, pack_names, unpack, unpack_names
-from weir.transforms.runtime.secret import SecretRef
 
 KIND = b"R"
 ROWS = 1 << 20
@@ -38,6 +33,15 @@ NUMBERS = 1 << 24
 Ints = NDArray[np.int64]
 
 
+class TickRows(NamedTuple):
+    """Rows of one block and tick: its capped leaf, and the names of its keys where they are
+    discovered (none where they are declared)."""
+
+    tick: int
+    leaf: RowLeaf
+    names: tuple[bytes, ...] = ()
+
+
 def encode(tick: int, leaf: RowLeaf, names: tuple[bytes, ...]) -> bytes:
     """To bytes; starts with the tick as partial leaves do."""
     span = np.array([tick, tick], dtype=np.int64)
@@ -45,50 +49,38 @@ def encode(tick: int, leaf: RowLeaf, names: tuple[bytes, ...]) -> bytes:
     return pack(KIND, [span, body, *pack_names(names)])
 
 
-def decode(data: bytes) -> tuple[int, RowLeaf, tuple[bytes, ...]]:
-    """Tick, leaf, and the names of its keys (none where keys are declared)."""
+def decode(data: bytes) -> TickRows:
+    """The inverse of ``encode``."""
     span, body, offsets, joined = unpack(KIND, data)
-    return int(span[0]), RowLeaf.from_bytes(body.tobytes()), tuple(unpack_names(offsets, joined))
+    names = tuple(unpack_names(offsets, joined))
+    return TickRows(int(span[0]), RowLeaf.from_bytes(body.tobytes()), names)
 
 
 def count_rows(data: bytes) -> int:
     """Rows of an encoded row leaf."""
-    return len(decode(data)[1].rows)
+    return len(decode(data).leaf.rows)
 
 
-class RowLeafDoFn(beam.DoFn):
-    """Record batches -> (block, encoded RowLeaf), one a tick and block and bundle.
+class AccumulateRows:
+    """Record batches -> (block, TickRows), one a tick and block, sent on where memory asks for it
+    and at the end.
 
     Args:
-      program, keys, clock: of the plan. secret: reference; only a key of its own is derived here.
-      digest: the plan's, hex: which rows stay must not depend on the keys or blocks.
+      program, keys: of the plan. key: of the hashes by which a cap chooses rows (``row_key``).
     """
 
-    def __init__(
-        self, program: RowProgram, keys: Keys, clock: Clock, secret: SecretRef, digest: str
-    ) -> None:
-        self._program, self._keys, self._clock = program, keys, clock
-        self._secret, self._digest, self._key = secret, digest, b""
+    def __init__(self, program: RowProgram, keys: Keys, key: bytes) -> None:
+        self._program, self._keys, self._key = program, keys, key
+        self.reset()
+
+    def reset(self) -> None:
+        """Drops what was gathered."""
         self._held: list[tuple[Any, ...]] = []
         self._rows = self._numbers = 0
-        self._index: KeyIndex | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        nothing = {"_key": b"", "_held": [], "_rows": 0, "_numbers": 0, "_index": None}
-        return self.__dict__ | nothing
-
-    def setup(self) -> None:
-        """Derives the key of the hashes."""
-        self._key = row_key(self._secret.resolve(), self._digest)
-
-    def start_bundle(self) -> None:
-        """Drops what an abandoned bundle left."""
-        self._held, self._rows, self._numbers = [], 0, 0
         self._index = KeyIndex(self._keys)
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[WindowedValue]:
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, TickRows]]:
         """Bounds a batch and keeps its rows."""
-        assert self._index is not None
         if not batch.num_rows:
             return
         rows = bound(batch, self._program).rows
@@ -109,11 +101,11 @@ class RowLeafDoFn(beam.DoFn):
         self._rows += batch.num_rows
         self._numbers += len(rows.values) if isinstance(rows, SparseRows) else rows.size
         if self._rows >= ROWS or self._numbers >= NUMBERS:
-            yield from self.finish_bundle()
+            yield from self.finish()
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Sends on what the bundle gathered, each leaf at the event time of its tick."""
-        if not self._held or self._index is None:
+    def finish(self) -> Iterator[tuple[int, TickRows]]:
+        """Sends on what was gathered."""
+        if not self._held:
             return
         columns = [joined(column) for column in zip(*self._held, strict=True)]
         self._held, self._rows, self._numbers = [], 0, 0
@@ -125,14 +117,12 @@ class RowLeafDoFn(beam.DoFn):
         for low, high in zip(bounds, bounds[1:], strict=False):
             mine = order[low:high]
             tick = int(ticks[mine[0]])
-            payload = self._encode(tick, *(column[mine] for column in columns))
-            yield windowed((int(blocks[mine[0]]), payload), self._clock.tick_start(tick))
+            yield int(blocks[mine[0]]), self._leaf(tick, *(column[mine] for column in columns))
 
-    def _encode(
+    def _leaf(
         self, tick: int, keys: Ints, ticks: Ints, rows: Any, times: Ints, hashes: Any
-    ) -> bytes:
+    ) -> TickRows:
         index = self._index
-        assert index is not None
         names: tuple[bytes, ...] = ()
         if self._keys.observed:
             used, local = np.unique(keys, return_inverse=True)
@@ -144,20 +134,4 @@ class RowLeafDoFn(beam.DoFn):
         leaf = RowLeaf.from_events(local, rows, times, hashes, n_keys)
         kept, dropped = within_cap(self._program, leaf)
         counters.add("over_capacity", dropped)
-        return encode(tick, kept, names)
-
-
-@beam.typehints.with_input_types(pa.RecordBatch)
-@beam.typehints.with_output_types(tuple[int, bytes])
-class RowLeaves(beam.PTransform[Any, Any]):
-    """Bounded rows of events, keyed by block. Keeps no order; leaves are in canonical order."""
-
-    def __init__(
-        self, program: RowProgram, keys: Keys, clock: Clock, secret: SecretRef, digest: str
-    ) -> None:
-        super().__init__()
-        self._dofn = RowLeafDoFn(program, keys, clock, secret, digest)
-
-    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
-        """Record batches -> (block, bytes)."""
-        return events | "Gather" >> beam.ParDo(self._dofn).with_output_types(tuple[int, bytes])
+        return TickRows(tick, kept, names)

@@ -81,6 +81,15 @@ def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
     return numbers
 
 
+def narrowed(leaf: PartialLeaf) -> PartialLeaf:
+    """A leaf in as few bytes as its numbers need, to be kept in memory."""
+    ticks, rows, counts = map(narrow, leaf[:3])
+    values = leaf.values
+    if leaf.is_summed and (least := narrow(values)).dtype != np.int32:
+        values = least  # four bytes would be the mark of events that are not summed
+    return PartialLeaf(ticks, rows, counts, values, leaf.names)
+
+
 def decode(data: bytes) -> PartialLeaf:
     """The inverse of ``encode``."""
     kind = UNSUMMED if kind_of(data) == UNSUMMED else KIND

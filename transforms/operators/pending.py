@@ -13,22 +13,17 @@ from weir.dpcore.leaves.rows import RowLeaf, joined
 from weir.dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
 from weir.transforms.operators import partial_rows as row_leaf
 from weir.transforms.operators import partial_sums as partial
-from weir.transforms.operators.here import taken
+from weir.transforms.operators.partial_rows import TickRows
 from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.runtime import counters
+from weir.transforms.runtime.codec import kind_of
 
 ROOM = 1 << 61
 """A cell with more events than its capacity is held within this, coordinate by coordinate."""
 
 
 class Pending(Protocol):
-    """Partial leaves before a tick, and the encoded ones that are for later.
-
-    Attributes:
-      later: payloads of ticks at or behind the stop.
-    """
-
-    later: list[bytes]
+    """Partial leaves of one block, all of them due."""
 
     def firsts(self) -> Mapping[bytes, int]:
         """Discovered key -> first tick in which it has an event."""
@@ -40,11 +35,32 @@ class Pending(Protocol):
         """What ``program.step`` takes for ticks [low, high)."""
 
 
-def pending_of(program: Program, payloads: Sequence[bytes], stop: int) -> Pending:
-    """What is pending, as a program's kind of leaf needs it."""
-    if takes_rows(program):
-        return PendingRows(program, payloads, stop)
-    return PendingSums(program, payloads, stop)
+def pending_of(program: Program, leaves: Sequence[Any]) -> Pending:
+    """What is pending, as a program's kind of leaf needs it.
+
+    Args:
+      leaves: TickRows of a program that takes rows, else PartialLeaf.
+    """
+    return PendingRows(program, leaves) if takes_rows(program) else PendingSums(program, leaves)
+
+
+def due(payloads: Iterable[bytes], stop: int) -> tuple[list[Any], list[bytes]]:
+    """Encoded leaves of ticks before ``stop``, decoded, and those at or behind it, as bytes."""
+    leaves, later = list[Any](), list[bytes]()
+    for data in payloads:
+        first, last = partial.tick_range(data)
+        if first >= stop:
+            later.append(data)
+        elif kind_of(data) == row_leaf.KIND:
+            leaves.append(row_leaf.decode(data))
+        else:
+            part = partial.decode(data)
+            if last >= stop:
+                cut = int(np.searchsorted(part.ticks, stop))
+                later.append(partial.encode(part.take(slice(cut, None))))
+                part = part.take(slice(0, cut))
+            leaves.append(part)
+    return leaves, later
 
 
 class PendingSums:
@@ -53,24 +69,11 @@ class PendingSums:
     Partial leaves that share no key stay as they are.
     """
 
-    def __init__(self, program: Program, payloads: Sequence[bytes], stop: int) -> None:
+    def __init__(self, program: Program, leaves: Sequence[PartialLeaf]) -> None:
         self._program = program
         self._capacity = program.capacity
-        self.later: list[bytes] = []
-        now: list[PartialLeaf] = []
-        for data in payloads:
-            first, last = partial.tick_range(data)
-            if first >= stop:
-                self.later.append(data)
-                continue
-            part = taken(data)
-            if last >= stop:
-                cut = int(np.searchsorted(part.ticks, stop))
-                self.later.append(partial.encode(part.take(slice(cut, None))))
-                part = part.take(slice(0, cut))
-            now.append(part)
-        summed = [part for part in now if part.is_summed]
-        unsummed = [part for part in now if not part.is_summed]
+        summed = [part for part in leaves if part.is_summed]
+        unsummed = [part for part in leaves if not part.is_summed]
         if not unsummed and summed and partial.apart(summed):
             self._leaves = [held_in_room(part, [part], self._capacity) for part in summed]
             return
@@ -171,16 +174,11 @@ class PendingSums:
 class PendingRows:
     """Clipped rows. A leaf is one RowLeaf a tick, capped, in canonical order."""
 
-    def __init__(self, program: RowProgram, payloads: Sequence[bytes], stop: int) -> None:
+    def __init__(self, program: RowProgram, leaves: Sequence[TickRows]) -> None:
         self._program = program
-        self.later: list[bytes] = []
         self._parts: dict[int, list[tuple[RowLeaf, tuple[bytes, ...]]]] = {}
-        for data in payloads:
-            if partial.tick_range(data)[0] >= stop:
-                self.later.append(data)
-            else:
-                tick, leaf, names = row_leaf.decode(data)
-                self._parts.setdefault(tick, []).append((leaf, names))
+        for tick, leaf, names in leaves:
+            self._parts.setdefault(tick, []).append((leaf, names))
         self._place: Mapping[bytes, int] | None = None
 
     def firsts(self) -> Mapping[bytes, int]:

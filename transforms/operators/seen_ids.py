@@ -6,7 +6,7 @@ where its tick is more than h ahead of that of the last one that counted; withou
 does. Ids are forgotten only when the clock is more than h ahead of their tick: a later copy that is
 not overdue has a tick that the rule would let count anyway, so being forgotten changes nothing. And
 *when* an id is forgotten follows from its own tick and the public clock, whatever is beside it
-(``transforms.state.timed_cells``), so that copies that are overdue tell nothing of others either.
+(``operators.timed_cells``), so that copies that are overdue tell nothing of others either.
 Hence the records of one id, there or not, change what counts of that id and of nothing else.
 
 **Under replace_one** the content of an event must not decide in which cell (key, tick) it counts:

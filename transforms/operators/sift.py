@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weir.transforms.beam.hash_partition import joined
+from weir.transforms.operators.hash_partition import joined
 
 PARTS: Final = 256
 """By the last byte of the hash of a user."""

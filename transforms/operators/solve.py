@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
@@ -15,20 +13,14 @@ from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.runtime import counters
 
 
-class SolveDoFn(beam.DoFn):
+class Solve:
     """NoisyStride -> one release batch; a block without keys gives a batch without rows."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._writer: ReleaseWriter | None = None
-
-    def setup(self) -> None:
-        """Builds the columns that never change."""
-        self._writer = ReleaseWriter(self._plan)
+        self._plan, self._writer = plan, ReleaseWriter(plan)
 
     def process(self, stride: NoisyStride) -> Iterator[pa.RecordBatch]:
         """Solves all keys of a stride at once."""
-        assert self._writer is not None
         ticks = np.arange(stride.first_tick, stride.first_tick + stride.ticks, dtype=np.int64)
         released = self._plan.program.solve(stride.arrays, ticks) if stride.keys else ()
         batch = self._writer.batch(
@@ -43,18 +35,6 @@ class SolveDoFn(beam.DoFn):
         counters.add("releases", batch.num_rows)
         yield batch
 
-
-@beam.typehints.with_input_types(NoisyStride)
-@beam.typehints.with_output_types(pa.RecordBatch)
-class Solve(beam.PTransform[Any, Any]):
-    """Noisy strides -> release batches."""
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__()
-        self._plan = plan
-
-    def expand(self, noisy: beam.PCollection[NoisyStride]) -> beam.PCollection[pa.RecordBatch]:
-        """See SolveDoFn."""
-        solve = beam.ParDo(SolveDoFn(self._plan)).with_output_types(pa.RecordBatch)
-        releases: beam.PCollection[pa.RecordBatch] = noisy | "Solve" >> solve
-        return releases
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Nothing: no stride waits."""
+        return iter(())

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-import apache_beam as beam
 import numpy as np
-from apache_beam import coders
 from numpy.typing import NDArray
 
 from weir.transforms.runtime.codec import pack, pack_names, unpack, unpack_names
@@ -62,39 +59,16 @@ def boundaries(first: int, stop: int, every: int, width: int) -> Iterator[tuple[
         first = after
 
 
-class NoisyStrideCoder(coders.Coder):
-    """Header and plain arrays; never a pickle."""
-
-    def encode(self, value: NoisyStride) -> bytes:
-        """To bytes."""
-        later = value.births if value.born_later else np.zeros(0, dtype=np.int64)
-        where = np.array([value.block, value.first_tick, value.ticks, *later], dtype=np.int64)
-        return pack(KIND, [where, *pack_names(value.keys), *value.arrays])
-
-    def decode(self, encoded: bytes) -> NoisyStride:
-        """From bytes."""
-        where, offsets, joined, *arrays = unpack(KIND, encoded)
-        block, first, ticks = where[:3].tolist()
-        keys = tuple(unpack_names(offsets, joined))
-        return NoisyStride(block, first, ticks, keys, tuple(arrays), where[3:])
-
-    def estimate_size(self, value: NoisyStride) -> int:
-        """Bytes, without encoding."""
-        return 64 + sum(array.nbytes for array in value.arrays)
-
-    def is_deterministic(self) -> bool:
-        """The same stride always gives the same bytes."""
-        return True
-
-    def to_type_hint(self) -> type[Any]:
-        """The type this coder is registered for."""
-        return NoisyStride
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
+def encode(stride: NoisyStride) -> bytes:
+    """A stride as bytes: a header and plain arrays, never a pickle."""
+    later = stride.births if stride.born_later else np.zeros(0, dtype=np.int64)
+    where = np.array([stride.block, stride.first_tick, stride.ticks, *later], dtype=np.int64)
+    return pack(KIND, [where, *pack_names(stride.keys), *stride.arrays])
 
 
-beam.coders.registry.register_coder(NoisyStride, NoisyStrideCoder)
+def decode(data: bytes) -> NoisyStride:
+    """The inverse of ``encode``."""
+    where, offsets, joined, *arrays = unpack(KIND, data)
+    block, first, ticks = where[:3].tolist()
+    keys = tuple(unpack_names(offsets, joined))
+    return NoisyStride(block, first, ticks, keys, tuple(arrays), where[3:])

@@ -1,8 +1,9 @@
-"""Steps one block from tick to tick: the part of Tick that knows no Beam."""
+"""Tick: steps one block of keys from tick to tick, and draws noise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import concatenate
 from weir.dpcore.program import Program
 from weir.transforms.operators import jobs
+from weir.transforms.operators.block_cells import Content, init
 from weir.transforms.operators.jobs import Numbered
 from weir.transforms.operators.noise_source import NoiseSource
 from weir.transforms.operators.pending import Pending, pending_of
 from weir.transforms.operators.stride import NoisyStride, boundaries
-from weir.transforms.state.block_cells import Content, init
 
 
 class BlockState:
@@ -55,19 +56,17 @@ class BlockState:
         return jobs.encode(sent, training.form, self._layout, mark)
 
     def advance(
-        self, payloads: Sequence[bytes], first: int, stop: int
-    ) -> Iterator[NoisyStride | Numbered | bytes]:
+        self, leaves: Sequence[Any], first: int, stop: int
+    ) -> Iterator[NoisyStride | Numbered]:
         """Steps through [first, stop), every tick whether or not data came.
 
         Args:
-          payloads: partial leaves of ticks >= first; what lies at or behind ``stop`` is given back.
+          leaves: of ticks [first, stop), in any order (see ``pending.pending_of``).
 
         Yields:
-          Payloads that are for later, as bytes, and then NoisyStrides in order of ticks; where
-          models are fitted elsewhere, each behind its jobs.
+          NoisyStrides in order of ticks; where models are fitted elsewhere, each behind its jobs.
         """
-        pending = pending_of(self._program, payloads, stop)
-        yield from pending.later
+        pending = pending_of(self._program, leaves)
         born = self._admit(pending)
         for low, high in self._cut(first, stop, list(born)):
             yield from self._step(low, high, born.get(low, ()), pending)

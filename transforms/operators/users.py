@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import TaggedOutput
-from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.leaves.id_hash import Digests, IdHashes
 from weir.dpcore.people.cells import Hashed
@@ -22,16 +18,13 @@ from weir.dpcore.people.hashes import (
     user_hashes,
 )
 from weir.dpcore.people.person import Person
-from weir.dpcore.plan import Plan
 from weir.dpcore.program import Program
-from weir.transforms.beam.elements import stamped
-from weir.transforms.beam.hash_partition import Spread, hashed, whole
 from weir.transforms.columns.keys import KEY
 from weir.transforms.columns.names import HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.operators.bound import columns_of
+from weir.transforms.operators.hash_partition import hashed
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
-from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
-from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.dead_letters import SOURCE, count_dead, dead_letters
 
 EVENTS = b"U"
 """Kind of bytes."""
@@ -40,59 +33,7 @@ PLACE = (SOURCE, "@position")
 """Columns that only dead letters need."""
 
 
-class ToUsers(beam.DoFn):
-    """Record batches with ``@unit`` -> (shard, events), a few big ones a bundle.
-
-    User and id leave here; their hashes travel on. Tagged output: dead letters of events that are
-    nobody's.
-    """
-
-    def __init__(self, secret: SecretRef, plan: Plan, shards: int) -> None:
-        assert plan.person is not None
-        self._secret, self._digest, self._shards = secret, plan.digest, shards
-        self._person, self._program = plan.person, plan.program
-        self._layout = bytes.fromhex(plan.layout)
-        self._keys: CapKeys | None = None
-        self._spread = self._empty()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_keys": None, "_spread": None}
-
-    def setup(self) -> None:
-        """Derives the keys."""
-        self._keys = CapKeys.derive(self._secret.resolve(), self._digest)
-
-    def start_bundle(self) -> None:
-        """Drops what an abandoned bundle left."""
-        self._spread = self._empty()
-
-    def _empty(self) -> Spread:
-        def packed(batches: list[pa.RecordBatch]) -> bytes:
-            return encode(whole(batches), self._layout)
-
-        return Spread(self._shards, UNIT_LOW, packed, 2)
-
-    def process(
-        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
-    ) -> Iterator[Any]:
-        """Takes a batch, and sends on when enough is there."""
-        assert self._keys is not None
-        self._stamp = stamp
-        known, letters = of_users(batch, self._keys)
-        if letters is not None:
-            yield letters
-        if known.num_rows:
-            yield from self._spread.add(prepared(known, self._program, self._person, self._keys))
-
-    def finish_bundle(self) -> Iterator[Any]:
-        """Sends on what is left."""
-        for value in self._spread.flush():
-            yield stamped(value, Timestamp.of(self._stamp))
-
-
-def of_users(
-    batch: pa.RecordBatch, keys: CapKeys
-) -> tuple[pa.RecordBatch, TaggedOutput[str, pa.RecordBatch] | None]:
+def of_users(batch: pa.RecordBatch, keys: CapKeys) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
     """Events with the hashes of their users; and dead letters of those that are nobody's."""
     users = user_hashes(batch.column("@unit"), keys)
     named = hashed(batch, "@unit", (UNIT_HIGH, UNIT_LOW), users.hashes)
@@ -102,7 +43,7 @@ def of_users(
     positions = nobodys.column("@position").to_numpy()
     letters = dead_letters(nobodys.column(SOURCE), positions, "no_user")
     count_dead(letters)
-    return named.filter(pa.array(~users.null)), TaggedOutput(DEAD, letters)
+    return named.filter(pa.array(~users.null)), letters
 
 
 def prepared(

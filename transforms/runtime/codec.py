@@ -14,10 +14,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam import coders
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import CodecError
@@ -240,37 +238,3 @@ def batch_from_bytes(data: bytes | memoryview) -> pa.RecordBatch:
     """The inverse of ``batch_to_bytes``; columns are views of ``data``."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_next_batch()
-
-
-class RecordBatchCoder(coders.Coder):
-    """Arrow IPC for record batches (pickling a slice would send the whole parent)."""
-
-    def encode(self, value: pa.RecordBatch) -> bytes:
-        """See ``batch_to_bytes``."""
-        return batch_to_bytes(value)
-
-    def decode(self, encoded: bytes) -> pa.RecordBatch:
-        """See ``batch_from_bytes``."""
-        return batch_from_bytes(encoded)
-
-    def estimate_size(self, value: pa.RecordBatch) -> int:
-        """Bytes, without encoding: Beam asks for a sample of elements at every step."""
-        return max(1, int(value.nbytes))
-
-    def is_deterministic(self) -> bool:
-        """Equal batches may differ in their buffers: not for keys."""
-        return False
-
-    def to_type_hint(self) -> type[pa.RecordBatch]:
-        """The type this coder is registered for."""
-        hint: type[pa.RecordBatch] = pa.RecordBatch
-        return hint
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-
-beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)

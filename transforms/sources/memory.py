@@ -12,21 +12,18 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.beam.read_files import Read
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.first_look import Evidence, FirstLook
 from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
-from weir.transforms.decode.formats import emit
-from weir.transforms.decode.from_dicts import decode_rows
 from weir.transforms.decode.python_events import ALLOWED, pick
+from weir.transforms.decode.python_rows import decode_rows
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table
-from weir.transforms.runtime.dead_letters import DEAD
+from weir.transforms.sources.opened import Opened
 from weir.transforms.sources.seal import SourceChanged, key_for
 
 ROWS = 1 << 16
@@ -136,56 +133,47 @@ def _bytes(batch: pa.RecordBatch) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-class DecodeHeld(beam.DoFn):
-    """(start, stop) -> batches of events; dead letters tagged "dead"."""
+def decode_piece(handle: str, schema: EventSchema, piece: tuple[int, int]) -> Iterator[Decoded]:
+    """Events [start, stop) as canonical batches.
 
-    def __init__(self, handle: str, schema: EventSchema) -> None:
-        self._handle, self._schema = handle, schema
-
-    def process(self, piece: tuple[int, int]) -> Iterator[Any]:
-        """One piece.
-
-        Raises:
-          SourceChanged: it is not what a ledger has entered.
-        """
-        found = list(decoded(held(self._handle), self._schema, *piece))
-        sealed = _sealed.get(self._handle)
-        if sealed is not None and sealed.get(piece) != _digest(found):
-            raise SourceChanged(
-                "the events changed since the ledger was asked, and it has entered them as they "
-                "were. Release a copy that nothing else writes to."
-            )
-        return emit(iter(found))
+    Raises:
+      SourceChanged: they are not what a ledger has entered.
+    """
+    found = list(decoded(held(handle), schema, *piece))
+    sealed = _sealed.get(handle)
+    if sealed is not None and sealed.get(piece) != _digest(found):
+        raise SourceChanged(
+            "the events changed since the ledger was asked, and it has entered them as they "
+            "were. Release a copy that nothing else writes to."
+        )
+    return iter(found)
 
 
-class ReadMemory(beam.PTransform[Any, Any]):
-    """Events in memory -> ``Read(events, dead)``.
+class OpenedMemory(Opened):
+    """Events in memory that can be read.
 
     Args:
       handle: of the events. schema: the roles of columns.
       look: what the events must have; None looks at none.
+
+    Attributes:
+      notes: what the first look found doubtful.
 
     Raises:
       ConfigError: a missing column, one of a wrong type, or events of which none fits.
     """
 
     def __init__(self, handle: str, schema: EventSchema, look: FirstLook | None = None) -> None:
-        super().__init__()
-        self._handle, self._schema = handle, schema
+        self.handle, self.schema = handle, schema
         self.notes = () if look is None else tuple(_look(held(handle), look))
 
-    def expand(self, pipeline: Any) -> Read:
-        """Pieces, Decode."""
-        made = (
-            pipeline
-            | "Pieces"
-            >> beam.Create(list(pieces(held(self._handle)))).with_output_types(tuple[int, int])
-            | "Decode"
-            >> beam.ParDo(DecodeHeld(self._handle, self._schema))
-            .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
-            .with_outputs(DEAD, main="events")
-        )
-        return Read(made.events, made[DEAD])
+    def splits(self) -> Iterator[tuple[int, int]]:
+        """Where batches begin and end."""
+        return pieces(held(self.handle))
+
+    def decode(self, split: tuple[int, int]) -> Iterator[Decoded]:
+        """Canonical batches of a piece."""
+        return decode_piece(self.handle, self.schema, split)
 
 
 def _look(events: Any, look: FirstLook) -> Sequence[str]:
@@ -204,4 +192,4 @@ def _look(events: Any, look: FirstLook) -> Sequence[str]:
     return [] if note is None else [note]
 
 
-__all__ = ["ReadMemory", "held", "holding", "pieces", "seal"]
+__all__ = ["OpenedMemory", "decode_piece", "held", "holding", "pieces", "seal"]

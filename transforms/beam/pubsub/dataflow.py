@@ -15,10 +15,9 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
-from weir.transforms.beam.elements import stamped
+from weir.transforms.beam.elements import emit, stamped
 from weir.transforms.beam.pubsub.source import Read
 from weir.transforms.beam.pubsub.stamps import Subscription
-from weir.transforms.decode.formats import emit
 from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import DEAD

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from weir.transforms.beam.pubsub.acked import Acknowledged, Outdated
 from weir.transforms.beam.pubsub.acks import Confirmations
 from weir.transforms.beam.pubsub.leases import Leases
 from weir.transforms.beam.pubsub.stamps import Subscription
@@ -26,6 +25,7 @@ from weir.transforms.beam.pubsub.watermark import Frontier
 from weir.transforms.decode.messages import Message
 from weir.transforms.runtime import counters
 from weir.transforms.runtime import stored_counts as kept_counts
+from weir.transforms.runtime.acked import Acknowledged, Outdated
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
 

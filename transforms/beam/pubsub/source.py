@@ -21,13 +21,13 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.beam.elements import emit
 from weir.transforms.beam.flink_quirks import on_flink
 from weir.transforms.beam.pubsub.drain import DRAIN_WATCHES
 from weir.transforms.beam.pubsub.reader import SHELF, Reader
 from weir.transforms.beam.pubsub.restriction import TurnProvider
 from weir.transforms.beam.pubsub.stamps import Subscription
 from weir.transforms.beam.pubsub.watermark import BACKLOG
-from weir.transforms.decode.formats import emit
 from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.runtime import fence
 from weir.transforms.runtime import stored_counts as kept_counts

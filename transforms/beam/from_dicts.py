@@ -10,25 +10,23 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.beam.elements import stamped
-from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.beam.element_types import check_elements
+from weir.transforms.beam.elements import emit, stamped
+from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.first_look import SEEN, Evidence, FirstLook, Read
-from weir.transforms.decode.formats import emit
-from weir.transforms.decode.mappings import columns_of
-from weir.transforms.decode.python_events import check_elements, pick
+from weir.transforms.decode.python_events import pick
+from weir.transforms.decode.python_rows import decode_rows
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table
-from weir.transforms.runtime.dead_letters import DEAD, dead_letters
+from weir.transforms.runtime.dead_letters import DEAD
 
 ROWS = 1 << 16
 LOOKED_AT = 1_000
 """Events of a bundle that are read again where there is a doubt."""
-SOURCE = "rows"
 
 
 class FromRows(beam.DoFn):
@@ -112,20 +110,6 @@ def _seen(decoded: Sequence[Decoded], look: FirstLook, again: Read) -> Evidence:
     """What a bundle shows; where that leaves a doubt, also what else would fit its first events."""
     found = sum(map(look.evidence, decoded), Evidence())
     return found + look.tried(look.doubts(found), again)
-
-
-def decode_rows(
-    held: Sequence[dict[str, Any] | None], first: int, schema: EventSchema
-) -> Iterator[Decoded]:
-    """Fields of events -> batches; None is no event. first: position of the first."""
-    events = [event for event in held if event is not None]
-    good = np.array([event is not None for event in held], dtype=bool)
-    positions = np.arange(first, first + len(held), dtype=np.int64)
-    if len(events) < len(held):
-        yield Decoded(None, dead_letters(SOURCE, positions[~good], "malformed"))
-    if events:
-        columns, spoilt = columns_of(events, schema)
-        yield assemble(columns, positions[good], schema, SOURCE, spoilt)
 
 
 def from_rows(events: Any, schema: EventSchema, look: FirstLook | None = None) -> Any:

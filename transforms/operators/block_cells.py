@@ -7,7 +7,7 @@ names, so that it stands for all of the block.
 **Names**, one cell: of discovered keys, in order of their rows; written when one is born. Declared
 keys are the layout's own.
 
-**Past**, two bags: see ``transforms.state.sliding_history``.
+**Past**, two bags: see ``transforms.operators.sliding_history``.
 
 What was read or written last is kept in memory under the bytes of the machine, so that a tick reads
 the machine alone; whoever lost a bundle, a block or a race finds other bytes, and reads the rest.
@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import State, arrays_of
 from weir.dpcore.errors import CodecError
 from weir.dpcore.program import Program
+from weir.transforms.operators import sliding_history as past
 from weir.transforms.operators.noise_source import NoiseSource
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.runtime.codec import (
     NO_MARK,
     header_of,
@@ -34,8 +36,6 @@ from weir.transforms.runtime.codec import (
     unpack,
     unpack_names,
 )
-from weir.transforms.state import sliding_history as past
-from weir.transforms.state.state_cache import Shelf
 
 KIND, NAMES = b"B", b"W"
 ROOM = 1 << 28

@@ -1,4 +1,4 @@
-"""Sinks: the only way out of a pipeline, and releases are all they take."""
+"""Where releases go: which files a plan has, tables for people, rows of BigQuery."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from weir.dpcore.leaves.keys import FEWEST, PER_BLOCK
 from weir.dpcore.plan import Plan
-from weir.transforms.beam.write_files import WriteRanges
-from weir.transforms.release.few import FEW_SCHEMA, INDICES, Few, Shape, shape_for
+from weir.transforms.release.few import FEW_SCHEMA, INDICES, Shape, shape_for
 from weir.transforms.release.flat import Flat, Layout
 from weir.transforms.release.table import (
     INTERVAL,
     INTERVAL_SCHEMA,
     PACKED_SCHEMA,
     RELEASE_SCHEMA,
-    has_intervals,
     releases_only,
 )
 from weir.transforms.runtime import fence
@@ -91,47 +88,6 @@ def files_of(plan: Plan, every: int, form: str, parts: int = 1) -> list[str]:
     ]
 
 
-@beam.typehints.with_input_types(pa.RecordBatch)
-class WriteFolder(beam.PTransform[Any, Any]):
-    """Files of aligned ranges of ticks, sorted by (tick, key, name, over, index), moved into place
-    whole.
-
-    Releases (first, last tick) of each file. Does not write ``_plan.json`` or ``_COMPLETE``: see
-    sinks_place.prepare and finish, which the launcher calls before and after the run. Held back,
-    it writes into ``_held`` of the folder: see sinks_held.publish.
-
-    Args:
-      plan: says which ticks and blocks to wait for.
-      folder: path, or a bucket (transforms/runtime/files.py).
-      form: parquet, csv or ndjson.
-      every: ticks a file covers.
-      hold: whether the files wait in ``_held``; then one that contradicts what is there fails.
-      layout: of vectors: a row a coordinate (flat), or lists (packed).
-      parts: files of a range, each with consecutive blocks of keys (see ``parts_of``); what a
-        folder was begun with, it keeps.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        folder: str,
-        form: str = "parquet",
-        every: int = 128,
-        hold: bool = False,
-        layout: Layout = "flat",
-        parts: int = 1,
-    ) -> None:
-        super().__init__()
-        self._ranges, shape = ranges_of(plan, every, parts), shape_for(plan, layout)
-        self._writer: Writer = FolderWriter(str(folder), form, shape)
-        if hold:
-            self._writer = HeldWriter(str(folder), form, twice(plan), shape)
-
-    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
-        """Release batches -> (first, last tick)."""
-        return releases | "Ranges" >> WriteRanges(self._ranges, self._writer)
-
-
 @dataclass(frozen=True)
 class TableWriter(Writer):
     """A table for people on standard output.
@@ -197,33 +153,63 @@ def table_lines(table: pa.Table) -> Iterator[str]:
         yield "  ".join(padded).rstrip() + "\n"
 
 
-@beam.typehints.with_input_types(pa.RecordBatch)
-class WriteTable(beam.PTransform[Any, Any]):
-    """Prints releases as a table, range by range of ticks.
+class Target(NamedTuple):
+    """Where releases of a run go: which files there are, and what writes one.
+
+    Attributes:
+      ranges: of ticks. writer: of all parts.
+    """
+
+    ranges: Ranges
+    writer: Writer
+
+
+def folder(
+    plan: Plan,
+    path: str,
+    form: str = "parquet",
+    every: int = 128,
+    hold: bool = False,
+    layout: Layout = "flat",
+    parts: int = 1,
+) -> Target:
+    """Files of aligned ranges of ticks, sorted by (tick, key, name, over, index), moved into place
+    whole.
+
+    They are written without ``_plan.json`` and ``_COMPLETE``: see ``sinks.place.prepare`` and
+    ``finish``, which are called before and after a run.
+
+    Args:
+      plan: says which ticks and blocks to wait for.
+      path: of the folder, or a bucket (transforms/runtime/files.py).
+      form: parquet, csv or ndjson.
+      every: ticks a file covers.
+      hold: whether the files wait in ``_held`` for ``sinks.held.publish``; then one that
+        contradicts what is there fails.
+      layout: of vectors: a row a coordinate (flat), or lists (packed).
+      parts: files of a range, each with consecutive blocks of keys (see ``parts_of``); what a
+        folder was begun with, it keeps.
+    """
+    shape = shape_for(plan, layout)
+    writer: Writer = FolderWriter(path, form, shape)
+    if hold:
+        writer = HeldWriter(path, form, twice(plan), shape)
+    return Target(ranges_of(plan, every, parts), writer)
+
+
+def table(
+    plan: Plan, every: int = 128, hold: bool = False, layout: Layout = "flat", wide: bool = False
+) -> Target:
+    """A table on standard output, range by range of ticks.
 
     Args:
       plan: says which ticks and blocks to wait for. every: ticks of a table.
-      hold: whether it waits for ``print_held``, on a runner in this process.
+      hold: whether it waits for ``print_held``.
       layout: of vectors: a row a coordinate (flat), or lists (packed).
       wide: a row a key and tick instead, with a column for each number and its band.
     """
-
-    def __init__(
-        self,
-        plan: Plan,
-        every: int = 128,
-        hold: bool = False,
-        layout: Layout = "flat",
-        wide: bool = False,
-    ) -> None:
-        super().__init__()
-        self._ranges = ranges_of(plan, every)
-        pivoted = Wide.of(plan) if wide else None
-        self._writer = TableWriter(hold, shape_for(plan, layout), pivoted)
-
-    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
-        """Release batches -> (first, last tick)."""
-        return releases | "Ranges" >> WriteRanges(self._ranges, self._writer)
+    pivoted = Wide.of(plan) if wide else None
+    return Target(ranges_of(plan, every), TableWriter(hold, shape_for(plan, layout), pivoted))
 
 
 def to_records(
@@ -274,34 +260,3 @@ def bigquery_schema(
             for field in (RELEASE_SCHEMA if layout == "flat" else packed)
         ]
     }
-
-
-@beam.typehints.with_input_types(pa.RecordBatch)
-class WriteBigQuery(beam.PTransform[Any, Any]):
-    """Appends releases to a table through Beam's connector; a retry may append a row again.
-
-    Readers keep one row of each (release, key, tick, name, over, index): repeats are identical.
-
-    Args:
-      table: project:dataset.table. plan: of the releases.
-      layout: of vectors: a row a coordinate (flat), or repeated fields (packed).
-    """
-
-    def __init__(self, table: str, plan: Plan, layout: Layout = "flat") -> None:
-        super().__init__()
-        self._table, self._layout = table, layout
-        self._shape, self._intervals = shape_for(plan, layout), has_intervals(plan)
-
-    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
-        """Release batches -> rows."""
-        from apache_beam.io.gcp.bigquery import BigQueryDisposition, WriteToBigQuery
-
-        records = releases | "Records" >> beam.FlatMap(
-            to_records, self._shape, fence.current().inner
-        ).with_output_types(dict)
-        return records | "Append" >> WriteToBigQuery(
-            self._table,
-            schema=bigquery_schema(self._layout, isinstance(self._shape, Few), self._intervals),
-            create_disposition=BigQueryDisposition.CREATE_IF_NEEDED,
-            write_disposition=BigQueryDisposition.WRITE_APPEND,
-        )

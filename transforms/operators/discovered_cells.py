@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import State, arrays_of
 from weir.dpcore.discovery.waiting import Block, Cells, Faint, Tested, Watched
 from weir.dpcore.program import Program
+from weir.transforms.operators import block_cells
+from weir.transforms.operators import sliding_history as past
 from weir.transforms.operators.noise_source import NoiseSource
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.runtime.codec import pack, pack_names, restore, unpack, unpack_names
-from weir.transforms.state import block_cells
-from weir.transforms.state import sliding_history as past
-from weir.transforms.state.state_cache import Shelf
 
 KIND, NAMES = b"F", b"K"
 

@@ -1,4 +1,4 @@
-"""Releases as typed rows, for steps of a pipeline that take Beam's rows: SQL, YAML, one's own."""
+"""Releases as flat batches, and as typed rows for steps that take Beam's rows: SQL, YAML."""
 
 # ruff: noqa: UP045 -- Beam's schemas know Optional[int], and neither int | None nor annotations that
 # are put off to later: they would travel as pickles that no other language reads.
@@ -100,4 +100,38 @@ class ReleaseRows(beam.PTransform[Any, Any]):
         return rows_of(self._flat.batch(batch))
 
 
-__all__ = ["ReleaseRow", "ReleaseRows", "rows_of"]
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class FlatReleases(beam.PTransform[Any, Any]):
+    """Releases -> record batches of ``RELEASE_SCHEMA``: one row a coordinate, as in files (of
+    vectors that are sparse by the plan, one for each that is not 0).
+
+    Args:
+      plan: of the releases; names the coordinates.
+
+        >>> import apache_beam as beam
+        >>> from weir import FlatReleases, Plan, PrivateReleases
+        >>> plan = Plan.from_yaml('''
+        ... name: shop
+        ... schema: {time: date}
+        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-03T00:00:00Z}
+        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+        ... aggregates: {sizes: {histogram: dollars, edges: [0, 10, 20]}}
+        ... ''')
+        >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        ...     events = pipeline | beam.Create([{"date": "2025-01-01", "dollars": 12.5}])
+        ...     rows = (events | PrivateReleases(plan)).releases | FlatReleases(plan)
+        ...     shown = rows | beam.Map(lambda batch: print(batch["label"].to_pylist()))
+        ['[0, 10)', '[10, 20]', '[0, 10)', '[10, 20]']
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self._flat = Flat.of(plan)
+
+    def expand(self, releases: Any) -> Any:
+        """Release batches -> flat batches."""
+        return releases | "Flatten" >> beam.Map(self._flat.batch).with_output_types(pa.RecordBatch)
+
+
+__all__ = ["FlatReleases", "ReleaseRow", "ReleaseRows", "rows_of"]

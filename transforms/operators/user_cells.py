@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped, Spent
-from weir.transforms.beam.hash_partition import joined
+from weir.transforms.operators.bags import bag_of, bags_due
+from weir.transforms.operators.hash_partition import joined
+from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.timed_cells import RING, Bag, Cell, Held, TimedCells
 from weir.transforms.operators.users import decode, encode
 from weir.transforms.runtime.codec import pack, unpack
-from weir.transforms.state.bags import bag_of, bags_due
-from weir.transforms.state.state_cache import Shelf
-from weir.transforms.state.timed_cells import RING, Bag, Cell, Held, TimedCells
 
 CLOSED = b"C"
 """Kind of bytes."""
@@ -108,7 +108,7 @@ class WaitingRows:
 
     Near ticks lie in bags by their number, so that closing one reads what is of it and of the few
     that share its bag; far ones in two bags that are read when a turn of ticks begins
-    (``transforms.state.bags``).
+    (``transforms.operators.bags``).
 
     Args:
       bags: ``BAGS`` of them. layout: of the plan.

@@ -1,43 +1,19 @@
-"""What one process keeps aside: read once, and only where every step is in that process."""
+"""Names of keys as numbers, in one process."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
-from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.id_hash import id_hashes
 from weir.transforms.operators import key_numbers as names_module
 from weir.transforms.operators.key_numbers import Names
-from weir.transforms.runtime.aside import Aside, in_one_process
-
-NOTHING = type(None)
 
 
-def test_a_value_is_read_once() -> None:
-    kept: Aside[str, None] = Aside.of("a run", NOTHING)
-    name, other = kept.put("one"), kept.put("two")
-    again: Aside[str, None] = Aside.of("a run", NOTHING)
-    assert again is kept and again.take(name) == "one" and len(again) == 1
-    with pytest.raises(CodecError, match="repeated a bundle, or has workers in other processes"):
-        again.take(name)
-    assert again.take(other) == "two" and len(Aside.of("another run", NOTHING)) == 0
-
-
-def test_nothing_is_left_once_nobody_holds_it() -> None:
-    name = Aside.of("a short run", NOTHING).put("one")
-    with pytest.raises(CodecError, match="not there"):
-        Aside.of("a short run", NOTHING).take(name)
-
-
-def test_names_are_numbers_aside() -> None:
+def test_names_are_numbers() -> None:
     names = Names()
     texts = [["a", "", "b", "a"], ["c", "b", "\u00e9", "c"]]
     columns = [pa.array(part).dictionary_encode() for part in texts]
@@ -81,20 +57,3 @@ def test_a_table_that_is_none_is_refused(compiled: Any) -> None:
     for bad in (slots[:3], slots + np.int32(1), np.zeros(4, dtype=np.int32), slots[:0]):
         with pytest.raises(ValueError, match="power of two"):
             compiled.lookup(bad, known, asked, out)
-
-
-@pytest.mark.parametrize(
-    ("runner", "options", "found"),
-    [
-        (FnApiRunner(), [], True),
-        (FnApiRunner(bundle_repeat=1), [], False),
-        (FnApiRunner(), ["--direct_runner_bundle_repeat=2"], False),
-        (FnApiRunner(), ["--direct_running_mode=multi_processing"], False),
-        (FnApiRunner(EmbeddedPythonGrpcEnvironment.default()), [], False),
-        (beam.runners.DirectRunner(), [], False),
-    ],
-)
-def test_only_one_process_that_repeats_nothing_will_do(
-    runner: object, options: list[str], found: bool
-) -> None:
-    assert in_one_process(beam.Pipeline(runner, PipelineOptions(options))) is found

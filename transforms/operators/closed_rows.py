@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.columns.names import HIGH, LOW
+from weir.transforms.operators.timed_cells import Bag
 from weir.transforms.operators.users import HAS_ID, PAIR_HIGH, PAIR_LOW, words
 from weir.transforms.runtime.codec import pack, unpack
 from weir.transforms.runtime.stream_time import StreamTime
-from weir.transforms.state.timed_cells import Bag
 
 ROWS = b"R"
 """Kind of bytes."""

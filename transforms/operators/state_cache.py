@@ -1,7 +1,7 @@
 """What this process has at hand, so that a bundle need not read what is remembered.
 
 Stored state is the truth: what is kept here is taken only under the very bytes that stand in a
-small cell of the state and name the rest of it (``transforms.state.timed_cells``). Whoever lost a
+small cell of the state and name the rest of it (``operators.timed_cells``). Whoever lost a
 bundle, a worker or a race finds other bytes and reads the state anew.
 """
 

@@ -11,7 +11,7 @@ dropped whole once the clock is a horizon ahead of its last tick: what was added
 written again.
 
 So a bundle moves the head and its own entries, however much is remembered. What it asks is in
-memory (``transforms.state.state_cache``); the bags are read only where that is not of this head:
+memory (``operators.state_cache``); the bags are read only where that is not of this head:
 after a start, a move of the shard, or a bundle that was given up. What was read is held against the
 head.
 
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.timed_set import Entries, Ticks, TimedSet, together
+from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.runtime.codec import pack, unpack
-from weir.transforms.state.state_cache import Shelf
 
 HEAD, SEGMENT = b"I", b"S"
 """Kinds of stored bytes."""
