@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from examples.shop.truth import CLIP, EDGES, EVENTS, MONTHS, TICKS
 from weir.dpcore.accounting.scope import gdp_of_pure
-from weir.dpcore.leaves.timed_set import entries
-from weir.dpcore.people.caps import Caps
+from weir.dpcore.leaves.hash_sets import entries
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.dpcore.users.unit import ContributionBounds
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import look
-from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.ledger.reservations import look
+from weir.pipelines.results.verdict import COUNTERS
 from weir.transforms.operators.timed_cells import FOREVER, segment
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.runtime.dead_letters import REASONS
@@ -28,10 +28,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text()
 TEXT = {page.stem: page.read_text() for page in PAGES}
+GUARANTEE = " ".join(TEXT["the-guarantee"].split())
+"""The page on one line."""
 
 
 def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [body for named, body in found if named == language]
 
 
 def shop() -> JobConfig:
@@ -44,14 +47,25 @@ def customers() -> JobConfig:
 
 def test_config_in_the_readme_plans() -> None:
     (text,) = blocks(README, "yaml")
-    made = plan_of(loads(text))
-    assert [item["name"] for item in made.to_json()["releases"]] == ["visits", "visits", "spent"]
-    assert made.guarantee.window == 720
+    job, demo = loads(text), customers()
+    assert job.aggregates == demo.aggregates and job.clock == demo.clock
+    assert job.privacy == demo.privacy
+    made, other = (plan_of(one).to_json() for one in (job, demo))
+    for ours, theirs in zip(made["releases"], other["releases"], strict=True):
+        assert ours["stddev_worst"] == theirs["stddev_worst"]
+    shown = CliRunner().invoke(main, ["plan", str(ROOT / "examples" / "shop" / "customers.yaml")])
+    (output,) = (text for text in blocks(README, "") if text.startswith("$ weir plan"))
+    for line in output.partition("\n\n")[0].splitlines()[1:]:
+        assert line.strip() in shown.output
 
 
-def test_models_in_the_readme_plan() -> None:
-    (whole,) = blocks(README, "yaml")
-    models = [text for text in blocks(README, "") if text.startswith("model:")]
+def test_the_readme_is_one_screen() -> None:
+    assert len(README.splitlines()) <= 90
+
+
+def test_models_of_their_page_plan() -> None:
+    whole = (ROOT / "examples" / "shop" / "shop.yaml").read_text()
+    models = [text for text in blocks(TEXT["models"], "") if text.startswith("model:")]
     head, _, tail = whole.partition("aggregates:")
     for text in models:
         plan_of(loads(f"{head}{text}sink:{tail.partition('sink:')[2]}"))
@@ -66,8 +80,8 @@ def test_the_config_of_its_page_plans() -> None:
 
 
 def test_the_ledger_of_its_page_counts(tmp_path: Path) -> None:
-    """Its section under the README's config: what the page says of it is what it does."""
-    (text,), (ledger,) = blocks(README, "yaml"), blocks(TEXT["ledger"], "yaml")
+    """Its section under a config: what the page says of it is what it does."""
+    (text,), (ledger,) = blocks(TEXT["first-hour"], "yaml"), blocks(TEXT["ledger"], "yaml")
     job = loads(text + ledger.replace("ledger.db", str(tmp_path / "ledger.db")))
     assert job.ledger is not None
     found = look(job.ledger, plan_of(job))
@@ -75,30 +89,31 @@ def test_the_ledger_of_its_page_counts(tmp_path: Path) -> None:
     assert gdp_of_pure(1.0) == pytest.approx(1.23, abs=0.005)
 
 
-def test_python_in_the_readme_compiles() -> None:
-    for text in blocks(README, "python"):
-        compile(text, "README.md", "exec")
+def test_python_of_the_commands_page_compiles() -> None:
+    for text in blocks(TEXT["commands"], "python"):
+        compile(text, "commands.md", "exec")
 
 
-def test_figures_in_the_readme_are_those_of_the_demos_plan() -> None:
+def test_figures_of_the_guarantees_page_are_those_of_the_demos_plan() -> None:
     made = plan_of(shop()).to_json()
     whole = next(row["epsilon"] for row in made["expiration"] if row["ticks"] >= made["ticks"])
-    assert f"Within the whole 546 days its epsilon is {whole:.4g}." in README
+    assert f"Within the whole 546 days its epsilon is {whole:.4g}." in GUARANTEE
 
 
-def test_figures_in_the_readme_are_those_of_the_demos_customers() -> None:
+def test_figures_of_the_guarantees_page_are_those_of_the_demos_customers() -> None:
     made, events = (plan_of(job).to_json() for job in (customers(), shop()))
     (two,) = (row for row in made["user"]["periods"] if row["count"] == 2)
-    assert f"Two quarters of a customer have epsilon = {two['epsilon']:.4g} together." in README
+    assert f"Two quarters of a customer have epsilon = {two['epsilon']:.4g} together." in GUARANTEE
     every = made["user"]["every_period"]
-    assert every["count"] == 6 and f"quarters has epsilon = {every['epsilon']:.4g}:" in README
-    assert f"{made['releases'][0]['left_out']}, which leaves out\n7.9 %" in README
+    assert every["count"] == 6
+    assert f"A customer of all six quarters has epsilon = {every['epsilon']:.4g}:" in GUARANTEE
+    assert f'{made["releases"][0]["left_out"]}", which leaves out 7.9 %' in GUARANTEE
     score = {(a["mechanism"], a["noise"]): a["score"] for a in made["alternatives"]}
     told = f"the binary tree has {score['tree', 'gaussian']:.2f} times the least error"
-    assert f"in the plan of the demo {told}" in README
+    assert f"In the plan of the demo {told}" in GUARANTEE
     assert next(a for a in made["alternatives"] if a["chosen"])["mechanism"] == "blt"
     noise = [plan["releases"][0]["stddev_worst"] for plan in (made, events)]
-    assert f"have {noise[0] / noise[1]:.1f} times less noise" in README
+    assert f"have {noise[0] / noise[1]:.1f} times less noise" in GUARANTEE
 
 
 def test_the_demos_truth_is_about_the_demos_plans() -> None:
@@ -109,7 +124,7 @@ def test_the_demos_truth_is_about_the_demos_plans() -> None:
     assert customers().aggregates == shop().aggregates
     person = plan_of(customers()).person
     assert person is not None and str(person.periods.per) == f"{MONTHS} months"
-    assert person.caps == Caps(TICKS, 1, EVENTS)
+    assert person.caps == ContributionBounds(TICKS, 1, EVENTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -154,8 +169,8 @@ def test_commands_and_options_exist(page: Path) -> None:
             assert option in options, f"weir {name} {option}"
 
 
-def test_every_command_is_in_the_readme() -> None:
-    assert all(f"`weir {name}" in README for name in main.commands)
+def test_every_command_is_on_its_page() -> None:
+    assert all(f"`weir {name}" in TEXT["commands"] for name in main.commands)
 
 
 def test_tables_of_algorithms_are_those_of_the_registry() -> None:
@@ -163,7 +178,7 @@ def test_tables_of_algorithms_are_those_of_the_registry() -> None:
     assert written == TEXT["algorithms"], "run `weir algorithms --markdown > docs/algorithms.md`"
     for registry in (CONTINUAL_SUMS, AGGREGATES, MODELS, SOLVERS):
         assert all(f"| `{name}` |" in written for name in registry.own)
-    assert "Eight mechanisms" in README and len(CONTINUAL_SUMS) == 8
+    assert "Eight mechanisms" in GUARANTEE and len(CONTINUAL_SUMS) == 8
 
 
 def test_every_counter_and_reason_is_explained() -> None:
@@ -171,8 +186,8 @@ def test_every_counter_and_reason_is_explained() -> None:
         assert f"`{name}`" in TEXT["operations"], name
 
 
-def test_columns_of_results_are_those_of_the_readme() -> None:
-    assert f"`{', '.join(RELEASE_SCHEMA.names)}`" in README
+def test_columns_of_results_are_those_of_their_page() -> None:
+    assert f"`{', '.join(RELEASE_SCHEMA.names)}`" in TEXT["commands"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -16,14 +16,14 @@ from examples.shop.data import FIRST_DAY
 from examples.shop.truth import Truth, series
 from weir.pipelines.report.data import Series
 from weir.pipelines.report.words import short
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
 PURCHASE, CUSTOMER, TRUE = "#0b68b4", "#c2410c", "#1b2330"
 Floats = NDArray[np.float64]
 
 
-def draw(purchases: Run, customers: Run, truth: Truth, path: Path) -> Path:
+def draw(purchases: ResultFolder, customers: ResultFolder, truth: Truth, path: Path) -> Path:
     """Weekly figures, how far running totals are off, and the histogram; bands of both promises."""
     one, other = (
         {(o.name, o.over): (o, s) for o, s in series(run)} for run in (purchases, customers)
@@ -43,17 +43,17 @@ def draw(purchases: Run, customers: Run, truth: Truth, path: Path) -> Path:
         f"Differentially private releases, epsilon = {short(epsilon)} and delta = {short(delta)} "
         "within a year, for any one purchase or for all purchases of a customer in a quarter.\n"
         "Bands hold 95 % of the noise; with customers protected, "
-        f"{other['purchases', 7][0].left_out}."
+        f"{other['purchases', 28][0].left_out}."
         " The truth is public here.",
         fontsize=10, color=SOFT, va="center", linespacing=1.5,
     )  # fmt: skip
     for place, name, title in (
-        ((0, 0), "purchases", "purchases of the last 7 days"),
-        ((0, 1), "dollars", "dollars of the last 7 days, at most 200 a purchase"),
+        ((0, 0), "purchases", "purchases of the last 28 days"),
+        ((0, 1), "dollars", "dollars of the last 28 days, at most 100 a purchase"),
     ):
         axes = figure.add_subplot(grid[place])
-        output, _ = one[name, 7]
-        _lines(axes, output, one[name, 7][1], other[name, 7][1], truth)
+        output, _ = one[name, 28]
+        _lines(axes, output, one[name, 28][1], other[name, 28][1], truth)
         _title(axes, title)
     handles = axes.get_legend_handles_labels()
     figure.legend(
@@ -70,7 +70,7 @@ def draw(purchases: Run, customers: Run, truth: Truth, path: Path) -> Path:
     return path
 
 
-def _lines(axes: Axes, output: Output, one: Series, other: Series, truth: Truth) -> None:
+def _lines(axes: Axes, output: ReleasedOutput, one: Series, other: Series, truth: Truth) -> None:
     for found, colour, label in ((other, CUSTOMER, "customers protected"),
                                  (one, PURCHASE, "purchases protected")):  # fmt: skip
         _band(axes, found, found.value[:, 0], colour, label)
@@ -82,7 +82,10 @@ def _lines(axes: Axes, output: Output, one: Series, other: Series, truth: Truth)
 
 
 def _off(
-    axes: Axes, one: tuple[Output, Series], other: tuple[Output, Series], truth: Truth
+    axes: Axes,
+    one: tuple[ReleasedOutput, Series],
+    other: tuple[ReleasedOutput, Series],
+    truth: Truth,
 ) -> None:
     for (output, found), colour in ((other, CUSTOMER), (one, PURCHASE)):
         true = truth.values(output, bounded=True)[found.ticks, 0]
@@ -97,7 +100,10 @@ def _off(
 
 
 def _bars(
-    axes: Axes, one: tuple[Output, Series], other: tuple[Output, Series], truth: Truth
+    axes: Axes,
+    one: tuple[ReleasedOutput, Series],
+    other: tuple[ReleasedOutput, Series],
+    truth: Truth,
 ) -> None:
     output, _ = one
     x = np.arange(len(output.labels))

@@ -12,15 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import buckets, flink_home, job_server, prism, pubsub_build
-from weir.pipelines.engines.cache import Component
-from weir.pipelines.engines.tools import say
+from weir.pipelines.engines import flink_config, job_server, servers
+from weir.pipelines.engines.tools import Component, say
 
 GROUPS: dict[str, tuple[Component, ...]] = {
-    "prism": (prism.COMPONENT,),
-    "flink": (flink_home.COMPONENT, job_server.COMPONENT),
-    "pubsub": (pubsub_build.COMPONENT,),
-    "buckets": (buckets.COMPONENT,),
+    "prism": (job_server.PRISM,),
+    "flink": (flink_config.COMPONENT, job_server.COMPONENT),
+    "pubsub": (servers.PUBSUB,),
+    "buckets": (servers.BUCKETS,),
 }
 """What each name of ``make`` puts into the cache."""
 

@@ -20,6 +20,9 @@ COLOURS = (
 """Of keys in a picture; the page has them in page.css, in light and in dark."""
 INK, SOFT, GRID, GREY = "#1b2330", "#566175", "#e6e9ef", "#a3acba"
 NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~g')"
+VEGA_LITE = "6.1"
+"""Version that compiles the charts. From 6.4 on the tooltips of the nearest point read undefined:
+they look for fields in the cell of the Voronoi diagram, which holds the point one level deeper."""
 APART: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8}
 ROWS = alt.NamedData("rows")
 Chart = alt.LayerChart | alt.FacetChart
@@ -66,6 +69,12 @@ def _colour(keys: Sequence[str] = ()) -> alt.Color:
     return alt.Color("slot:N", scale=alt.Scale(domain=list(range(8))), legend=legend)
 
 
+def _tooltip(*fields: str) -> list[alt.Tooltip]:
+    """Fields of a row in a tooltip, under their titles for readers."""
+    titles = {"when": "time", "told": "value"}
+    return [alt.Tooltip(f"{name}:N", title=titles.get(name, name)) for name in fields]
+
+
 def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
     """Lines with their bands: grey where noise hides the value, a point where a line has no length.
 
@@ -73,7 +82,7 @@ def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
     texts when, tick, told.
     """
     base = alt.Chart(ROWS).encode(x=_time(x), detail="key:N")
-    told = [alt.Tooltip(f"{name}:N") for name in ("when", "tick", "key", "told")]
+    told = _tooltip("when", "tick", "key", "told")
     band = base.mark_area(clip=True, opacity=0.22).encode(
         y=_value(y, "lo"), y2="hi:Q", color=_colour(keys)
     )
@@ -110,7 +119,7 @@ def bars(y: Ends = None) -> Chart:
     )
     scale = alt.Scale(domain=_domain(y, "y"), nice=False)
     axis = alt.Axis(tickCount=4, labelExpr=NUMBER, labelBound=True, **APART)
-    told = [alt.Tooltip(f"{name}:N") for name in ("bin", "told")]
+    told = _tooltip("bin", "told")
     bar = base.mark_bar(clip=True, opacity=0.8).encode(
         x=alt.X("v:Q", title=None, scale=scale, axis=axis),
         color=alt.when("datum.noise").then(alt.value(GREY)).otherwise(_colour()),
@@ -141,7 +150,7 @@ def heat(x: Ends = None) -> Chart:
                 axis=alt.Axis(grid=False, labelOverlap=True, labelLimit=140),
             ),
             color=alt.Color("v:Q", scale=scale, legend=legend),
-            tooltip=[alt.Tooltip(f"{name}:N") for name in ("row", "when", "told")],
+            tooltip=_tooltip("row", "when", "told"),
         )
     )
     return alt.layer(marks).add_params(*_params(x, (0, 0)))

@@ -41,7 +41,7 @@ def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float
     chart = chart.resolve_scale(x="independent", y="independent", color="independent")
     spec = chart.properties(title=_title(data)).to_dict()
     spec["config"] = charts.theme()
-    path.write_bytes(vl_convert.vegalite_to_png(spec, scale=scale))
+    path.write_bytes(vl_convert.vegalite_to_png(spec, vl_version=charts.VEGA_LITE, scale=scale))
     return path
 
 

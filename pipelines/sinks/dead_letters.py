@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.pipelines.doors.door import Door, check_name, check_place
-from weir.pipelines.doors.paths import FolderText, meant_folder
+from weir.pipelines.connectors.connector import Connector, check_name, check_place
+from weir.pipelines.connectors.paths import FolderText, meant_folder
 
 if TYPE_CHECKING:
     from weir.transforms.sinks.dead_letters import WriteDead
 
 
-class DeadLetters(Door):
+class DeadLetters(Connector):
     """Where dead letters go. A subclass states ``kind``, has a field of that name, and opens."""
 
     role: ClassVar[str] = "dead_letters"

@@ -47,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def plan_of(rest: dict[str, Any], relation: str) -> Any:
-    clock = {"start": "2024-01-01T00:00:00Z", "period": "1d", "end": "2024-01-05T00:00:00Z"}
+    clock = {"start": "2024-01-01T00:00:00Z", "period": "1d", "end": "2024-01-13T00:00:00Z"}
     privacy = {"epsilon": 1.0, "delta": 1e-6, "protect_for": "all", "relation": relation}
     whole = {"name": "corner", "schema": {"time": "t"}, "clock": clock, "privacy": privacy, **rest}
     return Plan.from_config(PlanConfig.from_yaml(json.dumps(whole))).program

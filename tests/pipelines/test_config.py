@@ -200,7 +200,7 @@ def test_moments_that_python_holds_are_moments() -> None:
             "secret": {"file": "a", "rotate": [{"from": moment, "file": "b"}]},
             "source": {
                 "pubsub": {
-                    "subscription": "projects/acme-1/subscriptions/s",
+                    "subscription": "projects/acme-1/subscriptions/shop",
                     "replay": {"origin": moment, "started": date(2026, 1, 1)},
                 }
             },

@@ -98,6 +98,39 @@ def test_keys_ranges_and_files(made: tuple[str, str], tmp_path: Path) -> None:
     assert found["whole"] is True and 0 < found["zoomed"] < found["span"]
 
 
+HOVERS = """
+const tips = [];
+for (const chart of document.querySelectorAll(".chart")) {
+  chart.scrollIntoView({ block: "center" });
+  const box = chart.querySelector("svg").getBoundingClientRect();
+  const [x, y] = [box.left + 0.6 * box.width, box.top + 0.5 * box.height];
+  const at = { bubbles: true, clientX: x, clientY: y };
+  const target = document.elementFromPoint(x, y) ?? chart;
+  const pointer = { ...at, pointerType: "mouse" };
+  for (const kind of ["pointerover", "pointermove"])
+    target.dispatchEvent(new PointerEvent(kind, pointer));
+  target.dispatchEvent(new MouseEvent("mousemove", at));
+  await new Promise((go) => setTimeout(go, 60));
+  tips.push(document.getElementById("vg-tooltip-element")?.innerText.split(/\\s*\\n\\s*/) ?? null);
+}
+return tips;
+"""
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1440, False), (1024, True), (390, False)])
+def test_a_pointer_shows_time_key_and_value(
+    made: tuple[str, str], width: int, dark: bool, tmp_path: Path
+) -> None:
+    (tips,) = look(made[0], tmp_path, HOVERS, widths=(width,), dark=dark)
+    assert not any("undefined" in words or "null" in words for tip in tips for words in tip or [])
+    lines = [tip for tip in tips if tip is not None and tip[0] == "time"]
+    assert len(lines) > 20, "a chart of each figure and key"
+    for tip in lines:
+        assert tip[::2] == ["time", "tick", "key", "value"], tip
+        assert tip[1].startswith("1997-01-"), tip
+        assert tip[5] in KEYS and any(digit in tip[7] for digit in "0123456789"), tip
+
+
 def test_a_statement_is_one_page(made: tuple[str, str], tmp_path: Path) -> None:
     assert pages_printed(made[1], tmp_path) == 1
 

@@ -14,10 +14,10 @@ from tests.pipelines.conftest import SMALL, Weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.parts import Parts, parts_of
-from weir.pipelines.results.result import Result
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.run import run as command
 from weir.pipelines.run.run import run
-from weir.pipelines.runners.single_job import alone
+from weir.pipelines.runners.pipeline import alone
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.transforms.runtime import fence
 from weir.transforms.runtime import stored_counts as kept_counts
@@ -47,7 +47,7 @@ def release(job: Parts) -> None:
     place.put(place.join(job.sink.place, place.file_name(0, 0, "parquet")), b"")
 
 
-TOPIC = "sink={pubsub: projects/acme/topics/releases}"
+TOPIC = "sink={pubsub: projects/acme-1/topics/releases}"
 
 
 @pytest.mark.parametrize("sets", [(), (TOPIC,)])

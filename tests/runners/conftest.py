@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.components import needed
-from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
+from weir.pipelines.engines import flink_config, job_server, servers
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 JOBS_A_TASKMANAGER = 12
 """Every job loads its classes anew; a TaskManager is replaced before they fill its memory."""
@@ -20,7 +20,7 @@ JOBS_A_TASKMANAGER = 12
 @pytest.fixture(scope="session")
 def prism_location() -> Path:
     """Prism's binary."""
-    return needed(prism.location)
+    return needed(job_server.location)
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def job_server_jar() -> Path:
 
 @pytest.fixture(scope="session")
 def running_pubsub() -> Iterator[PubSubServer]:
-    needed(pubsub_build.binary)
+    needed(servers.pubsub_binary)
     with PubSubServer() as server:
         yield server
 
@@ -52,7 +52,7 @@ def pubsub_server(
 
 @pytest.fixture(scope="session")
 def running_flink(running_pubsub: PubSubServer) -> Iterator[FlinkCluster]:
-    needed(flink_home.home)
+    needed(flink_config.home)
     with FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": running_pubsub.host}) as cluster:
         yield cluster
 

@@ -317,7 +317,7 @@ def test_ndjson_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last:
     body = b"\n".join(lines) + (b"\n" if last else b"")
     events, dead = ndjson(body)
     blank = b" \t\r"
-    bare = [line.lstrip(b"\xef\xbb\xbf") for line in body.split(b"\n")]
+    bare = [line.removeprefix(b"\xef\xbb\xbf") for line in body.split(b"\n")]
     given_lines = [n for n, line in enumerate(bare, 1) if line.strip(blank)]
     assert sorted([row["@position"] for row in events] + aside(dead)) == given_lines
     for size in (1, 64):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from weir.dpcore.leaves.id_hash import id_hashes
+from weir.dpcore.leaves.hashes import id_hashes
 from weir.transforms.operators import key_numbers as names_module
 from weir.transforms.operators.key_numbers import Names
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.transforms.pulls import reader, wire
 from tests.transforms.releases import batch
-from weir.pipelines.runners.flink_cause import refusal_in
+from weir.pipelines.runners.submitted import refusal_in
 from weir.transforms.beam import write_files as sinks_folder
 from weir.transforms.beam.write_files import RangeDoFn
 from weir.transforms.operators.write import Write as WriteFiles

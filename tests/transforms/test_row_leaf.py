@@ -67,6 +67,9 @@ class RowWalk:
     def outputs(self) -> tuple[OutputInfo, ...]:
         return ()
 
+    def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
+        return ()
+
     def state_bytes(self) -> int:
         return 16
 

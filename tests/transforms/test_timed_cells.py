@@ -11,7 +11,7 @@ import pytest
 
 from tests.transforms.shards import CLOCK, Alone, Event, Shard, Shards, hashes_of
 from weir.dpcore.errors import CodecError
-from weir.dpcore.leaves.timed_set import entries
+from weir.dpcore.leaves.hash_sets import entries
 from weir.transforms.operators import state_cache as shelf
 from weir.transforms.operators import timed_cells
 from weir.transforms.operators.state_cache import Shelf

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.dpcore.people.cap_rule import Case, Event, Found, case_of, spelt_out
-from tests.dpcore.people.test_untouched import thinned
+from tests.dpcore.users.cap_rule import Case, Event, Found, case_of, spelt_out
+from tests.dpcore.users.test_fast_path import thinned
 from tests.transforms.user_shards import CLOCK, UserShards, plan_of, without_ids
 from weir.transforms.operators import bound_users as users_here
 from weir.transforms.operators import sift

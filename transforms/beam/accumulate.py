@@ -13,8 +13,8 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 
 from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.hashes import row_key
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.leaves.row_hash import row_key
 from weir.dpcore.program import Program, RowProgram
 from weir.transforms.beam.elements import windowed
 from weir.transforms.operators import partial_rows, partial_sums

@@ -24,12 +24,11 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
-from weir.dpcore.accounting.circumstances import SHARDS
+from weir.dpcore.accounting.guarantee import SHARDS
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.leaves.id_hash import id_hashes
-from weir.dpcore.leaves.row_hash import dedupe_key
-from weir.dpcore.leaves.timed_set import Words
+from weir.dpcore.leaves.hash_sets import Words
+from weir.dpcore.leaves.hashes import dedupe_key, id_hashes
 from weir.transforms.beam.elements import stamped, to_timestamp
 from weir.transforms.columns.names import HIGH, LOW
 from weir.transforms.operators.hash_partition import Spread, hashed, whole

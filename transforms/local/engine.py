@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from weir.dpcore.discovery.waiting import Block
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.row_hash import dedupe_key, row_key
+from weir.dpcore.leaves.hashes import dedupe_key, row_key
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.dpcore.training import WHOLE, Training

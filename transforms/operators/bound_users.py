@@ -1,7 +1,7 @@
 """Contribution bounds of users where all data is there from the start: ticks are closed at once.
 
 Nothing is spent before and nothing has to be remembered. Users whom no bound touches
-(``dpcore.people.untouched``) pass without the hashes by which bounds choose; for the others those
+(``dpcore.users.fast_path``) pass without the hashes by which bounds choose; for the others those
 are made now, and the rule is the same as on a stream (``transforms.beam.bound_users``).
 """
 
@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weir.dpcore.leaves.id_hash import Digests, id_hashes
-from weir.dpcore.people.cap import Spent, cap_events, keeps_pairs
-from weir.dpcore.people.hashes import CapKeys, name_hashes
-from weir.dpcore.people.untouched import ASKED, NEW, Marks, untouched
+from weir.dpcore.arrays import Digests
+from weir.dpcore.leaves.hashes import id_hashes
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import reads_new, takes_rows
+from weir.dpcore.users.cap import UsedBounds, cap_events, keeps_pairs
+from weir.dpcore.users.cells import CapKeys, name_hashes
+from weir.dpcore.users.fast_path import ASKED, NEW, Marks, within_bounds
 from weir.transforms.columns.keys import KEY
 from weir.transforms.columns.names import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.columns.names import NEW as NEWCOMER
@@ -87,7 +88,7 @@ class BoundUsers:
         if KEY in part.schema.names:
             keys = part.column(KEY).to_numpy()
         periods = None if self._person.periods.per is None else self._person.periods.of(ticks)
-        return untouched(high, low, keys, ticks, periods, self._person.caps)
+        return within_bounds(high, low, keys, ticks, periods, self._person.caps)
 
     def _passed(self, batch: pa.RecordBatch, new: Any) -> pa.RecordBatch:
         """Events of users whom no cap touches; each is a cell of its own."""
@@ -109,7 +110,7 @@ class BoundUsers:
         whole = completed(batch, named, program, person, self._keys)
         first = int(person.periods.of(ticks[:1] * 0)[0])
         kept = cap_events(
-            Spent.nothing(first),
+            UsedBounds.nothing(first),
             hashes_of(whole, program),
             int(ticks.max()) + 1,
             person,

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.id_hash import id_hashes
-from weir.dpcore.leaves.numbered import Numbered
-from weir.dpcore.leaves.timed_set import Words
+from weir.dpcore.leaves.hash_sets import HashNumbers, Words
+from weir.dpcore.leaves.hashes import id_hashes
 from weir.transforms.columns.names import HIGH, LOW
 from weir.transforms.operators.hash_partition import ROWS
 from weir.transforms.operators.seen_ids import chosen_first
@@ -45,7 +44,7 @@ class _Held(NamedTuple):
     numbers: Ints
 
 
-def _numbered(numbers: Numbered, events: pa.RecordBatch, hashes: Words) -> _Held:
+def _numbered(numbers: HashNumbers, events: pa.RecordBatch, hashes: Words) -> _Held:
     base = len(numbers)
     found, fresh = numbers.add(hashes)
     again = np.flatnonzero(~fresh)
@@ -80,7 +79,7 @@ class Deduplicate:
 
     def __init__(self, key: bytes, keep_hash: bool, reject: Reject) -> None:
         self._key, self._keep_hash, self._reject = key, keep_hash, reject
-        self._numbers = Numbered()
+        self._numbers = HashNumbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="number")
         self._held: list[Future[_Held]] = []
         self._rows = 0

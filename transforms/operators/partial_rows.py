@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from weir.dpcore.leaves.hashes import content_hashes, hashes_of_users
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.leaves.row_hash import content_hashes, hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf, joined
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.program import RowProgram, by_users, hash_ticks, within_cap

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import CodecError
-from weir.dpcore.leaves.timed_set import Entries, Ticks, TimedSet, together
+from weir.dpcore.leaves.hash_sets import Entries, Ticks, TimedSet, together
 from weir.transforms.operators.state_cache import Shelf
 from weir.transforms.runtime.codec import pack, unpack
 

@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weir.dpcore.leaves.id_hash import Digests, IdHashes
-from weir.dpcore.people.cells import Hashed
-from weir.dpcore.people.hashes import (
+from weir.dpcore.arrays import Digests
+from weir.dpcore.leaves.hashes import IdHashes
+from weir.dpcore.program import Program
+from weir.dpcore.users.cells import (
     CapKeys,
+    Hashed,
     contents_of,
     name_hashes,
     pair_hashes,
     row_hashes,
     user_hashes,
 )
-from weir.dpcore.people.person import Person
-from weir.dpcore.program import Program
+from weir.dpcore.users.unit import UserUnit
 from weir.transforms.columns.keys import KEY
 from weir.transforms.columns.names import HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.operators.bound import columns_of
@@ -47,7 +48,7 @@ def of_users(batch: pa.RecordBatch, keys: CapKeys) -> tuple[pa.RecordBatch, pa.R
 
 
 def prepared(
-    batch: pa.RecordBatch, program: Program, person: Person, keys: CapKeys
+    batch: pa.RecordBatch, program: Program, person: UserUnit, keys: CapKeys
 ) -> pa.RecordBatch:
     """Events of known users, with every hash that caps choose by; ids leave.
 
@@ -62,7 +63,7 @@ def prepared(
 
 
 def completed(
-    batch: pa.RecordBatch, named: Digests | None, program: Program, person: Person, keys: CapKeys
+    batch: pa.RecordBatch, named: Digests | None, program: Program, person: UserUnit, keys: CapKeys
 ) -> pa.RecordBatch:
     """The same. named: (n, 2) hashes of their keys; None: there is one key."""
     users, ticks = words(batch, UNIT_HIGH, UNIT_LOW), batch.column("@tick").to_numpy()
