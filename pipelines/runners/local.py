@@ -12,7 +12,7 @@ from weir.pipelines.graph.parts import Parts
 if TYPE_CHECKING:
     from weir.transforms.sinks.dead_letters import WriteDead
     from weir.transforms.sinks.targets import Target
-    from weir.transforms.sources.opened import Opened
+    from weir.transforms.sources.opened import BoundedEvents
 
 LOCAL = "local"
 HERE = (LOCAL, "direct")
@@ -28,7 +28,7 @@ class LocalJob:
     """
 
     parts: Parts
-    opened: Opened
+    opened: BoundedEvents
     target: Target
     dead: WriteDead | None
 
@@ -67,7 +67,7 @@ class LocalJob:
         engine.run(self.opened, self.target, self.dead)
 
 
-def opened_of(parts: Parts) -> Opened:
+def opened_of(parts: Parts) -> BoundedEvents:
     """The events of a job, checked.
 
     Raises:

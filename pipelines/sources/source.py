@@ -16,7 +16,7 @@ from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 if TYPE_CHECKING:
     from weir.transforms.decode.schema import EventSchema
-    from weir.transforms.sources.opened import Opened
+    from weir.transforms.sources.opened import BoundedEvents
 
 PUBLICATION = (
     "Whether and when a run is published is not covered: it may depend on how many records were "
@@ -47,7 +47,7 @@ class Source(Connector):
           ConfigError: what is there cannot be what the config says; before anything runs.
         """
 
-    def read(self, plan: Plan, limits: Limits) -> Opened | None:
+    def read(self, plan: Plan, limits: Limits) -> BoundedEvents | None:
         """Its events in parts that can be read without Beam; None where only Beam can read them.
 
         Raises:

@@ -46,18 +46,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.module.__name__.rpartition(".")[2]
     if name in BOTH and "weir" in metafunc.fixturenames:
         engines = ["local", pytest.param("direct", marks=pytest.mark.slow)]
-        metafunc.parametrize("engine", engines, indirect=True)
+        metafunc.parametrize("weir", engines, indirect=True)
 
 
 @pytest.fixture
-def engine(request: pytest.FixtureRequest) -> str:
-    """The runner of runs that name none."""
-    return str(getattr(request, "param", "local"))
-
-
-@pytest.fixture
-def weir(engine: str) -> Weir:
-    """Runs one command in this process: stdout and stderr apart."""
+def weir(request: pytest.FixtureRequest) -> Weir:
+    """Runs one command in this process: stdout and stderr apart. Its parameter is the runner of
+    runs that name none."""
+    engine = str(getattr(request, "param", "local"))
 
     def call(*words: object) -> Result:
         given = [str(word) for word in words]

@@ -65,17 +65,19 @@ def run(
     batches: list[pa.RecordBatch],
     horizon: int | None = None,
     shards: int = 8,
+    repeats: int = 0,
     here: bool = False,
 ) -> tuple[list[dict], list]:
     counters.reset()
     if here:
         letters: list[pa.RecordBatch] = []
-        step = local.Deduplicate(KEY, False, letters.append)
+        step = local.DropDuplicates(KEY, False, letters.append)
         with contextlib.closing(step):
             found = [*itertools.chain.from_iterable(map(step.process, batches)), *step.finish()]
         events = [row for one in found for row in one.to_pylist()]
         return events, sorted(letter for one in letters for letter in rows(one))
-    pipeline = beam.Pipeline(runner=FnApiRunner())
+    options = PipelineOptions([f"--direct_runner_bundle_repeat={repeats}"])
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=options)
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
     unique = Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon, shards=shards)
     found = source | unique
@@ -137,7 +139,7 @@ def test_row_leaves_are_given_the_hashes() -> None:
     unique = Deduplicate(secret, CLOCK, LAYOUT, None, digest)
     kept = keep((source | unique).events, "kept")
     pipeline.run().wait_until_finish()
-    step = local.Deduplicate(dedupe_key(secret.resolve(), digest), True, lambda _: None)
+    step = local.DropDuplicates(dedupe_key(secret.resolve(), digest), True, lambda _: None)
     with contextlib.closing(step):
         ours = [*step.process(given), *step.finish()]
     found = []

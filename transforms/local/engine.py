@@ -25,7 +25,7 @@ from weir.transforms.operators.accumulate import Accumulate
 from weir.transforms.operators.assembly import Assembly, outline
 from weir.transforms.operators.block_cells import Content, init
 from weir.transforms.operators.bound_users import BoundUsers
-from weir.transforms.operators.deduplicate import Deduplicate
+from weir.transforms.operators.deduplicate import DropDuplicates
 from weir.transforms.operators.discovered_shard import FoundBlock
 from weir.transforms.operators.filter import Assign, Filter, needed_columns
 from weir.transforms.operators.job_queue import Lane
@@ -42,7 +42,7 @@ from weir.transforms.runtime.prefetch import ahead, in_turn
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks.dead_letters import WriteDead
 from weir.transforms.sinks.targets import Target
-from weir.transforms.sources.opened import Opened
+from weir.transforms.sources.opened import BoundedEvents
 
 LOOK = 16
 """Batches between two looks at the memory that is left."""
@@ -90,7 +90,7 @@ class LocalEngine:
         self._noise = noise or KeyedNoiseSource(secret, plan.name, plan.digest, tuple(rotate))
         self._noise.mark(self._ticks)  # secrets that cannot be read are refused before all else
 
-    def run(self, opened: Opened, target: Target, dead: WriteDead | None = None) -> None:
+    def run(self, opened: BoundedEvents, target: Target, dead: WriteDead | None = None) -> None:
         """Reads, releases and writes.
 
         Args:
@@ -121,7 +121,7 @@ class LocalEngine:
             elif plan.config.schema_.id is not None:
                 named = takes_rows(plan.program)  # see transforms.beam.deduplicate
                 key = dedupe_key(self._secret, plan.digest if named else plan.layout)
-                deduplicate = Deduplicate(key, named, reject)
+                deduplicate = DropDuplicates(key, named, reject)
                 stack.callback(deduplicate.close)
                 kept = through("Deduplicate", kept, deduplicate)
             for block, leaf in through("Accumulate", kept, self._accumulate()):
@@ -179,7 +179,7 @@ class LocalEngine:
         counters.add("uncertified", queue.failed)
 
 
-def read(opened: Opened, reject: Reject) -> Iterator[pa.RecordBatch]:
+def read(opened: BoundedEvents, reject: Reject) -> Iterator[pa.RecordBatch]:
     """Canonical batches of all events, in order; counts them.
 
     Raises:

@@ -65,7 +65,7 @@ def _judged(numbered: Sequence[Future[_Held]]) -> _Judged:
     return _Judged(held, which_count(held))
 
 
-class Deduplicate:
+class DropDuplicates:
     """Record batches with ``@id`` -> the same without it, each id once.
 
     Events wait until as many are there as elsewhere travel together: copies among them are judged
@@ -233,4 +233,4 @@ def _duplicates(events: pa.RecordBatch, gone: NDArray[np.bool_]) -> pa.RecordBat
     return dead_letters(source, events.column("@position").to_numpy()[gone], "duplicate")
 
 
-__all__ = ["Deduplicate", "which_count"]
+__all__ = ["DropDuplicates", "which_count"]

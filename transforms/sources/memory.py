@@ -23,7 +23,7 @@ from weir.transforms.decode.python_events import ALLOWED, pick
 from weir.transforms.decode.python_rows import decode_rows
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table
-from weir.transforms.sources.opened import Opened
+from weir.transforms.sources.opened import BoundedEvents
 from weir.transforms.sources.seal import SourceChanged, key_for
 
 ROWS = 1 << 16
@@ -149,7 +149,7 @@ def decode_piece(handle: str, schema: EventSchema, piece: tuple[int, int]) -> It
     return iter(found)
 
 
-class OpenedMemory(Opened):
+class OpenedMemory(BoundedEvents):
     """Events in memory that can be read.
 
     Args:

@@ -19,7 +19,7 @@ from weir.transforms.sources.first_files import look_at_files
 from weir.transforms.sources.stored_bytes import Split
 
 
-class Opened(ABC):
+class BoundedEvents(ABC):
     """Events that are there from the start, in parts."""
 
     @abstractmethod
@@ -31,7 +31,7 @@ class Opened(ABC):
         """Canonical batches of a part, and its dead letters."""
 
 
-class OpenedFiles(Opened):
+class OpenedFiles(BoundedEvents):
     """Files, matched, checked, and looked at.
 
     Args:
@@ -87,4 +87,4 @@ class OpenedFiles(Opened):
         return self.source.decode(split, self.schema, ahead)
 
 
-__all__ = ["Opened", "OpenedFiles"]
+__all__ = ["BoundedEvents", "OpenedFiles"]
