@@ -36,7 +36,7 @@ from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.bound_users import CloseTicks, ToUsers
 from weir.transforms.beam.deduplicate import DropSeen, ToShards
-from weir.transforms.operators.user_cells import Shelves, SpentCells
+from weir.transforms.operators.user_cells import SpentCells, UserCaches
 from weir.transforms.runtime.secret import SecretRef
 
 RESULTS = Path(__file__).parent / "results"
@@ -184,7 +184,7 @@ def remembered(users: int) -> Iterator[Row]:
     sent.setup()
     for what in ("close of 1,000 events", "the same, with all read again"):
         if "again" in what:
-            dofn._shelves = Shelves.of("another")
+            dofn._shelves = UserCaches.of("another")
         tick = 1 if what.startswith("close") else 2
         numbers = np.arange(1000)
         for element in spread(sent, batch_of(numbers, numbers, numbers * 0, tick)):

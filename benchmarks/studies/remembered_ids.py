@@ -40,7 +40,7 @@ from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.deduplicate import DropSeen, prepare
 from weir.transforms.columns.names import HIGH, LOW
 from weir.transforms.operators.seen_ids import sort_hashes
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
 
 RESULTS = Path(__file__).parent / "results"
@@ -113,7 +113,7 @@ class Sliced:
 
     def start_again(self) -> None:
         """As a worker that has just come."""
-        self.dofn._shelf = Shelf()
+        self.dofn._shelf = StateCache()
 
 
 class OneCell:

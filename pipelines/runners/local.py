@@ -11,7 +11,7 @@ from weir.pipelines.graph.parts import Parts
 
 if TYPE_CHECKING:
     from weir.transforms.sinks.dead_letters import WriteDead
-    from weir.transforms.sinks.targets import Target
+    from weir.transforms.sinks.targets import ReleaseFiles
     from weir.transforms.sources.opened import BoundedEvents
 
 LOCAL = "local"
@@ -29,7 +29,7 @@ class LocalJob:
 
     parts: Parts
     opened: BoundedEvents
-    target: Target
+    target: ReleaseFiles
     dead: WriteDead | None
 
     @classmethod

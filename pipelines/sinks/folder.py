@@ -16,7 +16,7 @@ from weir.pipelines.sinks.sink import Secrets, Sink
 from weir.transforms.runtime.files import refusals
 
 if TYPE_CHECKING:
-    from weir.transforms.sinks.targets import Target
+    from weir.transforms.sinks.targets import ReleaseFiles
 
 
 class Folder(Sink):
@@ -43,7 +43,7 @@ class Folder(Sink):
 
         return WriteRanges(self.target(plan, hold, here))
 
-    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> Target:
+    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> ReleaseFiles:
         from weir.transforms.sinks.targets import folder
 
         parts = self._parts(plan)

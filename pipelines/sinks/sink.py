@@ -15,7 +15,7 @@ from weir.pipelines.connectors.connector import Connector
 
 if TYPE_CHECKING:
     from weir.transforms.runtime.secret import SecretRef
-    from weir.transforms.sinks.targets import Target
+    from weir.transforms.sinks.targets import ReleaseFiles
 
 Secrets = Sequence[tuple[int, "SecretRef"]]
 """References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""
@@ -59,7 +59,7 @@ class Sink(Connector):
           here: whether workers are in this process.
         """
 
-    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> Target | None:
+    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> ReleaseFiles | None:
         """Which files of releases there are and what writes one, without Beam; None where only
         Beam can write them. The arguments are those of ``open``."""
         return None

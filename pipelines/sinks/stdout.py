@@ -10,7 +10,7 @@ from weir.dpcore.plan import Plan
 from weir.pipelines.sinks.sink import Secrets, Sink
 
 if TYPE_CHECKING:
-    from weir.transforms.sinks.targets import Target
+    from weir.transforms.sinks.targets import ReleaseFiles
 
 
 class StdoutSink(Sink):
@@ -32,7 +32,7 @@ class StdoutSink(Sink):
 
         return WriteRanges(self.target(plan, hold, here))
 
-    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> Target:
+    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> ReleaseFiles:
         from weir.transforms.sinks.targets import table
 
         return table(plan, self.every, hold and here, self.layout, self.wide)

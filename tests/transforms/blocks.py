@@ -8,7 +8,7 @@ from typing import Any
 from tests.transforms.cells import Bag, One
 from weir.transforms.operators.block_cells import Cells, Content, Held, Stored
 from weir.transforms.operators.pending import due
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.tick import BlockState
 
 
@@ -44,7 +44,7 @@ class Block:
     ) -> None:
         self.plan, self.noise, self._block, self._every = plan, noise, block, every
         self.cells = no_cells() if cells is None else cells
-        self._shelf: Shelf[Held] = Shelf(room=0 if forgets else 1 << 30)
+        self._shelf: StateCache[Held] = StateCache(room=0 if forgets else 1 << 30)
 
     def stored(self) -> Stored:
         """Made anew for each batch."""

@@ -109,7 +109,9 @@ def test_here_and_by_shards_the_same_copies_count(
     """Copies that differ in every column, in several batches and flushes, some without an id."""
     for module in (local, spread):
         monkeypatch.setattr(module, "ROWS", 150 if seed % 2 else 1 << 20)
-    monkeypatch.setattr(deduplicate, "Spread", functools.partial(spread.Spread, together=1))
+    monkeypatch.setattr(
+        deduplicate, "HashPartition", functools.partial(spread.HashPartition, together=1)
+    )
     if seed == 5:
         monkeypatch.setattr(hash_sets, "kernels", None)
     rng = np.random.default_rng(seed)

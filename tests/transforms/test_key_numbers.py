@@ -10,11 +10,11 @@ import pytest
 
 from weir.dpcore.leaves.hashes import id_hashes
 from weir.transforms.operators import key_numbers as names_module
-from weir.transforms.operators.key_numbers import Names
+from weir.transforms.operators.key_numbers import KeyNumbers
 
 
 def test_names_are_numbers() -> None:
-    names = Names()
+    names = KeyNumbers()
     texts = [["a", "", "b", "a"], ["c", "b", "\u00e9", "c"]]
     columns = [pa.array(part).dictionary_encode() for part in texts]
     hashes = [id_hashes(column.dictionary, bytes(16)).hashes for column in columns]
@@ -31,7 +31,7 @@ def test_many_names_find_their_numbers_whatever_their_slots(
 ) -> None:
     if not by_kernel:
         monkeypatch.setattr(names_module, "kernels", None)
-    names, texts = Names(), [f"name {i}" for i in range(800)]
+    names, texts = KeyNumbers(), [f"name {i}" for i in range(800)]
     rng = np.random.default_rng(3)
     numbers: dict[str, int] = {}
     for size in (3, 500, 10, 2_500, 2_500):

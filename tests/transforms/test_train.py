@@ -32,7 +32,7 @@ from tests.transforms.test_model_pipeline import plan as learner_plan
 from weir.dpcore.models.erm import training as erm_training
 from weir.dpcore.plan import Plan
 from weir.transforms.beam.private_releases import PrivateReleases
-from weir.transforms.operators.job_queue import Lane
+from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.stride import TICKS as STRIDE
 from weir.transforms.runtime.secret import SecretRef
 
@@ -47,13 +47,13 @@ def advances(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(erm_training, "WORK", 1)
     monkeypatch.setattr(erm_training, "FEWEST", 1)
     found: list[int] = []
-    real = Lane.advance
+    real = JobQueue.advance
 
-    def noted(self: Lane, slices: int) -> Any:
+    def noted(self: JobQueue, slices: int) -> Any:
         found.append(slices)
         return real(self, slices)
 
-    monkeypatch.setattr(Lane, "advance", noted)
+    monkeypatch.setattr(JobQueue, "advance", noted)
     return found
 
 

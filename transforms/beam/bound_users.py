@@ -45,8 +45,8 @@ from weir.transforms.columns.names import UNIT_LOW
 from weir.transforms.operators import closed_rows
 from weir.transforms.operators.capped import batches, count, without_hashes
 from weir.transforms.operators.closed_rows import ClosedRows
-from weir.transforms.operators.hash_partition import Spread, whole
-from weir.transforms.operators.user_cells import BAGS, Closed, Shelves, SpentCells, WaitingRows
+from weir.transforms.operators.hash_partition import HashPartition, whole
+from weir.transforms.operators.user_cells import BAGS, Closed, SpentCells, UserCaches, WaitingRows
 from weir.transforms.operators.users import (
     PLACE,
     decode,
@@ -100,11 +100,11 @@ class ToUsers(beam.DoFn):
         """Drops what an abandoned bundle left."""
         self._spread = self._empty()
 
-    def _empty(self) -> Spread:
+    def _empty(self) -> HashPartition:
         def packed(batches: list[pa.RecordBatch]) -> bytes:
             return encode(whole(batches), self._layout)
 
-        return Spread(self._shards, UNIT_LOW, packed, 2)
+        return HashPartition(self._shards, UNIT_LOW, packed, 2)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -164,14 +164,14 @@ class CloseTicks(beam.DoFn):
         self._shards, self._bounded, self._early = shards, bounded, early
         self._width = width
         self._run = uuid.uuid4().hex
-        self._shelves: Shelves | None = None
+        self._shelves: UserCaches | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shelves": None}
 
     def setup(self) -> None:
         """Finds what this process has at hand."""
-        self._shelves = Shelves.of(self._run)
+        self._shelves = UserCaches.of(self._run)
 
     def process(
         self,

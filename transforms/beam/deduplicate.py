@@ -31,9 +31,9 @@ from weir.dpcore.leaves.hash_sets import Words
 from weir.dpcore.leaves.hashes import dedupe_key, id_hashes
 from weir.transforms.beam.elements import stamped, to_timestamp
 from weir.transforms.columns.names import HIGH, LOW
-from weir.transforms.operators.hash_partition import Spread, hashed, whole
+from weir.transforms.operators.hash_partition import HashPartition, hashed, whole
 from weir.transforms.operators.seen_ids import look, remember
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.timed_cells import FOREVER, RING, Held, TimedCells, width_of
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
@@ -68,8 +68,8 @@ class ToShards(beam.DoFn):
         """Drops what an abandoned bundle left."""
         self._spread = self._empty()
 
-    def _empty(self) -> Spread:
-        return Spread(self._shards, LOW, lambda batches: batch_to_bytes(whole(batches)))
+    def _empty(self) -> HashPartition:
+        return HashPartition(self._shards, LOW, lambda batches: batch_to_bytes(whole(batches)))
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -132,14 +132,14 @@ class DropSeen(beam.DoFn):
         self._clock, self._horizon, self._shards = clock, horizon, shards
         self._layout, self._keep_hash = bytes.fromhex(layout), keep_hash
         self._run = uuid.uuid4().hex
-        self._shelf: Shelf[Held] | None = None
+        self._shelf: StateCache[Held] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shelf": None}
 
     def setup(self) -> None:
         """Finds what this process has at hand."""
-        self._shelf = Shelf.of(self._run)
+        self._shelf = StateCache.of(self._run)
 
     def process(
         self,

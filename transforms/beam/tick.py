@@ -35,13 +35,13 @@ from weir.transforms.operators import partial_rows as rows
 from weir.transforms.operators import partial_sums as partial
 from weir.transforms.operators.bags import bag_of, bags_due
 from weir.transforms.operators.block_cells import ROOM, Cells, Stored
-from weir.transforms.operators.discovered_cells import FoundStored
-from weir.transforms.operators.discovered_shard import FoundBlock
+from weir.transforms.operators.discovered_cells import DiscoveredCells
+from weir.transforms.operators.discovered_shard import DiscoveredShard
 from weir.transforms.operators.jobs import lane_of
 from weir.transforms.operators.noise_source import NoiseSource
 from weir.transforms.operators.pending import due
 from weir.transforms.operators.progress import ProgressCell
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.stride import TICKS, NoisyStride
 from weir.transforms.operators.tick import BlockState
 from weir.transforms.runtime import counters
@@ -109,14 +109,14 @@ class TickDoFn(beam.DoFn):
         self._layout, self._noise, self._every = bytes.fromhex(layout), noise, every
         self._ahead, self._early, self._discovery = ahead, early, discovery
         self._run = uuid.uuid4().hex
-        self._shelf: Shelf[Any] | None = None
+        self._shelf: StateCache[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shelf": None}
 
     def setup(self) -> None:
         """Finds what this process has at hand; bounded input steps each block but once."""
-        self._shelf = Shelf.of(self._run, ROOM if self._ahead > 1 else 0)
+        self._shelf = StateCache.of(self._run, ROOM if self._ahead > 1 else 0)
 
     def process(
         self,
@@ -204,9 +204,9 @@ class TickDoFn(beam.DoFn):
         assert self._shelf is not None
         program, noise, layout, every = self._program, self._noise, self._layout, self._every
         if self._discovery is not None:
-            found = FoundStored(program, noise, layout, block, cells, self._shelf)
+            found = DiscoveredCells(program, noise, layout, block, cells, self._shelf)
             content = found.read(first)
-            return found, FoundBlock(program, self._discovery, noise, block, every, content)
+            return found, DiscoveredShard(program, self._discovery, noise, block, every, content)
         observed = self._keys.observed
         declared = None if observed else self._keys.block_keys(block)
         stored = Stored(program, noise, layout, block, declared, cells, self._shelf)

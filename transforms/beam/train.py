@@ -26,7 +26,7 @@ from apache_beam.utils.timestamp import Timestamp
 from weir.dpcore.plan import Plan
 from weir.dpcore.training import WHOLE, Training
 from weir.transforms.beam.flink_quirks import AT_ONCE, on_flink
-from weir.transforms.operators.job_queue import Lane
+from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.jobs import encode_fitted
 from weir.transforms.operators.noise_source import NoiseSource
 from weir.transforms.runtime import counters
@@ -115,8 +115,8 @@ class TrainDoFn(beam.DoFn):
         if lane.stamp is not None:
             self._wake(timer, lane.stamp)
 
-    def _lane(self, run: Any, kept: Any, waiting: Any) -> Lane:
-        return Lane(
+    def _lane(self, run: Any, kept: Any, waiting: Any) -> JobQueue:
+        return JobQueue(
             self._training,
             self._noise,
             self._layout,
@@ -126,12 +126,12 @@ class TrainDoFn(beam.DoFn):
             waiting.read,
         )
 
-    def _advance(self, lane: Lane, slices: int) -> Iterator[tuple[int, bytes]]:
+    def _advance(self, lane: JobQueue, slices: int) -> Iterator[tuple[int, bytes]]:
         for done in lane.advance(slices):
             yield done.fitted.block, encode_fitted(done.fitted)
         counters.add("uncertified", lane.failed)
 
-    def _store(self, lane: Lane, run: Any, kept: Any, waiting: Any) -> None:
+    def _store(self, lane: JobQueue, run: Any, kept: Any, waiting: Any) -> None:
         if lane.admitted:
             kept.write(lane.kept)
         queue = lane.queue

@@ -26,7 +26,7 @@ from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack
 from weir.transforms.sinks import formats, place
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted, sorted_table
-from weir.transforms.sinks.targets import Target
+from weir.transforms.sinks.targets import ReleaseFiles
 from weir.transforms.sinks.writer import Guard, Writer
 
 STEP_NAME = "WriteFolder"
@@ -250,7 +250,7 @@ class WriteRanges(beam.PTransform[Any, Any]):
       target: which files there are, and what writes one.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ReleaseFiles) -> None:
         super().__init__()
         self._ranges, self._writer = target
 

@@ -26,9 +26,9 @@ from weir.transforms.operators.assembly import Assembly, outline
 from weir.transforms.operators.block_cells import Content, init
 from weir.transforms.operators.bound_users import BoundUsers
 from weir.transforms.operators.deduplicate import DropDuplicates
-from weir.transforms.operators.discovered_shard import FoundBlock
+from weir.transforms.operators.discovered_shard import DiscoveredShard
 from weir.transforms.operators.filter import Assign, Filter, needed_columns
-from weir.transforms.operators.job_queue import Lane
+from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.jobs import encode_fitted
 from weir.transforms.operators.noise_source import KeyedNoiseSource, NoiseSource
 from weir.transforms.operators.partial_rows import AccumulateRows
@@ -41,7 +41,7 @@ from weir.transforms.runtime.dead_letters import Reject
 from weir.transforms.runtime.prefetch import ahead, in_turn
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks.dead_letters import WriteDead
-from weir.transforms.sinks.targets import Target
+from weir.transforms.sinks.targets import ReleaseFiles
 from weir.transforms.sources.opened import BoundedEvents
 
 LOOK = 16
@@ -90,7 +90,9 @@ class LocalEngine:
         self._noise = noise or KeyedNoiseSource(secret, plan.name, plan.digest, tuple(rotate))
         self._noise.mark(self._ticks)  # secrets that cannot be read are refused before all else
 
-    def run(self, opened: BoundedEvents, target: Target, dead: WriteDead | None = None) -> None:
+    def run(
+        self, opened: BoundedEvents, target: ReleaseFiles, dead: WriteDead | None = None
+    ) -> None:
         """Reads, releases and writes.
 
         Args:
@@ -151,7 +153,7 @@ class LocalEngine:
         plan, program, noise = self._plan, self._plan.program, self._noise
         if plan.discovery is not None:
             none = Block.empty(program.dimension)
-            shard = FoundBlock(program, plan.discovery, noise, block, every, none)
+            shard = DiscoveredShard(program, plan.discovery, noise, block, every, none)
             return shard.advance(leaves, 0, self._ticks)
         observed = plan.keys.observed
         names = () if observed else tuple(plan.keys.block_keys(block))
@@ -167,7 +169,7 @@ class LocalEngine:
     ) -> Iterator[NoisyStride]:
         """As ``_stepped`` where models are fitted to rows: each job runs to its end at once."""
         layout, blocks = bytes.fromhex(self._plan.layout), len(self._plan.keys.live_blocks)
-        queue = Lane(training, self._noise, layout, blocks, _nothing, _nothing, tuple)
+        queue = JobQueue(training, self._noise, layout, blocks, _nothing, _nothing, tuple)
         assembly = Assembly(training, layout, block, None)
         for item in state.advance(leaves, 0, self._ticks):
             if isinstance(item, NoisyStride):

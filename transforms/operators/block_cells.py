@@ -26,7 +26,7 @@ from weir.dpcore.errors import CodecError
 from weir.dpcore.program import Program
 from weir.transforms.operators import sliding_history as past
 from weir.transforms.operators.noise_source import NoiseSource
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.runtime.codec import (
     NO_MARK,
     header_of,
@@ -116,7 +116,7 @@ class Stored:
         block: int,
         declared: Sequence[bytes] | None,
         cells: Cells,
-        shelf: Shelf[Held],
+        shelf: StateCache[Held],
     ) -> None:
         self._program, self._noise, self._layout = program, noise, layout
         self._block, self._declared = block, declared

@@ -25,7 +25,7 @@ from weir.transforms.columns.names import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.columns.names import NEW as NEWCOMER
 from weir.transforms.operators.capped import batches, count, without_hashes
 from weir.transforms.operators.hash_partition import joined
-from weir.transforms.operators.key_numbers import Names
+from weir.transforms.operators.key_numbers import KeyNumbers
 from weir.transforms.operators.sift import WORKED_ON, Sieve, parts_of
 from weir.transforms.operators.users import (
     HAS_ID,
@@ -52,7 +52,7 @@ class BoundUsers:
         assert plan.person is not None
         self._person, self._program = plan.person, plan.program
         self._keys, self._reject = CapKeys.derive(secret, plan.digest), reject
-        self._sieve, self._names = Sieve(UNIT_LOW), Names()
+        self._sieve, self._names = Sieve(UNIT_LOW), KeyNumbers()
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Takes a batch; nothing comes before the end."""
@@ -128,7 +128,7 @@ class BoundUsers:
         return batch.set_column(batch.schema.get_field_index(KEY), KEY, names)
 
 
-def bare(batch: pa.RecordBatch, keys: CapKeys, names: Names) -> pa.RecordBatch:
+def bare(batch: pa.RecordBatch, keys: CapKeys, names: KeyNumbers) -> pa.RecordBatch:
     """Events of known users as they are sifted: names of keys as numbers, ids as hashes."""
     batch = batch.drop_columns(list(PLACE))
     found = dict(zip(batch.schema.names, batch.columns, strict=True))

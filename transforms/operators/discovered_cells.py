@@ -20,7 +20,7 @@ from weir.dpcore.program import Program
 from weir.transforms.operators import block_cells
 from weir.transforms.operators import sliding_history as past
 from weir.transforms.operators.noise_source import NoiseSource
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.runtime.codec import pack, pack_names, restore, unpack, unpack_names
 
 KIND, NAMES = b"F", b"K"
@@ -38,7 +38,7 @@ class Held(NamedTuple):
     names: int = past.NONE
 
 
-class FoundStored:
+class DiscoveredCells:
     """One block between its cells and memory. Made anew for every batch of ticks.
 
     Args:
@@ -54,7 +54,7 @@ class FoundStored:
         layout: bytes,
         block: int,
         cells: block_cells.Cells,
-        shelf: Shelf[Any],
+        shelf: StateCache[Any],
     ) -> None:
         self._program, self._noise, self._layout = program, noise, layout
         self._block, self._cells, self._shelf = block, cells, shelf

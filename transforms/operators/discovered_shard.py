@@ -18,7 +18,7 @@ from weir.transforms.operators.pending import PendingSums
 from weir.transforms.operators.stride import NoisyStride, boundaries
 
 
-class FoundBlock:
+class DiscoveredShard:
     """One block on its way from tick to tick; see ``dpcore.discovery.step``.
 
     Strides end where public numbers say so, and tell from which tick on each of their keys is live:

@@ -20,7 +20,7 @@ SPREAD = 1 << 15
 """Events that are split over the shards at a time: so few that they stay in the cache."""
 
 
-class Spread:
+class HashPartition:
     """What a bundle gathered for the shards.
 
     Args:

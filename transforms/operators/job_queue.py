@@ -50,7 +50,7 @@ class Done(NamedTuple):
     stamp: int
 
 
-class Lane:
+class JobQueue:
     """What is stored of a block's jobs, read as it is needed, and what is to be stored again.
 
     Jobs run in order of their numbers, whatever the order in which they come. One that was begun

@@ -22,7 +22,7 @@ FIRST: Final = 1 << 12
 Places = NDArray[np.int32]
 
 
-class Names:
+class KeyNumbers:
     """Texts by numbers, in the order in which they came. Threads share it."""
 
     def __init__(self) -> None:

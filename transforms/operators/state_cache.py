@@ -26,7 +26,7 @@ class _Kept(NamedTuple, Generic[T]):
     size: int
 
 
-class Shelf(Generic[T]):
+class StateCache(Generic[T]):
     """Values of one step of one job, by shard. Threads share it: a value is never changed.
 
     Args:
@@ -42,7 +42,7 @@ class Shelf(Generic[T]):
         self._swept = now()
 
     @classmethod
-    def of(cls, run: str, room: float = math.inf) -> Shelf[T]:
+    def of(cls, run: str, room: float = math.inf) -> StateCache[T]:
         """The shelf of a run in this process, for as long as somebody holds it."""
         return _SHELVES.setdefault(run, cls(room=room))
 
@@ -80,4 +80,4 @@ class Shelf(Generic[T]):
         return len(self._kept)
 
 
-_SHELVES: WeakValueDictionary[str, Shelf[Any]] = WeakValueDictionary()
+_SHELVES: WeakValueDictionary[str, StateCache[Any]] = WeakValueDictionary()

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.hash_sets import Entries, Ticks, TimedSet, together
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.runtime.codec import pack, unpack
 
 HEAD, SEGMENT = b"I", b"S"
@@ -177,7 +177,7 @@ class TimedCells:
         layout: bytes,
         head: Cell,
         ring: Sequence[Bag],
-        shelf: Shelf[Held],
+        shelf: StateCache[Held],
         noted: int = 0,
     ) -> None:
         self._shard, self._layout, self._noted = shard, layout, noted

@@ -11,7 +11,7 @@ import pyarrow as pa
 from weir.dpcore.users.cap import PAIR_NOTES, USER_NOTES, CappedCells, UsedBounds
 from weir.transforms.operators.bags import bag_of, bags_due
 from weir.transforms.operators.hash_partition import joined
-from weir.transforms.operators.state_cache import Shelf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.timed_cells import RING, Bag, Cell, Held, TimedCells
 from weir.transforms.operators.users import decode, encode
 from weir.transforms.runtime.codec import pack, unpack
@@ -51,16 +51,16 @@ class Closed(NamedTuple):
         return cls() if data is None else cls(*unpack(CLOSED, data, layout)[0].tolist())
 
 
-class Shelves(NamedTuple):
+class UserCaches(NamedTuple):
     """What this process has at hand of users, and of their keys."""
 
-    users: Shelf[Held]
-    pairs: Shelf[Held]
+    users: StateCache[Held]
+    pairs: StateCache[Held]
 
     @classmethod
-    def of(cls, run: str) -> Shelves:
+    def of(cls, run: str) -> UserCaches:
         """Those of a run."""
-        return cls(Shelf.of(f"{run}/users"), Shelf.of(f"{run}/pairs"))
+        return cls(StateCache.of(f"{run}/users"), StateCache.of(f"{run}/pairs"))
 
 
 class SpentCells:
@@ -77,9 +77,9 @@ class SpentCells:
         layout: bytes,
         users: tuple[Cell, Bag],
         pairs: tuple[Cell, Bag],
-        shelves: Shelves,
+        shelves: UserCaches,
     ) -> None:
-        def cells(stored: tuple[Cell, Bag], shelf: Shelf[Held], noted: int) -> TimedCells:
+        def cells(stored: tuple[Cell, Bag], shelf: StateCache[Held], noted: int) -> TimedCells:
             ring = [stored[1]] * RING
             return TimedCells(shard, shards, WIDTH, layout, stored[0], ring, shelf, noted)
 

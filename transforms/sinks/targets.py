@@ -153,7 +153,7 @@ def table_lines(table: pa.Table) -> Iterator[str]:
         yield "  ".join(padded).rstrip() + "\n"
 
 
-class Target(NamedTuple):
+class ReleaseFiles(NamedTuple):
     """Where releases of a run go: which files there are, and what writes one.
 
     Attributes:
@@ -172,7 +172,7 @@ def folder(
     hold: bool = False,
     layout: Layout = "flat",
     parts: int = 1,
-) -> Target:
+) -> ReleaseFiles:
     """Files of aligned ranges of ticks, sorted by (tick, key, name, over, index), moved into place
     whole.
 
@@ -194,12 +194,12 @@ def folder(
     writer: Writer = FolderWriter(path, form, shape)
     if hold:
         writer = HeldWriter(path, form, twice(plan), shape)
-    return Target(ranges_of(plan, every, parts), writer)
+    return ReleaseFiles(ranges_of(plan, every, parts), writer)
 
 
 def table(
     plan: Plan, every: int = 128, hold: bool = False, layout: Layout = "flat", wide: bool = False
-) -> Target:
+) -> ReleaseFiles:
     """A table on standard output, range by range of ticks.
 
     Args:
@@ -209,7 +209,7 @@ def table(
       wide: a row a key and tick instead, with a column for each number and its band.
     """
     pivoted = Wide.of(plan) if wide else None
-    return Target(ranges_of(plan, every), TableWriter(hold, shape_for(plan, layout), pivoted))
+    return ReleaseFiles(ranges_of(plan, every), TableWriter(hold, shape_for(plan, layout), pivoted))
 
 
 def to_records(

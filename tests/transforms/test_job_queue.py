@@ -20,7 +20,7 @@ from weir.dpcore.training import WHOLE, whole_init, whole_step
 from weir.transforms.operators import jobs
 from weir.transforms.operators import partial_rows as row_leaf
 from weir.transforms.operators.assembly import Assembly, outline
-from weir.transforms.operators.job_queue import Lane
+from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.jobs import Fitted, Numbered, decode_fitted, encode_fitted
 from weir.transforms.operators.noise_source import KeyedNoiseSource
 from weir.transforms.operators.stride import NoisyStride
@@ -97,12 +97,12 @@ class Cells:
     waiting: list[bytes] = field(default_factory=list)
     reads: int = 0
 
-    def lane(self) -> Lane:
+    def lane(self) -> JobQueue:
         def read() -> list[bytes]:
             self.reads += 1
             return self.waiting
 
-        return Lane(TRAINING, self.noise, LAYOUT, 1, lambda: self.run, lambda: self.kept, read)
+        return JobQueue(TRAINING, self.noise, LAYOUT, 1, lambda: self.run, lambda: self.kept, read)
 
     def go(self, slices: int, *added: tuple[bytes, int]) -> Iterator[Any]:
         lane = self.lane()
