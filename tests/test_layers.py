@@ -407,6 +407,29 @@ def test_tests_and_benchmarks_do_not_import_each_other(package: str, other: str)
     assert found == []
 
 
+USES_BEAM = {
+    "pipelines/engines/worker.py",
+    "pipelines/graph/build.py",
+    "pipelines/run/run.py",
+    "pipelines/runners/dataflow.py",
+    "pipelines/runners/dataflow_limits.py",
+    "pipelines/runners/options.py",
+    "pipelines/runners/pipeline.py",
+    "pipelines/sinks/dead_letters.py",
+    "weir/beam_yaml.py",
+}
+"""What builds and runs pipelines of Beam, beside the package of its steps."""
+
+
+def test_only_its_own_package_and_runners_import_beam() -> None:
+    found = {
+        name_of(path)
+        for path in FILES
+        if any(within(module, "apache_beam") for _, module in imports(ast.parse(path.read_text())))
+    }
+    assert {name for name in found if not name.startswith("transforms/beam/")} == USES_BEAM
+
+
 def test_every_room_is_on_the_map() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     rooms = [(layer, room) for layer, names in ROOMS.items() for room in names]

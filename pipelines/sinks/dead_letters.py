@@ -55,7 +55,7 @@ class DeadFolder(DeadLetters):
 
         from weir.transforms.beam.sinks import WriteDeadDoFn
 
-        return "Write" >> beam.ParDo(WriteDeadDoFn(self.place, self.kind))
+        return beam.ParDo(WriteDeadDoFn(self.place, self.kind))
 
     def writer(self) -> WriteDead:
         from weir.transforms.sinks.dead_letters import WriteDead
