@@ -57,7 +57,7 @@ class LocalJob:
         import pyarrow as pa
 
         from weir.transforms.local.engine import LocalEngine
-        from weir.transforms.runtime.allocation import keep_freed
+        from weir.transforms.local.memory import keep_freed
 
         # A pool that gives memory back at once makes the system clear the same pages again and
         # again: a tenth of the time of a large run.

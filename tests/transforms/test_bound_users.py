@@ -11,10 +11,9 @@ import pytest
 from tests.dpcore.users.cap_rule import Case, Event, Found, case_of, spelt_out
 from tests.dpcore.users.test_fast_path import thinned
 from tests.transforms.user_shards import CLOCK, UserShards, plan_of, without_ids
+from weir.transforms.operators import bound_users as sift
 from weir.transforms.operators import bound_users as users_here
-from weir.transforms.operators import sift
-from weir.transforms.operators.bound_users import BoundUsers
-from weir.transforms.operators.sift import PARTS, Sieve, parts_of, runs
+from weir.transforms.operators.bound_users import PARTS, BoundUsers, Sieve, parts_of, runs
 
 
 def raw(events: list[Event], numbers: bool) -> pa.RecordBatch:

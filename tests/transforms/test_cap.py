@@ -33,7 +33,7 @@ from weir.transforms.beam import heartbeat
 from weir.transforms.beam.bound_users import Cap
 from weir.transforms.beam.elements import to_timestamp
 from weir.transforms.beam.heartbeats import LEAD, Follow
-from weir.transforms.operators import capped
+from weir.transforms.operators import users as capped
 from weir.transforms.operators.user_cells import Closed
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows

@@ -17,7 +17,7 @@ from apache_beam.transforms import window
 from tests.transforms.running import run
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.transforms.beam.element_types import check_elements
+from weir.transforms.beam.from_dicts import check_elements
 from weir.transforms.beam.private_releases import PrivateReleases
 from weir.transforms.decode.python_events import pick
 from weir.transforms.decode.schema import EventSchema

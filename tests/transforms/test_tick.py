@@ -32,8 +32,8 @@ from weir.transforms.beam.assemble import AssembleDoFn
 from weir.transforms.beam.tick import Tick, TickDoFn
 from weir.transforms.beam.train import TrainDoFn
 from weir.transforms.operators import partial_sums as partial
-from weir.transforms.operators.bags import SPANS, bag_of, bags_due
 from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.progress import SPANS, bag_of, bags_due
 from weir.transforms.operators.stride import NoisyStride, boundaries
 from weir.transforms.operators.timed_cells import RING
 from weir.transforms.operators.user_cells import BAGS

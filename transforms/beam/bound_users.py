@@ -40,20 +40,22 @@ from weir.dpcore.users.cap import cap_events, keeps_pairs
 from weir.dpcore.users.cells import CapKeys, gather
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.elements import stamped, to_timestamp
-from weir.transforms.beam.flink_quirks import AT_ONCE, on_flink
+from weir.transforms.beam.runner_quirks import AT_ONCE, on_flink
 from weir.transforms.columns.names import UNIT_LOW
 from weir.transforms.operators import closed_rows
-from weir.transforms.operators.capped import batches, count, without_hashes
 from weir.transforms.operators.closed_rows import ClosedRows
 from weir.transforms.operators.hash_partition import HashPartition, whole
 from weir.transforms.operators.user_cells import BAGS, Closed, SpentCells, UserCaches, WaitingRows
 from weir.transforms.operators.users import (
     PLACE,
+    batches,
+    count,
     decode,
     encode,
     hashes_of,
     of_users,
     prepared,
+    without_hashes,
 )
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from weir.transforms.runtime.secret import SecretRef

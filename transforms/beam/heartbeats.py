@@ -21,9 +21,9 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.beam.flink_quirks import on_flink
 from weir.transforms.beam.heartbeat import encode
 from weir.transforms.beam.pubsub.drain import DRAIN_WATCHES
+from weir.transforms.beam.runner_quirks import on_flink
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 FOREVER = 1 << 50
@@ -31,7 +31,7 @@ FOREVER = 1 << 50
 LONGEST_NAP = 1.0
 """Seconds between looks at the wall clock, at most."""
 LONGEST_ON_FLINK = 30
-"""The same where whole seconds of a nap may be all that is kept (see flink_quirks)."""
+"""The same where whole seconds of a nap may be all that is kept (see runner_quirks)."""
 
 LEAD, LEAD_ON_FLINK = 2_000, 1_000_000
 """Microseconds that the watermark leads by, where it does: at least a runner's two steps, and what

@@ -16,14 +16,14 @@ from weir.dpcore.program import takes_rows
 from weir.transforms.beam.accumulate import LeafDoFn, RowLeafDoFn
 from weir.transforms.beam.assemble import Assemble
 from weir.transforms.beam.bound_users import Cap
-from weir.transforms.beam.cluster import has_own_workers
 from weir.transforms.beam.deduplicate import Deduplicate
-from weir.transforms.beam.element_types import fields_of
-from weir.transforms.beam.first_look_gate import Gate
-from weir.transforms.beam.flink_quirks import require_whole_bundles
-from weir.transforms.beam.from_dicts import from_rows
+from weir.transforms.beam.from_dicts import Gate, fields_of, from_rows
 from weir.transforms.beam.heartbeats import Heartbeats
-from weir.transforms.beam.prism_quirks import keep_bundles_whole
+from weir.transforms.beam.runner_quirks import (
+    has_own_workers,
+    keep_bundles_whole,
+    require_whole_bundles,
+)
 from weir.transforms.beam.stateless import FilterDoFn, SolveDoFn
 from weir.transforms.beam.tick import JOBS, Tick
 from weir.transforms.beam.train import Train

@@ -30,17 +30,16 @@ from weir.dpcore.program import Program
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.bound_users import AFTER_CAPS
 from weir.transforms.beam.elements import to_timestamp
-from weir.transforms.beam.flink_quirks import AT_ONCE, on_flink
+from weir.transforms.beam.runner_quirks import AT_ONCE, on_flink
 from weir.transforms.operators import partial_rows as rows
 from weir.transforms.operators import partial_sums as partial
-from weir.transforms.operators.bags import bag_of, bags_due
 from weir.transforms.operators.block_cells import ROOM, Cells, Stored
 from weir.transforms.operators.discovered_cells import DiscoveredCells
 from weir.transforms.operators.discovered_shard import DiscoveredShard
 from weir.transforms.operators.jobs import lane_of
 from weir.transforms.operators.noise_source import NoiseSource
 from weir.transforms.operators.pending import due
-from weir.transforms.operators.progress import ProgressCell
+from weir.transforms.operators.progress import ProgressCell, bag_of, bags_due
 from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.stride import TICKS, NoisyStride
 from weir.transforms.operators.tick import BlockState

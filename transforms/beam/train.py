@@ -25,7 +25,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.plan import Plan
 from weir.dpcore.training import WHOLE, Training
-from weir.transforms.beam.flink_quirks import AT_ONCE, on_flink
+from weir.transforms.beam.runner_quirks import AT_ONCE, on_flink
 from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.jobs import encode_fitted
 from weir.transforms.operators.noise_source import NoiseSource

@@ -5,7 +5,7 @@ Each value is read as what it is, whatever the others of its column are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weir.transforms.decode.canonical import Spoilt
+from weir.transforms.decode.canonical import Decoded, Spoilt, assemble
 from weir.transforms.decode.json_lines import NotText
 from weir.transforms.decode.lists import from_python
 from weir.transforms.decode.nested import take
 from weir.transforms.decode.parts import Part, read_times
 from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime.dead_letters import dead_letters
 
 _NONE = type(None)
 _NUMBERS: frozenset[type] = frozenset({int, float, Decimal, _NONE})
@@ -191,3 +192,20 @@ _TYPES: dict[Any, pa.DataType] = {
     (datetime, False): pa.timestamp("us", "UTC"),
 }
 """Kinds of times -> types of columns; a datetime is of two kinds, without a zone and with."""
+
+
+SOURCE = "rows"
+
+
+def decode_rows(
+    held: Sequence[dict[str, Any] | None], first: int, schema: EventSchema
+) -> Iterator[Decoded]:
+    """Fields of events -> batches; None is no event. first: position of the first."""
+    events = [event for event in held if event is not None]
+    good = np.array([event is not None for event in held], dtype=bool)
+    positions = np.arange(first, first + len(held), dtype=np.int64)
+    if len(events) < len(held):
+        yield Decoded(None, dead_letters(SOURCE, positions[~good], "malformed"))
+    if events:
+        columns, spoilt = columns_of(events, schema)
+        yield assemble(columns, positions[good], schema, SOURCE, spoilt)

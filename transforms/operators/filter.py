@@ -20,8 +20,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import needs_ids, takes_rows
-from weir.transforms.columns.dictionaries import compact
-from weir.transforms.columns.keys import KEY, declared_keys, keys_of
+from weir.transforms.columns.keys import KEY, compact, declared_keys, keys_of
 from weir.transforms.columns.predicate import Predicate
 from weir.transforms.decode.schema import canonical_columns
 from weir.transforms.runtime import counters

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.leaves.hash_sets import Words
-from weir.transforms.columns.dictionaries import compact_batch
+from weir.transforms.columns.keys import compact_batch
 from weir.transforms.runtime.dead_letters import SOURCE
 from weir.transforms.runtime.prefetch import THREADS
 

@@ -53,3 +53,24 @@ class ProgressCell:
     def write(self, progress: Progress) -> None:
         """Stores it."""
         self._cell.write(progress.encode(self._layout))
+
+
+SPANS = (32, 1024)
+"""Ticks of a turn of each bag but the last; each divides the next."""
+BAGS = len(SPANS) + 1
+
+
+def bag_of(tick: int, following: int) -> int:
+    """Which bag a leaf whose first tick is ``tick`` waits in, where ``following`` is next."""
+    for bag, span in enumerate(SPANS):
+        if tick < (following // span + 1) * span:
+            return bag
+    return len(SPANS)
+
+
+def bags_due(first: int, stop: int) -> int:
+    """How many bags, nearest first, may hold what is due in [first, stop), or belong nearer then.
+
+    Every other bag holds nothing before ``stop``, and all that ``bag_of`` would still put there.
+    """
+    return 1 + sum(first // span != stop // span for span in SPANS)

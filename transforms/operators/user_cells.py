@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.users.cap import PAIR_NOTES, USER_NOTES, CappedCells, UsedBounds
-from weir.transforms.operators.bags import bag_of, bags_due
 from weir.transforms.operators.hash_partition import joined
+from weir.transforms.operators.progress import bag_of, bags_due
 from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.timed_cells import RING, Bag, Cell, Held, TimedCells
 from weir.transforms.operators.users import decode, encode
@@ -108,7 +108,7 @@ class WaitingRows:
 
     Near ticks lie in bags by their number, so that closing one reads what is of it and of the few
     that share its bag; far ones in two bags that are read when a turn of ticks begins
-    (``transforms.operators.bags``).
+    (``transforms.operators.progress``).
 
     Args:
       bags: ``BAGS`` of them. layout: of the plan.

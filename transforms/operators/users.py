@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pyarrow as pa
 
 from weir.dpcore.arrays import Digests
 from weir.dpcore.leaves.hashes import IdHashes
-from weir.dpcore.program import Program
+from weir.dpcore.program import Program, takes_rows
+from weir.dpcore.users.cap import KeptEvents
 from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
@@ -21,9 +23,10 @@ from weir.dpcore.users.cells import (
 )
 from weir.dpcore.users.unit import UserUnit
 from weir.transforms.columns.keys import KEY
-from weir.transforms.columns.names import HIGH, LOW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.columns.names import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.operators.bound import columns_of
 from weir.transforms.operators.hash_partition import hashed
+from weir.transforms.runtime import counters
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
 from weir.transforms.runtime.dead_letters import SOURCE, count_dead, dead_letters
 
@@ -138,3 +141,43 @@ def decode(data: bytes, layout: bytes) -> pa.RecordBatch:
       CodecError: damaged bytes, or of another plan.
     """
     return batch_from_bytes(unpack(EVENTS, data, layout)[0].data)
+
+
+ROWS = 1 << 19
+"""Events that leave in one batch, at most, but for a cell of more."""
+CHOICE = (PAIR_HIGH, PAIR_LOW, HAS_ID, "@id")
+"""Columns that only caps read."""
+ROW = (UNIT_HIGH, UNIT_LOW, HIGH, LOW, "@time")
+"""Columns that only leaves of rows read."""
+
+
+def without_hashes(batch: pa.RecordBatch, program: Program) -> pa.RecordBatch:
+    """Events without the columns that caps alone have read."""
+    gone = CHOICE if takes_rows(program) else CHOICE + ROW
+    return batch.select([name for name in batch.schema.names if name not in gone])
+
+
+def batches(due: pa.RecordBatch, kept: KeptEvents) -> Iterator[pa.RecordBatch]:
+    """Events that stay, as batches; no cell is in two of them."""
+    first = np.flatnonzero(np.diff(kept.cell, prepend=-1))
+    at, n = 0, len(kept.rows)
+    while at < n:
+        end = n
+        if n - at > ROWS:
+            end = int(first[np.searchsorted(first, at + ROWS, side="right") - 1])
+            if end <= at:  # a cell of more
+                after = np.searchsorted(first, at, side="right")
+                end = int(first[after]) if after < len(first) else n
+        part = due.take(pa.array(kept.rows[at:end]))
+        cells = kept.cell[at:end] - kept.cell[at]
+        yield pa.RecordBatch.from_arrays(
+            [*part.columns, pa.array(cells), pa.array(kept.new[at:end])],
+            names=[*part.schema.names, CELL, NEW],
+        )
+        at = end
+
+
+def count(dropped: dict[str, int]) -> None:
+    """Tells the operator which caps left no room for how many events."""
+    for why, n in dropped.items():
+        counters.add("duplicate" if why == "copies" else f"capped_{why}", n)

@@ -19,8 +19,8 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.first_look import Evidence, FirstLook
 from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
+from weir.transforms.decode.mappings import decode_rows
 from weir.transforms.decode.python_events import ALLOWED, pick
-from weir.transforms.decode.python_rows import decode_rows
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.tables import decode_table, is_table
 from weir.transforms.sources.opened import BoundedEvents

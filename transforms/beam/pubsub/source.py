@@ -22,12 +22,12 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.elements import emit
-from weir.transforms.beam.flink_quirks import on_flink
 from weir.transforms.beam.pubsub.drain import DRAIN_WATCHES
 from weir.transforms.beam.pubsub.reader import SHELF, Reader
 from weir.transforms.beam.pubsub.restriction import TurnProvider
 from weir.transforms.beam.pubsub.stamps import Subscription
 from weir.transforms.beam.pubsub.watermark import BACKLOG
+from weir.transforms.beam.runner_quirks import on_flink
 from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.runtime import fence
 from weir.transforms.runtime import stored_counts as kept_counts
@@ -113,7 +113,7 @@ class PullDoFn(beam.DoFn):
             if pulled is None:
                 more = self._prompt and reader.is_well() and time.monotonic() < until
                 if more and not self._ends_a_tick(reader, stamp):
-                    continue  # fewer turns: each is a bundle of its own (and see flink_quirks)
+                    continue  # fewer turns: each is a bundle of its own (and see runner_quirks)
                 break
             if not tracker.try_claim(len(ids)):
                 reader.leases.give_back(pulled.ids)
@@ -139,7 +139,7 @@ class PullDoFn(beam.DoFn):
     def _reached(self, reader: Reader) -> Timestamp:
         """The watermark: the frontier less the delay, from the start of the clock on.
 
-        Never within the last 2 ms of a tick, whose timer may be set early (see flink_quirks).
+        Never within the last 2 ms of a tick, whose timer may be set early (see runner_quirks).
         """
         at = reader.reached()
         clock, start = self._clock, self._clock.start

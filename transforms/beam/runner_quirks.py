@@ -1,4 +1,4 @@
-"""Where Flink's runner differs from Beam's model; found by running it, held by tests that run it.
+"""Where runners differ from Beam's model, found by running them; the list is of Flink's.
 
 - It drains a job without telling its sources (see ``DrainWatch``).
 - It declares bundles safe that are in no checkpoint yet (see ``Confirmations``).
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.options.pipeline_options import DebugOptions, PortableOptions, StandardOptions
 
 from weir.dpcore.errors import ConfigError
 
@@ -50,3 +50,24 @@ def require_whole_bundles(pipeline: Any) -> None:
             f"on behind the watermark, and its events are lost. Add --{WHOLE_BUNDLES} to the "
             "options of the pipeline.",
         )
+
+
+def has_own_workers(pipeline: Any) -> bool:
+    """Whether workers are elsewhere: on Dataflow, or on Flink but in this process (LOOPBACK)."""
+    if "dataflow" in str(pipeline.options.view_as(StandardOptions).runner or "").lower():
+        return True
+    kind = str(pipeline.options.view_as(PortableOptions).environment_type or "")
+    return on_flink(pipeline) and kind.upper() != "LOOPBACK"
+
+
+NO_SPLITS = "prism_disable_sdf_split"
+"""Experiment of Prism's: no bundle is split, neither of a splittable DoFn nor of any other."""
+_MAY_BE_PRISM = ("prism", "direct", "portable")
+"""In names of runners. Beam's default runs on Prism what it can; a portable one may be Prism."""
+
+
+def keep_bundles_whole(pipeline: Any) -> None:
+    """Asks Prism, if that is what will run a pipeline, to leave bundles as they are."""
+    name = str(pipeline.options.view_as(StandardOptions).runner or "direct").lower()
+    if any(word in name for word in _MAY_BE_PRISM):
+        pipeline.options.view_as(DebugOptions).add_experiment(NO_SPLITS)
