@@ -39,9 +39,9 @@ class Plan:
 
     Attributes:
       name: of the release. config: the validated sections. clock, keys: from the config.
-      program: what runs. guarantee: what is promised. alternatives: what else was priced.
+      program: what runs. guarantee: what is guaranteed. alternatives: what else was priced.
       warnings: what a reader should know before running it.
-      circumstances: what the job adds to the promise.
+      circumstances: what the job adds to the guarantee.
       discovery: when a key is found in private; None: keys are declared, or public.
 
         >>> from weir import Plan
@@ -73,7 +73,7 @@ class Plan:
         """Chooses a mechanism and prices it.
 
         Args:
-          config: the sections. circumstances: what the job adds to the promise; see ``under``.
+          config: the sections. circumstances: what the job adds to the guarantee; see ``under``.
 
         Raises:
           ConfigError: the config cannot be served.
@@ -111,10 +111,10 @@ class Plan:
         return cls.from_config(PlanConfig.from_yaml(text))
 
     def under(self, circumstances: RuntimeAssumptions) -> Plan:
-        """The same plan with the promise that holds under these circumstances.
+        """The same plan with the guarantee that holds under these circumstances.
 
-        Noise, digest and layout stay: circumstances say what the promise means, and change nothing
-        that is released of the events that count.
+        Noise, digest and layout stay: circumstances say what the guarantee means, and change
+        nothing that is released of the events that count.
         """
         promised = guarantee_of(self.config, self.config.terms(), self.program, circumstances)
         return replace(self, guarantee=promised, circumstances=circumstances)
@@ -154,7 +154,7 @@ class Plan:
 
     @property
     def band(self) -> float:
-        """Half the width of a 95 % band of its noise, in standard deviations."""
+        """Half the width of a 95 % margin of error of its noise, in standard deviations."""
         return band_of(next((a.noise for a in self.alternatives if a.chosen), "gaussian"))
 
     @cached_property
@@ -210,7 +210,7 @@ class Plan:
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
-        privacy = self.config.privacy
+        privacy, clock, calendar = self.config.privacy, self.clock, self.clock.calendar
         return {
             "version": self.version,
             "name": self.name,
@@ -220,14 +220,12 @@ class Plan:
             "relation": privacy.relation,
             "window": self.guarantee.window,
             "clock": {
-                "start": self.clock.start,
-                "period": self.clock.period
-                if self.clock.calendar is None
-                else self.clock.calendar.canonical(),
-                "end": self.clock.end,
-                "delay": self.clock.delay,
+                "start": clock.start,
+                "period": clock.period if calendar is None else calendar.canonical(),
+                "end": clock.end,
+                "delay": clock.delay,
                 # The default is part of the version.
-                **({} if self.config.clock.ahead is None else {"ahead": self.clock.ahead}),
+                **({} if self.config.clock.ahead is None else {"ahead": clock.ahead}),
             },
             "key": self.keys.column,
             **self.keys.shared,
@@ -261,15 +259,8 @@ class Plan:
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""
         last = self.clock.ticks or min(max(FAR, 4 * (self.guarantee.window or 1)), LAST)
-        grid = np.unique(
-            np.concatenate(
-                [
-                    2 ** np.arange(int(math.log2(last)) + 1) - 1,
-                    np.linspace(0, last - 1, 401).astype(int),
-                ]
-            )
-        )
-        return grid.astype(np.int64)
+        powers = 2 ** np.arange(int(math.log2(last)) + 1) - 1
+        return np.union1d(powers, np.linspace(0, last - 1, 401).astype(int)).astype(np.int64)
 
     @cached_property
     def outputs(self) -> tuple[OutputInfo, ...]:
@@ -300,15 +291,11 @@ class Plan:
                 **({} if self.discovery is None else {"delta_sel": promise.delta_sel}),
             },
             "expiration": [
-                {"ticks": row.ticks, "epsilon": finite(row.epsilon), "delta": row.delta}
-                for row in promise.expiration
+                {**vars(row), "epsilon": finite(row.epsilon)} for row in promise.expiration
             ],
             "id_horizon": self.circumstances.id_horizon,
             "id_shards": self.circumstances.id_shards,
-            "copies": [
-                {"count": row.count, "epsilon": finite(row.epsilon), "delta": row.delta}
-                for row in promise.copies
-            ],
+            "copies": [{**vars(row), "epsilon": finite(row.epsilon)} for row in promise.copies],
             "user": self._user_json(),
             "releases": [
                 {
@@ -361,7 +348,7 @@ class Plan:
         return plan_html(self.to_json())
 
     def _user_json(self) -> dict[str, Any] | None:
-        """What is promised to users, and what their caps cost; None: the unit is an event."""
+        """What is guaranteed to users, and what their caps cost; None: the unit is an event."""
         if self.person is None:
             return None
         promise = self.guarantee
@@ -372,10 +359,7 @@ class Plan:
             "delta_sel": promise.delta_sel,
             "periods": [row.to_json() for row in promise.together],
             "every_period": promise.every_period and promise.every_period.to_json(),
-            "cap_prices": [
-                {"cap": one.cap, "value": one.value, "other": one.other, "noise": one.noise}
-                for one in self.cap_prices
-            ],
+            "cap_prices": [dict(vars(price)) for price in self.cap_prices],
         }
 
 

@@ -37,7 +37,7 @@ from weir.dpcore.users.unit import ContributionBounds, Months, Periods, UserUnit
 from weir.dpcore.words import listing, plural
 
 COPIES = (2, 10)
-"""Copies of one id whose common loss is told where ids are forgotten."""
+"""Copies of one id whose common loss is reported where ids are forgotten."""
 
 
 def guarantee_of(
@@ -46,7 +46,7 @@ def guarantee_of(
     program: Program,
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS,
 ) -> Guarantee:
-    """The promise that the program keeps; never weaker than what the config asks.
+    """The guarantee that the program keeps; never weaker than what the config asks.
 
     Where the unit is a user, windows begin with the last tick of their period, and what finding
     keys spends of delta comes on top of the noise's.
@@ -62,13 +62,8 @@ def guarantee_of(
         raise ConfigError(
             "privacy.epsilon", terms.epsilon, f"would be overspent by this plan ({spent:.6g})."
         )
-    rows: list[Expiration] = []
-    if window is None:
-        rows.append(Expiration(None, spent, promised))
-    else:
-        for times in (1, 2, 10, 100):
-            after = program.loss(times * window).epsilon(delta)
-            rows.append(Expiration(times * window, after, promised))
+    ends = [None] if window is None else [times * window for times in (1, 2, 10, 100)]
+    rows = [Expiration(end, program.loss(end).epsilon(delta), promised) for end in ends]
     keys_public = config.key is not None and config.key.observed_keys_are_public
     told = Guarantee(
         terms.epsilon, promised, terms.unit, terms.relation, window, tuple(rows), "", (),
@@ -95,27 +90,20 @@ def guarantee_of(
         )
         return replace(told, statement=text)
     has_id = config.schema_.id is not None
-    copies: tuple[Copies, ...] = ()
     if has_id and circumstances.id_horizon is not None:
-        copies = tuple(
-            Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES
-        )
+        copies = (Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES)
+        told = replace(told, copies=tuple(copies))
     text = statement(
-        terms.relation,
-        window,
-        terms.epsilon,
-        promised,
-        tuple(rows),
+        told,
+        terms.horizon,
         has_id=has_id,
-        keys_public=keys_public,
-        horizon=terms.horizon,
         has_key=config.key is not None,
         has_unit=config.schema_.unit is not None,
+        keys_public=keys_public,
         circumstances=circumstances,
-        copies=copies,
         groupings=terms.groupings,
     )
-    return replace(told, statement=text, copies=copies)
+    return replace(told, statement=text)
 
 
 class Grouping(NamedTuple):
@@ -260,9 +248,6 @@ def _in(period: str) -> str:
 def _a(name: str) -> str:
     """With its article."""
     return f"{AN.get(name, 'a')} {name}"
-
-
-__all__ = ["bounds", "left_out"]
 
 
 def warnings_for(

@@ -28,6 +28,7 @@ from weir.dpcore.neighbours import family_of
 
 _FILES = {
     "blt": "weir.dpcore.continual.blt:Blt",
+    "ended": "weir.dpcore.continual.ended:EndedSum",
     "toeplitz": "weir.dpcore.continual.toeplitz:Toeplitz",
     "sliding": "weir.dpcore.continual.sliding:SlidingSum",
     "independent": "weir.dpcore.continual.independent:Independent",

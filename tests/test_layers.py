@@ -69,6 +69,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
+        "vega",
         "connectors",
         "results",
         "sources",

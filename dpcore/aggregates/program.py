@@ -151,7 +151,7 @@ class SumPart:
 
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
         """Of a user in several periods; those of a hidden part share no row, and its noise begins
-        anew with each: they compose."""
+        again with each: they compose."""
         if self.hidden:
             return compose((self.loss(ticks),) * periods)
         return self.mechanism.loss_of_periods(periods, ticks, among)

@@ -24,7 +24,7 @@ from weir.dpcore.program import Program
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 
 PERIODS = (2, 7, 30)
-"""Numbers of periods whose common loss is told."""
+"""Numbers of periods whose common loss is reported."""
 EXACT_PERIODS = 1 << 10
 """Up to so many periods the loss of all of them is that of the mechanism; of more it is bounded by
 that of a group, which takes no time that grows with their number."""
@@ -45,7 +45,7 @@ class KnowsUsers(Protocol):
 
 @runtime_checkable
 class KnowsNoise(Protocol):
-    """A program whose noise comes from no continual sum, and is told as one number."""
+    """A program whose noise comes from no continual sum, and is one number."""
 
     def released_stddev(self) -> float:
         """Of what it releases."""
@@ -126,7 +126,7 @@ def loss_of_periods(
 
 
 def costly_periods(program: Program, terms: Terms) -> int | None:
-    """Periods in a row that cost more than as many promises added up; None where none do.
+    """Periods in a row that cost more than as many guarantees added up; None where none do.
 
     The window is short then beside what it is followed by: later releases still depend on what was
     added long before, and each further period is seen in more of them.
@@ -164,7 +164,7 @@ class CapPrice:
 def cap_prices(
     sums: Sequence[ContinualSum], terms: Terms, of_events: Callable[[Terms], float]
 ) -> tuple[CapPrice, ...]:
-    """Noise for the same promise with each cap halved, one less, and doubled.
+    """Noise for the same guarantee with each cap halved, one less, and doubled.
 
     Caps on where a user's contributions lie change what the sums move; the events of a cell what
     a cell adds, which the algorithm knows.

@@ -15,7 +15,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.connectors.paths import local, resolved
 from weir.pipelines.rehearse.event_stats import EventStats
-from weir.pipelines.sinks.parquet import ParquetSink
+from weir.pipelines.sinks.folder import ParquetSink
 from weir.pipelines.sources.registry import SOURCES, source_of
 from weir.pipelines.sources.source import Source
 from weir.transforms.sources.matching import COMPRESSED, File, is_local, match, open_raw

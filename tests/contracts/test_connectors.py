@@ -15,7 +15,7 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.registry import installed
 from weir.pipelines.config.job import json_schema, loads
 from weir.pipelines.connectors.connector import ConnectorKinds
-from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS
+from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS
 from weir.pipelines.sources.registry import SOURCES
 
 SOURCE = '''

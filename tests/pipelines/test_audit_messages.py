@@ -190,7 +190,7 @@ def test_no_server_is_refused_with_the_remedy(
     path = tmp_path / "job.yaml"
     path.write_text(over("json"))
     monkeypatch.delenv(EMULATOR, raising=False)
-    monkeypatch.setattr(post.pubsub_build, "binary", missing)
+    monkeypatch.setattr(post.servers, "pubsub_binary", missing)
     found = CliRunner().invoke(main, ["audit", str(path), "--runner", "flink"])
     assert found.exit_code == 2
     told = " ".join(found.output.split())
@@ -207,7 +207,7 @@ def test_no_flink_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) ->
         raise EngineMissing("job-server is not installed: run make flink")
 
     monkeypatch.delenv(EMULATOR, raising=False)
-    monkeypatch.setattr(post.pubsub_build, "binary", Path)
+    monkeypatch.setattr(post.servers, "pubsub_binary", Path)
     monkeypatch.setattr(post, "need", lambda *given: "")
     monkeypatch.setattr(post.job_server, "jar", no_jar)
     with pytest.raises(ConfigError, match="make flink"):

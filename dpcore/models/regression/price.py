@@ -11,14 +11,15 @@ from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.unit import NOISE_OF
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.moments_leaf import leaf_of
-from weir.dpcore.pricing.alternatives import Offer, Priced, best_sum
+from weir.dpcore.pricing.alternatives import Offer, best_sum
 from weir.dpcore.pricing.calibration import Alternative, budget_of, calibrated, share
 from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 
 SLACK = 1 + 2.0**-30
 """Default bounds lie above what any event has by more than rounding, so that none is touched."""
 
-P = TypeVar("P", bound=Priced)
+P = TypeVar("P", bound=Program)
 
 
 def choose_moments(
