@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from weir.dpcore.accounting.guarantee import NO_ASSUMPTIONS, Guarantee, RuntimeA
 from weir.dpcore.accounting.precision import refuse_uneven
 from weir.dpcore.aggregates.compile import found_by
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Ints
 from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.discovery.rule import DiscoveryRule
@@ -27,7 +28,7 @@ from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.plan_guarantee import Grouping, groupings_of, guarantee_of, left_out, warnings_for
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
-from weir.dpcore.pricing.user_periods import CapPrice, KnowsNoise, cap_prices
+from weir.dpcore.pricing.user_periods import CapPrice, cap_prices
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
 from weir.dpcore.spaced import compiled
 from weir.dpcore.users.unit import UserUnit
@@ -43,6 +44,7 @@ class Plan:
       warnings: what a reader should know before running it.
       circumstances: what the job adds to the guarantee.
       discovery: when a key is found in private; None: keys are declared, or public.
+      facts, notes, biases: see ``Compiled``, ``left_out``.
 
         >>> from weir import Plan
         >>> plan = Plan.from_yaml('''
@@ -65,6 +67,9 @@ class Plan:
     warnings: tuple[str, ...]
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS
     discovery: DiscoveryRule | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    biases: Mapping[str, Bias] = field(default_factory=dict)
 
     @classmethod
     def from_config(
@@ -88,22 +93,14 @@ class Plan:
             None if terms.discover is None else terms.discover.max_bytes,
             () if key is None else key.groups or (),
         )
-        program, alternatives = compiled(config.algorithm, terms, config.release_every)
+        made = compiled(config.algorithm, terms, config.release_every)
+        program, alternatives = made.program, made.alternatives
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
-        warnings = warnings_for(config, guarantee, terms.horizon, program, share)
+        warnings = warnings_for(config, guarantee, terms.horizon, made, share)
         rule = found_by(program, terms) if isinstance(program, Aggregates) else None
-        return cls(
-            config,
-            terms.clock,
-            keys,
-            program,
-            guarantee,
-            alternatives,
-            warnings,
-            circumstances,
-            rule,
-        )
+        own = (config, terms.clock, keys, program, guarantee, alternatives, warnings)
+        return cls(*own, circumstances, rule, made.facts, made.notes, made.left_out)
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:
@@ -186,16 +183,16 @@ class Plan:
         terms = self.config.terms()
         ticks = self.ticks_to_look_at()
         chosen = next((one for one in self.alternatives if one.chosen), None)
+        now = self.program.released_stddev()
 
         def of_events(other: Terms) -> float:
-            if isinstance(self.program, KnowsNoise):
+            if now is not None:
                 other = replace(other, noise=None if chosen is None else chosen.noise)
-                program, _ = compiled(self.config.algorithm, other, self.config.release_every)
-                assert isinstance(program, KnowsNoise)
-                return program.released_stddev() / self.program.released_stddev()
-            if chosen is not None:
+            elif chosen is not None:
                 other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
-            program, _ = compiled(self.config.algorithm, other, self.config.release_every)
+            program = compiled(self.config.algorithm, other, self.config.release_every).program
+            if now is not None:
+                return (program.released_stddev() or 0.0) / now
             pairs = zip(program.describe(ticks), self.outputs, strict=True)
             ratios = [a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst > 0]
             return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
@@ -203,7 +200,7 @@ class Plan:
         sums = self.program.sums
         if isinstance(self.program, Aggregates):
             sums = tuple(part.mechanism for part in self.program.parts if not part.hidden)
-        if not sums and not isinstance(self.program, KnowsNoise):
+        if not sums and now is None:
             return ()
         return cap_prices(sums, terms, of_events)
 
@@ -339,7 +336,7 @@ class Plan:
     def left_out(self, output: str) -> str:
         """What public bounds keep out of a release, as a clause; "": nothing. No margin of error
         covers it."""
-        return left_out(self.config, self.person, output, self.program)
+        return left_out(self.config, self.person, self.biases.get(output, Bias()))
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -20,7 +20,7 @@ from weir.dpcore.accounting.guarantee import (
 from weir.dpcore.accounting.joint import of_one
 from weir.dpcore.accounting.precision import UNEVEN, missing_tail
 from weir.dpcore.accounting.statement import statement, user_statement
-from weir.dpcore.algorithm import Takes
+from weir.dpcore.algorithm import Bias, Compiled, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.schema import Schema
 from weir.dpcore.config.ticks import show_ticks
@@ -30,7 +30,7 @@ from weir.dpcore.leaves.keys import Keys, grouping_of
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.pricing.user_periods import costly_periods, every_period, one_event, together
+from weir.dpcore.pricing.user_periods import costly_periods, every_period, together
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.spaced import compiled
 from weir.dpcore.users.unit import ContributionBounds, Months, Periods, UserUnit
@@ -70,7 +70,7 @@ def guarantee_of(
         delta_sel=terms.delta_sel,
     )  # fmt: skip
     if terms.person is not None:
-        event = one_event(program, window).epsilon(delta)
+        event = program.loss_of_event(window).epsilon(delta)
         told = replace(
             told,
             together=together(program, terms),
@@ -136,7 +136,7 @@ def groupings_of(
     terms, count = config.terms(), len(keys.groups)
     chosen = next((one for one in alternatives if one.chosen), None)
     alone = replace(terms, groupings=1, noise=None if chosen is None else chosen.noise)
-    single, _ = compiled(config.algorithm, alone, config.release_every)
+    single = compiled(config.algorithm, alone, config.release_every).program
     pairs = zip(outputs, single.describe(np.asarray(terms.ticks())), strict=True)
     noise = max((a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst), default=1.0)
     epsilon = of_one(program.loss(terms.lasting), count).epsilon(terms.delta)
@@ -157,15 +157,14 @@ AN = {"hour": "an"}
 """Names whose article is not ``a``."""
 
 
-def left_out(config: PlanConfig, person: UserUnit | None, output: str, program: Program) -> str:
+def left_out(config: PlanConfig, person: UserUnit | None, bias: Bias) -> str:
     """What contribution bounds, clips and edges keep out of a release: one sentence without its
     capital and full stop, of public numbers alone; "" where they keep nothing out.
 
     Args:
       config: of the plan. person: its user; None: the unit is an event.
-      output: name of the release. program: what releases it.
+      bias: what they do to it.
     """
-    bias = config.algorithm.left_out(output, program)
     parts = list(bias.clauses)
     if person is not None and bias.takes is not None:
         caps = bounds(person, config.schema_, config.key is not None, bias.takes)
@@ -251,10 +250,10 @@ def _a(name: str) -> str:
 
 
 def warnings_for(
-    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program, share: float
+    config: PlanConfig, promise: Guarantee, horizon: int | None, made: Compiled, share: float
 ) -> tuple[str, ...]:
     """What a reader should know before running the plan; share: see ``refuse_uneven``."""
-    found: list[str] = []
+    found, program = list[str](), made.program
     if any(math.isinf(row.epsilon) for row in promise.expiration):
         found.append(
             "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
@@ -326,8 +325,7 @@ def warnings_for(
             "cost more than as many promises added up, since what was added is seen in releases "
             "long after. A longer protect_for makes long stays cheaper."
         )
-    found.extend(config.algorithm.warnings(program))
-    found.extend(config.algorithm.doubts(program, config.terms()))
+    found.extend(made.warnings)
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(found)

@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize.fit import fit
 from weir.dpcore.plan import Plan
 
 RADIUS = 3.0

@@ -275,9 +275,8 @@ class Expanded(Mapping[str, NDArray[Any]]):
 
 def width_of(program: Any, name: str) -> int:
     """Features of a list column that a program reads: it says so, or names each of them."""
-    said: Mapping[str, int] = getattr(program, "lists", {})
-    if name in said:
-        return said[name]
+    if name in program.lists:
+        return int(program.lists[name])
     return _named(program.columns, name)
 
 

@@ -26,8 +26,8 @@ from weir.pipelines.connectors.paths import is_inside
 from weir.pipelines.ledger.ledger import LEDGERS, AnyLedger
 from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink, Sink
-from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.registry import SOURCES, AnySource
+from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.secret import refuse_secret
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")

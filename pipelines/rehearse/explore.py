@@ -60,8 +60,7 @@ def prices_of(plan: Plan) -> dict[Place, float]:
     """The same of a plan."""
     ticks, algorithm = plan.ticks_to_look_at(), plan.config.algorithm
     return {
-        (info.name, info.over): plan.band
-        * algorithm.expected_error(info, plan.program, ticks).stddev
+        (info.name, info.over): plan.band * algorithm.expected_error(info, ticks).stddev
         for info in plan.outputs
     }
 

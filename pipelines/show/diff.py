@@ -88,7 +88,7 @@ def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
     for place, plan in enumerate((a, b)):
         ticks = plan.ticks_to_look_at()
         for info in plan.outputs:
-            stddev, mark = plan.config.algorithm.expected_error(info, plan.program, ticks)
+            stddev, mark = plan.config.algorithm.expected_error(info, ticks)
             spot = (info.name, info.over)
             found.setdefault(spot, [None, None])[place] = stddev if math.isfinite(stddev) else None
             there.setdefault(spot, [False, False])[place] = True
@@ -108,7 +108,7 @@ def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
 
 def footnotes(*plans: Plan) -> list[str]:
     """What the marks of the releases mean."""
-    notes = (note for plan in plans for note in plan.config.algorithm.notes(plan.program))
+    notes = (note for plan in plans for note in plan.notes)
     return list(dict.fromkeys(note for note in notes if note.startswith("*")))
 
 

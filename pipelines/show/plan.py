@@ -59,14 +59,12 @@ def sections(
         yield indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
         if not budget.fits:
             yield indent(Text("A run would be refused.", style="bold red"))
-    algorithm = plan.config.algorithm
-    about = list(algorithm.facts(plan.program, noise_behind(plan)))
-    if about:
+    if plan.facts:
         yield heading("The model")
-        yield indent(facts_table(about))
+        yield indent(facts_table(plan.facts))
     yield heading("What is released, and how exact it is")
     yield indent(releases(plan))
-    for note in (*algorithm.notes(plan.program), *left_out(plan)):
+    for note in (*plan.notes, *left_out(plan)):
         yield indent(Text(note, style="dim"))
     if plan.groupings:
         yield heading("Groupings, each with its share of the budget")
@@ -151,13 +149,6 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
     return pairs((name, Text(words)) for name, words in facts)
 
 
-def noise_behind(plan: Plan) -> dict[str, float]:
-    """Worst stddev of the private sums behind what is released, as the chosen mechanism has it."""
-    chosen = next((one for one in plan.alternatives if one.chosen), None)
-    stddev = {} if chosen is None else chosen.stddev
-    return {name.partition(" over=")[0]: worst for name, worst in stddev.items()}
-
-
 def releases(plan: Plan) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
     rows = table(
@@ -166,7 +157,7 @@ def releases(plan: Plan) -> RenderableType:
     )  # fmt: skip
     algorithm, ticks, width = plan.config.algorithm, plan.ticks_to_look_at(), plan.band
     for info in plan.outputs:
-        stddev, mark = algorithm.expected_error(info, plan.program, ticks)
+        stddev, mark = algorithm.expected_error(info, ticks)
         known = not math.isnan(stddev)
         rows.add_row(
             info.name,

@@ -8,8 +8,7 @@ from pydantic import Field, PrivateAttr
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.sources.limits import Limits
-from weir.pipelines.sources.source import Source, schema_of
+from weir.pipelines.sources.source import Limits, Source, schema_of
 
 if TYPE_CHECKING:
     from weir.transforms.sources.memory import OpenedMemory
@@ -32,7 +31,7 @@ class MemorySource(Source):
         return ReadMemory(self.read(plan, limits))
 
     def read(self, plan: Plan, limits: Limits) -> OpenedMemory:
-        from weir.transforms.decode.first_look import FirstLook
+        from weir.transforms.decode.input_validation import FirstLook
         from weir.transforms.sources.memory import OpenedMemory
 
         schema = schema_of(plan)
@@ -57,6 +56,3 @@ class MemorySource(Source):
         from weir.transforms.sources.memory import held
 
         return len(held(self.memory)), None
-
-
-__all__ = ["MemorySource"]

@@ -37,7 +37,7 @@ from weir.pipelines.results.verdict import Result
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource
 from weir.pipelines.sources.source import schema_of
-from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.runtime.pubsub_client import EMULATOR
 
 BOM = b"\xef\xbb\xbf"

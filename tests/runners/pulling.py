@@ -14,9 +14,8 @@ from apache_beam.runners.runner import PipelineState
 
 from tests.transforms.running import KEPT, keep
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.beam.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.beam.pubsub.source import ReadSubscription
-from weir.transforms.beam.pubsub.stamps import Subscription
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime.dead_letters import rows
 

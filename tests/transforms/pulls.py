@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
+from weir.transforms.beam.pubsub.messages import Subscription
 from weir.transforms.beam.pubsub.reader import Reader
-from weir.transforms.beam.pubsub.stamps import Subscription
 from weir.transforms.runtime.fence import OPEN, Fence
 
 S = 1_000_000

@@ -15,8 +15,8 @@ import pytest
 
 from tests.transforms.doubles import FakePlan
 from weir.transforms.beam.publish import Outgoing, Publish
+from weir.transforms.beam.pubsub.messages import Subscription
 from weir.transforms.beam.pubsub.reader import Reader
-from weir.transforms.beam.pubsub.stamps import Subscription
 from weir.transforms.beam.write_files import RangeDoFn
 from weir.transforms.operators.write import Write
 from weir.transforms.release.table import ReleaseWriter

@@ -10,9 +10,9 @@ import pytest
 
 from tests.transforms.pulls import T0, Failure, S, Server, reader, wire
 from weir.transforms.beam.pubsub.leases import CALL, Leases
+from weir.transforms.beam.pubsub.messages import read_stamp
 from weir.transforms.beam.pubsub.reader import LONGEST_PAUSE, PROBE
 from weir.transforms.beam.pubsub.restriction import Turn, TurnProvider, TurnTracker
-from weir.transforms.beam.pubsub.stamps import read_stamp
 from weir.transforms.beam.pubsub.watermark import BACKLOG, Frontier
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from weir.transforms.beam.pubsub.messages import Subscription
 from weir.transforms.beam.pubsub.reader import Reader
-from weir.transforms.beam.pubsub.stamps import Subscription
-from weir.transforms.beam.pubsub.steady import CATCH_UP, SteadyTime
-from weir.transforms.beam.pubsub.watermark import Frontier
+from weir.transforms.beam.pubsub.watermark import CATCH_UP, Frontier, SteadyTime
 from weir.transforms.runtime.stream_time import PRESENT
 
 S = 1_000_000

@@ -10,11 +10,10 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.pubsub import source
-from weir.transforms.beam.pubsub.acks import Confirmations
+from weir.transforms.beam.pubsub.leases import Confirmations
+from weir.transforms.beam.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.beam.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
-from weir.transforms.beam.pubsub.stamps import Subscription
 from weir.transforms.beam.pubsub.watermark import BACKLOG
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 
 S = 1_000_000

@@ -8,9 +8,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.heartbeats import Heartbeats
+from weir.transforms.beam.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.beam.pubsub.source import ReadSubscription
-from weir.transforms.beam.pubsub.stamps import Subscription
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 
 

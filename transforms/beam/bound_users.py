@@ -35,7 +35,6 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.plan import Plan
-from weir.dpcore.program import reads_new
 from weir.dpcore.users.cap import cap_events, keeps_pairs
 from weir.dpcore.users.cells import CapKeys, gather
 from weir.transforms.beam import heartbeat
@@ -275,7 +274,7 @@ class CloseTicks(beam.DoFn):
             cells.forget()
             return
         events = hashes_of(due, self._program)
-        pairs = keeps_pairs(self._person.caps, reads_new(self._program))
+        pairs = keeps_pairs(self._person.caps, self._program.reads_new)
         kept = cap_events(cells.spent(period), events, stop, self._person, pairs)
         if self._clock.ticks is None or stop < self._clock.ticks:  # else nothing follows
             cells.write(kept.capped, period)

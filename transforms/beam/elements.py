@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
@@ -12,7 +13,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.formats import counted
+from weir.transforms.decode.counted import counted
 from weir.transforms.runtime.dead_letters import DEAD
 
 
@@ -44,3 +45,18 @@ def tagged(rejected: list[pa.RecordBatch]) -> Iterator[TaggedOutput[str, Any]]:
     """Dead letters as outputs of a DoFn; the list is empty afterwards."""
     while rejected:
         yield TaggedOutput(DEAD, rejected.pop(0))
+
+
+class SourceOutput(NamedTuple):
+    """PCollections of canonical batches and of dead letters."""
+
+    events: Any
+    dead: Any
+
+
+def decoded_by(elements: Any, label: str, decode: beam.DoFn) -> SourceOutput:
+    """Returns what a DoFn that decodes, and ends in ``emit``, makes of a collection."""
+    found = elements | label >> beam.ParDo(decode).with_output_types(
+        pa.RecordBatch, dead=pa.RecordBatch
+    ).with_outputs(DEAD, main="events")
+    return SourceOutput(found.events, found[DEAD])

@@ -17,8 +17,8 @@ from weir.transforms.beam.accumulate import LeafDoFn, RowLeafDoFn
 from weir.transforms.beam.assemble import Assemble
 from weir.transforms.beam.bound_users import Cap
 from weir.transforms.beam.deduplicate import Deduplicate
-from weir.transforms.beam.from_dicts import Gate, fields_of, from_rows
 from weir.transforms.beam.heartbeats import Heartbeats
+from weir.transforms.beam.python_events import Gate, fields_of, from_rows
 from weir.transforms.beam.runner_quirks import (
     has_own_workers,
     keep_bundles_whole,
@@ -27,7 +27,7 @@ from weir.transforms.beam.runner_quirks import (
 from weir.transforms.beam.stateless import FilterDoFn, SolveDoFn
 from weir.transforms.beam.tick import JOBS, Tick
 from weir.transforms.beam.train import Train
-from weir.transforms.decode.first_look import FirstLook
+from weir.transforms.decode.input_validation import FirstLook
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.operators.filter import needed_columns
 from weir.transforms.operators.noise_source import KeyedNoiseSource, NoiseSource

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 
-from weir.transforms.beam.elements import emit
+from weir.transforms.beam.elements import SourceOutput, decoded_by, emit
 from weir.transforms.decode.schema import EventSchema
+from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.prefetch import ahead
-from weir.transforms.sources import matching
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.memory import OpenedMemory, decode_piece
 from weir.transforms.sources.opened import OpenedFiles
-from weir.transforms.sources.stored_bytes import Split
 
 
 class SplitFiles(beam.DoFn):
@@ -29,7 +26,7 @@ class SplitFiles(beam.DoFn):
     def process(self, element: tuple[str, int, str]) -> Iterator[tuple[Any, ...]]:
         """One file."""
         counters.add("source_files")
-        for split in self._source.splits(matching.File(*element)):
+        for split in self._source.splits(File(*element)):
             yield tuple(split)
 
 
@@ -45,15 +42,8 @@ class DecodeSplits(beam.DoFn):
         return emit(self._source.decode(Split(*element), self._schema, ahead))
 
 
-class Read(NamedTuple):
-    """PCollections of canonical batches and of dead letters."""
-
-    events: Any
-    dead: Any
-
-
 class ReadFiles(beam.PTransform[Any, Any]):
-    """Files -> ``Read(events, dead)``. Order across splits is not preserved.
+    """Files -> ``SourceOutput(events, dead)``. Order across splits is not preserved.
 
     Args:
       opened: which files, and how they are read.
@@ -63,7 +53,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
         super().__init__()
         self._opened = opened
 
-    def expand(self, pipeline: Any) -> Read:
+    def expand(self, pipeline: Any) -> SourceOutput:
         """Files, Split, Spread, Decode."""
         source = self._opened.source
         splits = (
@@ -73,8 +63,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
             >> beam.ParDo(SplitFiles(source)).with_output_types(tuple[str, int, int, int, int, str])
             | "Spread" >> beam.Reshuffle()
         )
-        decode = DecodeSplits(source, self._opened.schema)
-        return _read(splits | "Decode" >> _typed(decode))
+        return decoded_by(splits, "Decode", DecodeSplits(source, self._opened.schema))
 
 
 class DecodePieces(beam.DoFn):
@@ -89,7 +78,7 @@ class DecodePieces(beam.DoFn):
 
 
 class ReadMemory(beam.PTransform[Any, Any]):
-    """Events in memory -> ``Read(events, dead)``.
+    """Events in memory -> ``SourceOutput(events, dead)``.
 
     Args:
       opened: which events, and how they are read.
@@ -99,23 +88,8 @@ class ReadMemory(beam.PTransform[Any, Any]):
         super().__init__()
         self._opened = opened
 
-    def expand(self, pipeline: Any) -> Read:
+    def expand(self, pipeline: Any) -> SourceOutput:
         """Pieces, Decode."""
-        pieces = beam.Create(list(self._opened.splits())).with_output_types(tuple[int, int])
+        places = beam.Create(list(self._opened.splits())).with_output_types(tuple[int, int])
         decode = DecodePieces(self._opened.handle, self._opened.schema)
-        return _read(pipeline | "Pieces" >> pieces | "Decode" >> _typed(decode))
-
-
-def _typed(decode: beam.DoFn) -> Any:
-    return (
-        beam.ParDo(decode)
-        .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
-        .with_outputs(DEAD, main="events")
-    )
-
-
-def _read(decoded: Any) -> Read:
-    return Read(decoded.events, decoded[DEAD])
-
-
-__all__ = ["DecodeSplits", "Read", "ReadFiles", "ReadMemory", "SplitFiles"]
+        return decoded_by(pipeline | "Pieces" >> places, "Decode", decode)

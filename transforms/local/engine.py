@@ -19,7 +19,7 @@ from weir.dpcore.leaves.hashes import dedupe_key, row_key
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.dpcore.training import WHOLE, Training
-from weir.transforms.decode.formats import counted
+from weir.transforms.decode.counted import counted
 from weir.transforms.local.memory import refuse_full
 from weir.transforms.operators.accumulate import Accumulate
 from weir.transforms.operators.assembly import Assembly, outline

@@ -19,7 +19,7 @@ from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.plan import Plan
-from weir.dpcore.program import needs_ids, takes_rows
+from weir.dpcore.program import takes_rows
 from weir.transforms.columns.keys import KEY, compact, declared_keys, keys_of
 from weir.transforms.columns.predicate import Predicate
 from weir.transforms.decode.schema import canonical_columns
@@ -78,7 +78,7 @@ class Assign:
         self._refused = ["", *self._columns]
         if len(self._columns) > 1:
             self._refused.append(", ".join(self._columns))
-        self._by_id = needs_ids(getattr(plan, "program", None))
+        self._by_id = plan.program.by_id
         self._declared = declared_keys(plan)
         self._longest: int | None = plan.keys.longest
         names = [*([KEY] if self._columns else []), SOURCE, "@position", *keep]

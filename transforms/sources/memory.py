@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.first_look import Evidence, FirstLook
-from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
-from weir.transforms.decode.mappings import decode_rows
-from weir.transforms.decode.python_events import ALLOWED, pick
+from weir.transforms.decode.input_validation import Evidence, FirstLook
+from weir.transforms.decode.memory_events import ALLOWED, decode_table, is_table, pick
+from weir.transforms.decode.mixed_columns import decode_rows
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.tables import decode_table, is_table
+from weir.transforms.decode.validation_errors import RecordsPlace, doubtful_predicate, refusal
 from weir.transforms.sources.opened import BoundedEvents
 from weir.transforms.sources.seal import SourceChanged, key_for
 
@@ -183,13 +182,10 @@ def _look(events: Any, look: FirstLook) -> Sequence[str]:
         seen += sum(map(look.evidence, decoded(events, look.schema, start, stop)), Evidence())
         if seen["records"] and not look.doubts(seen):
             break
-    place = Place("events", "...", "events", f"give {ALLOWED}")
+    place = RecordsPlace("events", "...", "events", f"give {ALLOWED}")
     doubts = look.doubts(seen)
     if doubts:
         seen += look.tried(doubts, lambda other: decoded(events, other, 0, ROWS))
         raise refusal(look, seen, doubts, place)
     note = doubtful_predicate(look, seen, place)
     return [] if note is None else [note]
-
-
-__all__ = ["OpenedMemory", "decode_piece", "held", "holding", "pieces", "seal"]

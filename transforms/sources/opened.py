@@ -8,15 +8,13 @@ from typing import Any
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.first_look import FirstLook
+from weir.transforms.decode.input_validation import FirstLook
 from weir.transforms.decode.schema import EventSchema
+from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.prefetch import ahead
-from weir.transforms.sources import matching
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.file_checks import check_files, look_at_files
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.first_files import look_at_files
-from weir.transforms.sources.stored_bytes import Split
 
 
 class BoundedEvents(ABC):
@@ -51,8 +49,8 @@ class OpenedFiles(BoundedEvents):
         source: FileSource,
         schema: EventSchema,
         look: FirstLook | None = None,
-        sealed: tuple[matching.File, ...] | None = None,
-        found: tuple[matching.File, ...] | None = None,
+        sealed: tuple[File, ...] | None = None,
+        found: tuple[File, ...] | None = None,
     ) -> None:
         self.source, self.schema = source, schema
         if found is not None:
@@ -85,6 +83,3 @@ class OpenedFiles(BoundedEvents):
     def decode(self, split: Split) -> Iterator[Decoded]:
         """Each batch is decoded while the one before is used."""
         return self.source.decode(split, self.schema, ahead)
-
-
-__all__ = ["BoundedEvents", "OpenedFiles"]

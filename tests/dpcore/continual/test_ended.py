@@ -15,15 +15,14 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats
 from weir.dpcore.continual import ended
 from weir.dpcore.continual.blt import Blt
-from weir.dpcore.continual.ended import (
-    LONGEST,
-    EndedSum,
+from weir.dpcore.continual.columns import (
     Products,
     between,
     contributions,
     filtered,
     knots_of,
 )
+from weir.dpcore.continual.ended import LONGEST, EndedSum
 from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.tables import WINDOWS
 from weir.dpcore.errors import ConfigError

@@ -17,12 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from weir.transforms.beam.pubsub.acks import Confirmations
-from weir.transforms.beam.pubsub.leases import Leases
-from weir.transforms.beam.pubsub.stamps import Subscription
-from weir.transforms.beam.pubsub.steady import SteadyTime
-from weir.transforms.beam.pubsub.watermark import Frontier
-from weir.transforms.decode.messages import Message
+from weir.transforms.beam.pubsub.leases import Confirmations, Leases
+from weir.transforms.beam.pubsub.messages import Message, Subscription
+from weir.transforms.beam.pubsub.watermark import Frontier, SteadyTime
 from weir.transforms.runtime import counters
 from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.acked import Acknowledged, Outdated
