@@ -17,8 +17,6 @@ from weir.pipelines.ledger.reservations import look, reserve
 pytestmark = pytest.mark.slow
 
 DELTAS = {"gaussian": 1e-6, "discrete_gaussian": 1e-6, "k_norm": 0.0}
-WHOLE = {"ended": ("privacy.protect_for=all",)}
-"""Settings of mechanisms whose noise is fitted to a whole clock."""
 SPANS = ("aggregates.visits.over=[7]", "aggregates.paid.over=[7]")
 NOISES = [(name, kind) for name in CONTINUAL_SUMS.own for kind in CONTINUAL_SUMS[name].kinds]
 
@@ -36,7 +34,7 @@ def test_it_fits_once(tmp_path: Path, mechanism: str, noise: str, epsilon: float
             f"privacy.epsilon={epsilon}",
             f"privacy.delta={delta}",
             *(() if serves_totals else SPANS),
-            *WHOLE.get(mechanism, ()),
+            *(("privacy.protect_for=all",) if mechanism == "ended" else ()),
         ],
     )
     assert job.ledger is not None
