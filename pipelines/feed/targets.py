@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.sources.source import Source
+from weir.transforms.beam.publish import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 from weir.transforms.decode.encoding import TextForm
 from weir.transforms.formats.format import Flags, Format
 from weir.transforms.formats.lines import iso_times
@@ -22,7 +23,6 @@ from weir.transforms.formats.registry import (
     suffixes,
 )
 from weir.transforms.runtime.pubsub_client import emulator, publisher
-from weir.transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 
 PER_MESSAGE = 100
 """Events of one message, where the payload holds several."""

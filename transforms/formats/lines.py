@@ -123,7 +123,7 @@ class LineFormat(Format):
     def decode(self, split: Split, schema: EventSchema, how: DecodeOptions) -> Iterator[Decoded]:
         from weir.transforms.decode.columnar import whole_file
         from weir.transforms.runtime import counters
-        from weir.transforms.runtime.ahead import in_turn
+        from weir.transforms.runtime.prefetch import in_turn
 
         damaged = self.says_columns()
         try:
