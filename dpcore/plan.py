@@ -307,6 +307,7 @@ class Plan:
                     "labels": list(out.labels),
                     "sparse": out.sparse,
                     "interval": out.interval,
+                    "additive": out.additive,
                     **algorithm.shown(out.name)._asdict(),
                     "left_out": self.left_out(out.name),
                 }

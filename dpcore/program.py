@@ -108,6 +108,7 @@ class OutputInfo(NamedTuple):
         what ``solve`` is given and from nothing else. A vector of zeros keeps its first coordinate,
         so that its tick is there. No effect where a vector has a stddev: noise leaves no zeros.
       interval: whether its margin of error is an interval of its own (``Released.low``).
+      additive: whether its error is a standard deviation too (``Released.stddev``).
       between: public ends that its values never leave, where it has both: margins end there too.
       inner_stddev: worst stddev of a coordinate of the private sums that it is solved from; NaN: it
         is not solved from such sums.
@@ -121,6 +122,7 @@ class OutputInfo(NamedTuple):
     labels: tuple[str, ...]
     sparse: bool = False
     interval: bool = False
+    additive: bool = True
     between: tuple[float, float] | None = None
     inner_stddev: float = math.nan
 

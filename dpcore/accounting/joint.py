@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +72,9 @@ class ChannelGroup:
       distinct: one_hot: a channel is ``high`` once, however many of the events are in it.
       gate: name of a public predicate; an event that does not satisfy it adds nothing to any group
         of that name. "": every event counts.
+      column: name of a number that an event has or lacks; an event that lacks it adds nothing to
+        any group of that name, but to the ``absent`` ones, to which others add nothing. "": either.
+      absent: whether it is of the events that lack it.
     """
 
     start: int
@@ -82,6 +85,8 @@ class ChannelGroup:
     events: int = 1
     distinct: bool = False
     gate: str = ""
+    column: str = ""
+    absent: bool = False
 
     def __post_init__(self) -> None:
         if self.start < 0 or self.size < 1:
@@ -94,6 +99,8 @@ class ChannelGroup:
             raise ConfigError("low", self.low, f"must be at most high = {self.high}.")
         if self.one_hot and self.low != 0:
             raise ConfigError("low", self.low, "must be 0 in a one-hot group.")
+        if self.absent and not self.column:
+            raise ConfigError("absent", True, "is for groups of a column.")
 
     @property
     def bound(self) -> int:
@@ -114,7 +121,9 @@ def group_sensitivity(group: ChannelGroup, relation: Relation, may_vanish: bool)
         one = group.size * (group.events * group.bound) ** 2
         two = group.size * (group.high - group.low) ** 2
     two = two if group.events == 1 else 4 * one
-    square = int(_square(one, max(one, two) if group.gate else two, relation, may_vanish))
+    square = int(
+        _square(one, max(one, two) if group.gate or group.column else two, relation, may_vanish)
+    )
     root = math.isqrt(square)
     return float(root) if root * root == square else _root_up(square)
 
@@ -153,6 +162,12 @@ def joint_sensitivity(
         of one gate is at most the larger of what two in it differ by and what one of them is, in
         squares summed over these groups. B^2 adds that up over gates, and what lies behind none:
         attained where predicates do not bind each other, else above.
+      - Groups of a column: an event is of the present ones or of the absent ones, so A^2 has the
+        larger of both sums, each over all its groups. Of two events that count, both have the
+        number, or neither, or one: B^2 has the largest of the changes of the present ones, of the
+        absent ones, and the sum of one event of each. Attained where a column is asked for behind
+        one gate, or every event counts; else above. Several events of a user: a cell is a sum of
+        e such events, and a norm is largest where all are alike.
       - add_remove: v against the zero event: A. Attained.
       - replace_one: both present: B; may_vanish: one of them is the zero event: max(A, B).
         Attained.
@@ -182,19 +197,68 @@ def joint_sensitivity(
         own = s[group.start : group.start + group.size]
         if (own == 0).any() and group_sensitivity(group, relation, may_vanish) > 0:
             raise ConfigError("scales", own.tolist(), "0 (public) where an event changes the sum.")
-    ones: dict[str, list[float]] = {}
-    twos: dict[str, list[float]] = {}
+    parts: dict[str, Counted] = {}
     for group in groups:
         if (own := s[group.start : group.start + group.size]).all():
-            alone, change = _parts(group, own)
-            ones.setdefault(group.gate, []).append(alone)
-            twos.setdefault(group.gate, []).append(change)
-    one = math.fsum(part for parts in ones.values() for part in parts)
+            parts.setdefault(group.gate, Counted()).add(group, *group_squares(group, own))
+    columns = {column for counted in parts.values() for column in counted.columns}
+    sides = [
+        [math.fsum(item.side(column, absent) for item in parts.values()) for absent in SIDES]
+        for column in sorted(columns)
+    ]
+    free = [part for counted in parts.values() for part in counted.ones]
+    one = math.fsum([*free, *(max(pair) for pair in sides)])
     two = math.fsum(
-        max(math.fsum(ones[gate]), math.fsum(parts)) if gate else math.fsum(parts)
-        for gate, parts in twos.items()
+        max(counted.one, counted.two) if gate else counted.two for gate, counted in parts.items()
     )
     return _root_up(_square(one, two, relation, may_vanish))
+
+
+SIDES = (False, True)
+"""Present, absent."""
+
+
+@dataclass
+class Counted:
+    """What the groups of one gate add up to, in squares over the scales.
+
+    Attributes:
+      ones, twos: of each group that every event behind the gate counts in: size of one event,
+        change between two.
+      columns: column -> the same of its present, and of its absent groups.
+    """
+
+    ones: list[float] = field(default_factory=list)
+    twos: list[float] = field(default_factory=list)
+    columns: dict[str, dict[bool, tuple[list[float], list[float]]]] = field(default_factory=dict)
+
+    def add(self, group: ChannelGroup, one: float, two: float) -> None:
+        """Adds a group."""
+        ones, twos = self.ones, self.twos
+        if group.column:
+            sides = self.columns.setdefault(group.column, {side: ([], []) for side in SIDES})
+            ones, twos = sides[group.absent]
+        ones.append(one)
+        twos.append(two)
+
+    def side(self, column: str, absent: bool) -> float:
+        """One event that has a column's number, or lacks it."""
+        return math.fsum(self.columns[column][absent][0]) if column in self.columns else 0.0
+
+    @property
+    def one(self) -> float:
+        """One event that counts."""
+        sides = [max(self.side(column, absent) for absent in SIDES) for column in self.columns]
+        return math.fsum([*self.ones, *sides])
+
+    @property
+    def two(self) -> float:
+        """Two events that both count."""
+        changes = list(self.twos)
+        for column, sides in self.columns.items():
+            same = [math.fsum(twos) for _, twos in sides.values()]
+            changes.append(max(*same, math.fsum(self.side(column, absent) for absent in SIDES)))
+        return math.fsum(changes)
 
 
 def split_scales(
@@ -235,7 +299,7 @@ def split_scales(
     return scales
 
 
-def _parts(group: ChannelGroup, scales: Floats) -> tuple[float, float]:
+def group_squares(group: ChannelGroup, scales: Floats) -> tuple[float, float]:
     """Squares of (size of one event, change between two present events), over the scales."""
     inverse = np.sort(1.0 / (scales * scales))[::-1].tolist()
     if group.one_hot and group.distinct:

@@ -16,18 +16,38 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from weir.dpcore.aggregates.channel import Layout
+from weir.dpcore.aggregates.layout import Average, Layout
 from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.durations import MOST_TICKS
 from weir.dpcore.config.section import Lengths, Section, Span, Weight, refusal
 from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.calibration import band_of
 
-Solved = tuple[Floats, Floats] | tuple[Floats, Floats, Floats, Floats]
-"""Value and standard deviation, and low and high where the margin is an interval of its own."""
+Solved = tuple[Floats, Floats] | tuple[Floats, Floats | None, Floats, Floats]
+"""Value and standard deviation, and low and high where the margin is an interval of its own, beside
+which there may be no standard deviation."""
 
-Noisy = Callable[[int], tuple[Floats, Floats]]
-"""Channel index -> (value (n, K, m), stddev (n, 1, m)) in the user's units, for one ``over``."""
+
+@dataclass(frozen=True)
+class Noisy:
+    """The noisy sums of channels, for one ``over``.
+
+    Attributes:
+      read: channel index -> (value (n, K, m), stddev (n, 1, m)) in the user's units.
+      noise: its name in a config.
+    """
+
+    read: Callable[[int], tuple[Floats, Floats]]
+    noise: str = "gaussian"
+
+    def __call__(self, channel: int) -> tuple[Floats, Floats]:
+        """Value and standard deviation of a channel's sums."""
+        return self.read(channel)
+
+    def band(self, outside: float = 0.05) -> float:
+        """Standard deviations beyond which, on both sides, no larger share of the noise lies."""
+        return band_of(self.noise, outside)
 
 
 @dataclass(frozen=True)
@@ -39,6 +59,7 @@ class AggregateOutput(ABC):
       overs: which windows are released (None: since the start).
       weight: how much its accuracy counts when the noise is split.
       kind: what it is (of the class). interval: whether it gives low and high itself.
+      additive: whether it gives a standard deviation.
     """
 
     name: str
@@ -48,6 +69,7 @@ class AggregateOutput(ABC):
 
     kind: ClassVar[str]
     interval: ClassVar[bool] = False
+    additive: ClassVar[bool] = True
 
     @property
     def between(self) -> tuple[float, float] | None:
@@ -227,8 +249,8 @@ class Aggregate(Section):
         return Bias()
 
     @property
-    def centred(self) -> tuple[str, float, float] | None:
-        """(column, low, high) whose middle is taken off before it is summed; None: nothing."""
+    def average(self) -> Average | None:
+        """The values that it averages, whose sum another aggregate may have of it; None: none."""
         return None
 
     def reach(self, events: float) -> float:

@@ -12,14 +12,22 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from weir.dpcore.aggregates.aggregate import OF, Aggregate, Of
-from weir.dpcore.aggregates.channel import CELL, Channel, Contribution, UserCells
+from weir.dpcore.aggregates.aggregate import OF, Aggregate, Of, takes
+from weir.dpcore.aggregates.channel import (
+    CELL,
+    Channel,
+    ChannelGate,
+    Contribution,
+    Presence,
+    UserCells,
+)
+from weir.dpcore.aggregates.layout import Average
 from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.section import FARTHEST, NEAREST, Pair, refusal
@@ -46,7 +54,7 @@ class Clips:
 
     def of(self, channel: Channel) -> Floats | None:
         """(n,) a value an event, or (m,) one a cell of a user; raw for bins, None for a count."""
-        if channel.column is None:
+        if channel.column is None or channel.kind == "count":
             return None
         raw = np.asarray(self.columns[channel.column], dtype=np.float64)
         if channel.kind == "bins":
@@ -92,32 +100,48 @@ GATE = "@where "
 """With the text of a predicate, the name of a column: 1 where an event satisfies it, else 0."""
 
 
+def _rows(columns: Mapping[str, NDArray[Any]], rows: Ints) -> dict[str, NDArray[Any]]:
+    return {name: column[rows] for name, column in columns.items()}
+
+
 class Predicated(NamedTuple):
     """Events of a batch that count in the channels of a gate.
 
     Attributes:
       rows: (m,) which of them; None: all. n_events: of the batch. clips: of those that count.
+      without: column -> events of the batch that the predicate lets in and that do not count for
+        want of a number.
     """
 
     rows: Ints | None
     n_events: int
     clips: Clips
+    without: Mapping[str, Ints]
 
     @classmethod
     def of(
-        cls, columns: Mapping[str, NDArray[Any]], n_events: int, where: str | None, most: int
+        cls, columns: Mapping[str, NDArray[Any]], n_events: int, gate: ChannelGate, most: int
     ) -> Predicated:
-        """Those that satisfy a predicate. most: events of a user in a cell.
+        """Those that a gate lets in. most: events of a user in a cell.
 
         Cells of users are those of the events that count: what a user adds is bounded alike.
         """
-        rows, n = None, n_events
-        if where is not None:
-            rows = np.flatnonzero(np.asarray(columns[GATE + where]) == 1)
-            n = len(rows)
-            columns = {name: column[rows] for name, column in columns.items()}
-        cells = UserCells.of(columns, n, most) if CELL in columns else None
-        return cls(rows, n_events, Clips(columns, cells))
+        rows, without = None, dict[str, Ints]()
+        if gate.where is not None:
+            rows = np.flatnonzero(np.asarray(columns[GATE + gate.where]) == 1)
+        if gate.presence is not None:
+            assert gate.column is not None
+            let_in = np.arange(n_events) if rows is None else rows
+            numbers = np.asarray(columns[gate.column], dtype=np.float64)[let_in]
+            present = np.isfinite(numbers)
+            if gate.cells:
+                present = UserCells.of(_rows(columns, let_in), len(let_in), most).any(present)
+            without = {gate.column: let_in[~np.isfinite(numbers)]}
+            rows = let_in[present if gate.presence == "present" else ~present]
+        n = n_events if rows is None else len(rows)
+        own = columns if rows is None else _rows(columns, rows)
+        cells = UserCells.of(own, n, most) if CELL in columns else None
+        return cls(rows, n_events, Clips(own, cells), without)
 
     def contribution(self, channel: Channel) -> tuple[Contribution, int]:
         """What the events of the batch add, nothing where they do not count; and how many of those
@@ -138,7 +162,9 @@ class Predicated(NamedTuple):
     def missing(self) -> Mapping[str, Ints]:
         """Column -> events of the batch that count and in which it is no number."""
         own = self.clips.missing
-        return own if self.rows is None else {name: self.rows[at] for name, at in own.items()}
+        if self.rows is None:
+            return own
+        return {**{name: self.rows[at] for name, at in own.items()}, **self.without}
 
     def _spread(self, found: Contribution, rows: Ints) -> Contribution:
         """Of the events that count -> of all."""
@@ -193,20 +219,27 @@ class BoundedAggregate(Aggregate):
         return Bias((self.moved,))
 
     @property
+    def outside(self) -> str:
+        """What the clip does to values outside of it, in words."""
+        low, high = self.bounds
+        return f"values outside [{low:g}, {high:g}] count as the nearer bound"
+
+    @property
     def moved(self) -> str:
         """What the clip does to values, in words."""
         low, high = self.bounds
-        empty = min(max(0.0, low), high)
-        return (
-            f"values outside [{low:g}, {high:g}] count as the nearer bound, missing ones as "
-            f"{empty:g}"
-        )
+        return f"{self.outside}, missing ones as {min(max(0.0, low), high):g}"
+
+    @property
+    def unread(self) -> str:
+        """What missing and non-finite values do, in words."""
+        return "count as 0"
 
     def refused(self, name: str) -> Iterator[str]:
         low, high = self.bounds
         yield (
             f"{name}: values of {self.column} are moved into [{low:g}, {high:g}]; "
-            "missing and non-finite ones count as 0"
+            f"missing and non-finite ones {self.unread}"
         )
 
 
@@ -215,6 +248,34 @@ class ClippedAggregate(BoundedAggregate):
 
     clip: Pair = Field(description=CLIP, examples=[[0, 200]])
     of: Of = Field(default="events", description=OF, examples=["users"])
+    missing: Literal[0] | None = Field(
+        default=None,
+        description="0: a value that is missing or not finite counts as 0, moved into the clip. "
+        "Without it such an event does not count here, nor does a user (of: users) without any "
+        "value.",
+        examples=[0],
+    )
+
+    @property
+    def presence(self) -> Presence | None:
+        """Which events count by its column."""
+        return "present" if self.missing is None else None
+
+    @property
+    def moved(self) -> str:
+        return (
+            super().moved if self.presence is None else f"{self.outside}, missing ones do not count"
+        )
+
+    @property
+    def unread(self) -> str:
+        return super().unread if self.presence is None else "do not count"
+
+    @property
+    def average(self) -> Average:
+        column, (low, high) = str(self.column), self.bounds
+        of = (self.where, takes(self.of), column, low, high)
+        return Average(*of, self.presence, frozenset(self.overs))
 
     @property
     def clips(self) -> tuple[str, tuple[float, ...]]:

@@ -11,8 +11,8 @@ of its rows. An average is one division of such a sum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -92,6 +92,12 @@ class UserCells(NamedTuple):
             return np.zeros(0)
         return np.add.reduceat(whole, self.starts).astype(np.float64) * step
 
+    def any(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of each row (n,), whether some row of its cell is among ``rows`` (n,)."""
+        if not len(self.starts):
+            return rows
+        return np.repeat(np.logical_or.reduceat(rows, self.starts), self.counts)
+
     def once(self, coordinate: Ints) -> Ints:
         """Coordinates (n,), -1 where a row before it in its cell has the same: each counts once."""
         out = np.full(len(coordinate), -1, dtype=np.int64)
@@ -111,6 +117,8 @@ class UserCells(NamedTuple):
 
 
 ChannelKind = Literal["count", "value", "square", "bins"]
+Presence = Literal["present", "absent"]
+"""Of events that have a finite number in a column, or of the others."""
 
 
 class Contribution(NamedTuple):
@@ -124,6 +132,20 @@ class Contribution(NamedTuple):
 
     coordinate: Ints | None
     amount: Floats | int
+
+
+class ChannelGate(NamedTuple):
+    """Which events count in a channel.
+
+    Attributes:
+      where: public predicate that they satisfy; None: any does. column, presence: a number that
+        they have or lack. cells: whether no event of the user's cell has it.
+    """
+
+    where: str | None = None
+    column: str | None = None
+    presence: Presence | None = None
+    cells: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +166,8 @@ class Channel:
         two.
       takes: what counts. events: of a user in a cell at most; 1 where the unit is an event.
       where: predicate of the events that count; None: all do.
+      presence: which of them count by the column; None: all, a value that is no number as 0. A
+        user of a cell is absent if none of their events there has a number.
     """
 
     kind: ChannelKind
@@ -156,6 +180,7 @@ class Channel:
     takes: Takes = "events"
     events: int = 1
     where: str | None = None
+    presence: Presence | None = None
 
     @classmethod
     def make(
@@ -169,9 +194,10 @@ class Channel:
         takes: Takes = "events",
         events: int = 1,
         where: str | None = None,
+        presence: Presence | None = None,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
-        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where)
+        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where, presence)
         if whole and kind in ("count", "bins"):
             return bare
         return replace(bare, resolution=resolution_for(bare.bound))
@@ -205,6 +231,14 @@ class Channel:
         """How often that comes in one cell of a user, in one coordinate."""
         return self.events if self.takes == "events" else 1
 
+    @property
+    def gate(self) -> ChannelGate:
+        """Which events count in it."""
+        if self.presence is None:
+            return ChannelGate(self.where)
+        cells = self.takes != "events" and self.presence == "absent"
+        return ChannelGate(self.where, self.column, self.presence, cells)
+
     def group(self, start: int) -> ChannelGroup:
         """For the accountant: bounds in lattice steps, those that ``contribution`` enforces."""
         low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
@@ -212,7 +246,12 @@ class Channel:
         if self.kind == "bins":
             distinct = self.takes != "events"
             return ChannelGroup(start, self.size, 0, high, True, self.events, distinct, gate)
-        return ChannelGroup(start, self.size, low, high, events=self.times, gate=gate)
+        common = ChannelGroup(start, self.size, low, high, events=self.times, gate=gate)
+        if self.presence is None:
+            return common
+        # A cell of a user may hold events of both kinds; the user is of one.
+        column = f"{self.takes} {self.column}"
+        return replace(common, column=column, absent=self.presence == "absent")
 
     def of_users(self, cells: UserCells, contribution: Contribution, n_events: int) -> Contribution:
         """What users add, each where it counts. contribution: ``contribution`` of values (m,), one
@@ -264,60 +303,5 @@ class Channel:
             **({} if self.events == 1 else {"events": self.events}),
             **({} if self.takes == "events" else {"takes": self.takes}),
             **({} if self.where is None else {"where": self.where}),
+            **({} if self.presence is None else {"presence": self.presence}),
         }
-
-
-@dataclass
-class Layout:
-    """Channels as outputs ask for them: equal ones are one.
-
-    Attributes:
-      whole: counts live on the integers (discrete noise).
-      centred: (where, column, low, high) whose middle is taken off: a sum over a column and clip
-        whose mean is asked too is (centred sum) + centre * count, one channel less.
-      events: of a user in a cell at most; 1 where the unit is an event.
-      channels: so far, in the order of a leaf.
-      where: predicate of the events that count in channels that are asked for; None: all do.
-    """
-
-    whole: bool
-    centred: Set[tuple[str | None, str, float, float]]
-    events: int = 1
-    channels: list[Channel] = field(default_factory=list)
-    where: str | None = None
-
-    def under(self, where: str | None) -> Layout:
-        """The same channels, to be asked for those of the events that satisfy a predicate."""
-        return replace(self, where=where)
-
-    def add(self, kind: ChannelKind, **fields: Any) -> int:
-        """Index of a channel; fields: as of ``Channel.make``."""
-        channel = Channel.make(kind, events=self.events, where=self.where, **fields)
-        if channel not in self.channels:
-            self.channels.append(channel)
-        return self.channels.index(channel)
-
-    def count(self, takes: Takes = "events") -> int:
-        """Index of the number of events, or of users."""
-        return self.add("count", whole=self.whole, takes=takes)
-
-    def value(
-        self, column: str, low: float, high: float, takes: Takes = "events"
-    ) -> tuple[int, float]:
-        """Index of the sum of a clipped column, of each user's average or total of it; and what is
-        taken off each value."""
-        centred = takes == "users" or (
-            takes == "events" and (self.where, column, low, high) in self.centred
-        )
-        centre = (low + high) / 2 if centred else 0.0
-        at = self.add("value", column=column, clip=(low, high), centre=centre, takes=takes)
-        return at, centre
-
-    def square(self, column: str, low: float, high: float, takes: Takes = "events") -> int:
-        """Index of the sum of squares of a centred column, or of each user's average of it."""
-        centre = (low + high) / 2
-        return self.add("square", column=column, clip=(low, high), centre=centre, takes=takes)
-
-    def bins(self, column: str, edges: tuple[float, ...], takes: Takes = "events") -> int:
-        """Index of the counts of events, or of users, by a column's value."""
-        return self.add("bins", column=column, edges=edges, whole=self.whole, takes=takes)

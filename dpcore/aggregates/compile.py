@@ -11,8 +11,9 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.aggregates.aggregate import ONLY, Aggregate, AggregateOutput
-from weir.dpcore.aggregates.channel import Channel, Layout
+from weir.dpcore.aggregates.channel import Channel
 from weir.dpcore.aggregates.counts import CountOutput
+from weir.dpcore.aggregates.layout import ByAbsent, Layout
 from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf, SumPart
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.discovery.rule import DiscoveryRule
@@ -133,6 +134,8 @@ def _sum(leaf: ChannelLeaf, noise: str, terms: Terms, budget: PrivacyLoss) -> Co
 
 RUNNING = "blt"
 SPLIT_INTO = (RUNNING, "sliding", "independent")
+BY_ABSENT: tuple[ByAbsent, ...] = ("covered", "always")
+NEVER: tuple[ByAbsent, ...] = ("never",)
 
 
 def compile_aggregates(
@@ -146,24 +149,38 @@ def compile_aggregates(
     refuse_users(aggregates, terms)
 
     def ways(noise: str) -> dict[str, Strategy[Aggregates]]:
-        on_integers = noise == "discrete_gaussian"
-        channels, outputs = outputs_of(aggregates, on_integers, events_of(terms))
-        leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms)
-
-        def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
-            part = SumPart(mechanism, leaf.read, leaf.coordinates)
-            return offer(Aggregates(channels, outputs, (part,)), terms)
-
-        by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
-        result = sums_for(noise, leaf, terms, joint)
-        if len(by_user) > 1:
-            for name, way in result.items():
-                result[name] = better(way, partial(apart, leaf, by_user, name))
-        if noise == "gaussian" and len(by_both) > 1:
-            result[SPLIT] = partial(apart, leaf, by_both, None)
-        return {name: selecting(way, noise, terms) for name, way in result.items()}
+        # A count of all that is replaced in its place is public, and has a channel of its own.
+        rules = BY_ABSENT if terms.cell_relation != "replace_one" else NEVER
+        whole, events = noise == "discrete_gaussian", events_of(terms)
+        layouts = [outputs_of(aggregates, whole, events, by_absent) for by_absent in rules]
+        unlike = [item for i, item in enumerate(layouts) if item not in layouts[:i]]
+        every = [_ways(noise, *item, terms) for item in unlike]
+        return {
+            name: selecting(better(*(some[name] for some in every)), noise, terms)
+            for name in every[0]
+        }
 
     return best_way(terms, ways, SPLIT_INTO)
+
+
+def _ways(
+    noise: str, channels: tuple[Channel, ...], outputs: tuple[AggregateOutput, ...], terms: Terms
+) -> dict[str, Strategy[Aggregates]]:
+    """Mechanisms by name, and how each serves the outputs of a layout."""
+    leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms)
+
+    def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
+        part = SumPart(mechanism, leaf.read, leaf.coordinates)
+        return offer(Aggregates(channels, outputs, (part,)), terms)
+
+    by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
+    result = sums_for(noise, leaf, terms, joint)
+    if len(by_user) > 1:
+        for name, way in result.items():
+            result[name] = better(way, partial(apart, leaf, by_user, name))
+    if noise == "gaussian" and len(by_both) > 1:
+        result[SPLIT] = partial(apart, leaf, by_both, None)
+    return result
 
 
 def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
@@ -178,18 +195,18 @@ def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
 
 
 def outputs_of(
-    aggregates: Mapping[str, Aggregate], whole: bool, events: int = 1
+    aggregates: Mapping[str, Aggregate],
+    whole: bool,
+    events: int = 1,
+    by_absent: ByAbsent = "covered",
 ) -> tuple[tuple[Channel, ...], tuple[AggregateOutput, ...]]:
     """Channels in the order of a leaf, and outputs in the user's order.
 
-    whole: counts live on the integers (discrete noise). events: of the unit in a cell.
+    whole: counts live on the integers (discrete noise). events: of the unit in a cell. by_absent:
+    see Layout.
     """
-    centred = {
-        (aggregate.where, *aggregate.centred)
-        for aggregate in aggregates.values()
-        if aggregate.centred is not None
-    }
-    layout = Layout(whole, centred, events)
+    averages = [item.average for item in aggregates.values() if item.average is not None]
+    layout = Layout(whole, averages, events, by_absent)
     outputs = tuple(
         aggregate.output(name, layout.under(aggregate.where))
         for name, aggregate in aggregates.items()

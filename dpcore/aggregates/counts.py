@@ -20,7 +20,7 @@ from weir.dpcore.aggregates.aggregate import (
     takes,
     tick_by_tick,
 )
-from weir.dpcore.aggregates.channel import Layout
+from weir.dpcore.aggregates.layout import Layout
 from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.schema import Column
@@ -107,7 +107,9 @@ class Count(Aggregate):
         return events
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
-        return CountOutput(name, None, self.overs, self.weight, layout.count(self.takes))
+        common = (name, None, self.overs, self.weight)
+        count, *absent = layout.everyone(self.takes, self.overs)
+        return BothOutput(*common, count, *absent) if absent else CountOutput(*common, count)
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,25 @@ class CountOutput(AggregateOutput):
     def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
         value, stddev = noisy(self.count)
         return value, np.broadcast_to(stddev, value.shape)
+
+
+@dataclass(frozen=True)
+class BothOutput(CountOutput):
+    """A noisy count of those that have a number, and one of those that have not, added up.
+
+    Attributes:
+      absent: index of the channel of the others.
+    """
+
+    absent: int
+
+    def importance(self) -> dict[int, float]:
+        return {self.count: self.weight, self.absent: self.weight}
+
+    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        (some, some_std), (others, others_std) = noisy(self.count), noisy(self.absent)
+        value = some + others
+        return value, np.broadcast_to(np.sqrt(some_std**2 + others_std**2), value.shape)
 
 
 MOST_BINS = 4096

@@ -10,20 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss, Relation, compose
-from weir.dpcore.accounting.joint import (
-    ChannelGroup,
-    group_sensitivity,
-    joint_sensitivity,
-    split_scales,
-)
-from weir.dpcore.aggregates.aggregate import AggregateOutput
+from weir.dpcore.accounting.joint import ChannelGroup, joint_sensitivity
+from weir.dpcore.aggregates.aggregate import AggregateOutput, Noisy
 from weir.dpcore.aggregates.bounding import GATE, Predicated
-from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.aggregates.channel import Channel, ChannelGate
+from weir.dpcore.aggregates.split import split_groups
 from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum, canonical_mechanism
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import LatticeRows, sum_cells
-from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
 
@@ -87,16 +82,12 @@ class ChannelLeaf:
                 for channel, weight in output.importance().items():
                     if over in worst:
                         importance[channel] += weight * worst[over]
-        groups, steps = self.groups, [self.channels[item].resolution for item in self.read]
-        sensitivities = [
-            group_sensitivity(group, self.terms.cell_relation, self.terms.may_vanish) * step
-            for group, step in zip(groups, steps, strict=True)
-        ]
-        split = split_scales(np.asarray(sensitivities), np.asarray(list(importance.values())))
+        terms, groups = self.terms, self.groups
+        steps = [self.channels[item].resolution for item in self.read]
+        weights = list(importance.values())
+        split = split_groups(groups, steps, weights, terms.cell_relation, terms.may_vanish)
         return tuple(
-            round_up(float(scale) / step)
-            for scale, group, step in zip(split, groups, steps, strict=True)
-            for _ in range(group.size)
+            scale for scale, group in zip(split, groups, strict=True) for _ in range(group.size)
         )
 
     def sensitivity(self, scales: Sequence[float], add_up: bool) -> float:
@@ -209,23 +200,23 @@ class Aggregates(Program):
         return tuple(int(x) for x in np.cumsum([0, *(c.size for c in self.channels)])[:-1])
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Clips every event, or what a user adds to a cell, onto the lattice; what is missing or
-        not finite is 0 before it."""
+        """Clips every event, or what a user adds to a cell, onto the lattice. What is missing or
+        not finite is 0 before it, but where a channel is of those that have a number."""
         rows: list[LatticeRows] = []
         outside = 0
-        gates: dict[str | None, Predicated] = {}
+        gates: dict[ChannelGate, Predicated] = {}
         most = max(channel.events for channel in self.channels)
         for start, channel in zip(self.starts, self.channels, strict=True):
-            where = channel.where
-            if where not in gates:
-                gates[where] = Predicated.of(columns, n_events, where, most)
-            contribution, beyond = gates[where].contribution(channel)
+            gate = channel.gate
+            if gate not in gates:
+                gates[gate] = Predicated.of(columns, n_events, gate, most)
+            contribution, beyond = gates[gate].contribution(channel)
             outside += beyond
             rows.append(LatticeRows(start, contribution.coordinate, contribution.amount))
         clipped = sum(gate.clips.clipped for gate in gates.values())
         missing: dict[str, list[Ints]] = {}
-        for gate in gates.values():
-            for name, events in gate.missing.items():
+        for predicated in gates.values():
+            for name, events in predicated.missing.items():
                 missing.setdefault(name, []).append(events)
         # An event counts once for a column, however many channels and predicates read it there.
         non_finite = sum(len(np.unique(np.concatenate(some))) for some in missing.values())
@@ -287,7 +278,8 @@ class Aggregates(Program):
                     value = noisy[position][:, :, span] * info.resolution
                     return value, stddevs[spot][:, None, span] * info.resolution
 
-                released.append(Released(output.name, over, *output.solve(get)))
+                noise, _ = where[output.channels[0], over][2].mechanism.real_noise
+                released.append(Released(output.name, over, *output.solve(Noisy(get, noise))))
         return tuple(released)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
@@ -351,7 +343,11 @@ class Aggregates(Program):
                     self.channels[channel].times for channel in output.channels
                 )
                 info = OutputInfo(output.name, over, size, most, worst, output.labels)
-                infos.append(info._replace(interval=output.interval, between=output.between))
+                infos.append(
+                    info._replace(
+                        interval=output.interval, additive=output.additive, between=output.between
+                    )
+                )
         return tuple(infos)
 
     def state_bytes(self) -> int:

@@ -18,14 +18,14 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from weir.dpcore.aggregates.aggregate import Aggregate, AggregateOutput, Noisy, Solved
-from weir.dpcore.aggregates.channel import Layout
 from weir.dpcore.aggregates.counts import EvenlyEdged
+from weir.dpcore.aggregates.layout import Layout
 from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.schema import Column
 from weir.dpcore.config.section import refusal
 from weir.dpcore.config.yaml import with_numbers
-from weir.dpcore.pricing.calibration import BAND, LAPLACE_BAND
+from weir.dpcore.pricing.calibration import LAPLACE_BAND
 
 FANS = (2, 4, 8, 16, 32, 64)
 
@@ -265,6 +265,7 @@ class QuantileOutput(AggregateOutput):
 
     kind: ClassVar[str] = "quantile"
     interval: ClassVar[bool] = True
+    additive: ClassVar[bool] = False
 
     @property
     def between(self) -> tuple[float, float] | None:
@@ -300,8 +301,8 @@ class QuantileOutput(AggregateOutput):
         With D_j = (rank of edge j) - q n, noise of known variance s_j^2, the bin with the quantile
         has D <= 0 at its lower and D >= 0 at its upper edge. The interval holds every bin of which
         the noisy D, z s_j aside, allows that: the true one fails either side with at most 2.5 %. z
-        is that of Laplace noise, the widest. Inside a bin the value is interpolated. The standard
-        deviation is that of the longer side, as if it were a margin.
+        is that of Laplace noise, the widest. Inside a bin the value is interpolated. There is no
+        standard deviation: as many of it on either side would lie beyond the edges.
         """
         results = [noisy(level) for level in self.levels]
         tree, noise = self.tree, [stddev**2 for _, stddev in results]
@@ -310,13 +311,11 @@ class QuantileOutput(AggregateOutput):
             [np.zeros((*finest.shape[:2], 1)), np.cumsum(finest, axis=2)], axis=2
         )
         pairs = [self._one(ranks, tree.rank_variance(noise, at), at) for at in self.at]
-        value, error, low, high = (np.stack(item, axis=2) for item in zip(*pairs, strict=True))
-        return value, error, low, high
+        value, low, high = (np.stack(item, axis=2) for item in zip(*pairs, strict=True))
+        return value, None, low, high
 
-    def _one(
-        self, ranks: Floats, variance: Floats, at: float
-    ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Of one share: value, error and interval, (n, K) each. ranks: (n, K, edges)."""
+    def _one(self, ranks: Floats, variance: Floats, at: float) -> tuple[Floats, Floats, Floats]:
+        """Of one share: value and interval, (n, K) each. ranks: (n, K, edges)."""
         edges = np.asarray(self.edges)
         above = ranks - at * ranks[:, :, -1:]
         slack = LAPLACE_BAND * np.sqrt(variance)[:, None]
@@ -327,7 +326,7 @@ class QuantileOutput(AggregateOutput):
         last_bin = np.where(some, last - possible[:, :, ::-1].argmax(axis=2), last)
         low, high = edges[first_bin], edges[last_bin + 1]
         value = np.clip(self._crossing(above), low, high)
-        return value, np.maximum(value - low, high - value) / BAND, low, high
+        return value, low, high
 
     def _crossing(self, above: Floats) -> Floats:
         """Where a rank that only rises passes 0: between the highest so far and the lowest to

@@ -22,10 +22,17 @@ LAPLACE_BAND = 2.1183
 """The same for Laplace noise (ln 20 / sqrt 2), the widest that K-norm noise can need."""
 
 
-def band_of(noise: str) -> float:
-    """Half the width of a 95 % margin of error in standard deviations of a noise, named as in a
-    config."""
-    return LAPLACE_BAND if noise == "k_norm" else BAND
+BANDS = {0.05: (BAND, LAPLACE_BAND), 0.025: (2.241402727604947, 2.6085)}
+"""Share of the noise outside a margin -> half its width, for Gaussian and for Laplace noise."""
+
+
+def band_of(noise: str, outside: float = 0.05) -> float:
+    """Half the width of a margin of error in standard deviations of a noise, named as in a config.
+
+    outside: share of the noise beyond it: 0.05, or 0.025.
+    """
+    gaussian, laplace = BANDS[outside]
+    return laplace if noise == "k_norm" else gaussian
 
 
 MOST_STATE = 1 << 28

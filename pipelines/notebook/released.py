@@ -109,7 +109,7 @@ class Released:
 
     def _left_out(self) -> list[str]:
         """What bounds keep out of each output, in a sentence."""
-        banded = self.table.filter(self.table["stddev"].is_valid())
+        banded = self.table.filter(self.table["low"].is_valid())
         names = set(pc.unique(banded["name"]).to_pylist())
         return left_out_lines(
             (output.name, self.plan.left_out(output.name), output.name in names)

@@ -299,6 +299,9 @@ def _arrays(rows: list[tuple[int, list[Any]]], output: ReleasedOutput, band: flo
                 own[at, : len(item)] = [NEVER if v is None else v for v in item]
     values, stddevs, *result = numbers
     low, high = ends(output, values, band * stddevs, *result)
+    if output.interval:  # as if the longer side were a margin
+        longer = np.fmax(values - low, high - values) / band
+        stddevs = np.where(np.isnan(stddevs), longer, stddevs)
     return np.array([tick for tick, _ in rows]), values, stddevs, low, high
 
 

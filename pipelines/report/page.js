@@ -28,7 +28,7 @@
   }
   function told(value, half, lo = null, hi = null) {
     if (value === null) return "no value";
-    if (lo !== null && Math.abs(hi - value - (value - lo)) > 1e-6 * (hi - lo)) return `${short(value)} (${short(lo)} to ${short(hi)})`;
+    if (lo !== null && Math.abs(hi - value - (value - lo)) > .025 * (hi - lo)) return `${short(value)} (${short(lo)} to ${short(hi)})`;
     const scale = half > 0 ? half : Math.abs(value) / 100;
     const decimals = scale > 0 ? Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(scale)))) : 0;
     const show = (x) => x.toLocaleString("en-US",

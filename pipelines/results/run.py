@@ -49,7 +49,8 @@ class ReleasedOutput:
       role: as in ``dpcore.algorithm.Shown``. between: public bounds of the true value, as there.
       draws: label of the only component that is worth showing; "": all of them.
       reading: a sentence for who reads its picture, with {band} in it.
-      interval: whether its margin of error is an interval of its own, as the plan says.
+      interval: whether its margin of error is an interval of its own, as the plan says. additive:
+        whether it has a standard deviation too.
       left_out: what public bounds keep out of it, as the plan says it.
       part: the only component that is shown, of ``width``; None: all of them.
     """
@@ -67,6 +68,7 @@ class ReleasedOutput:
     between: tuple[float | None, float | None] = (None, None)
     left_out: str = ""
     interval: bool = False
+    additive: bool = True
 
     @property
     def is_model(self) -> bool:
@@ -364,4 +366,5 @@ def output_of(item: Mapping[str, Any]) -> ReleasedOutput:
         between=(None if low is None else float(low), None if high is None else float(high)),
         left_out=str(item.get("left_out") or ""),
         interval=bool(item.get("interval")),
+        additive=bool(item.get("additive", not item.get("interval"))),
     )

@@ -90,9 +90,13 @@ def ends(
     return least, most
 
 
+OFF_CENTRE = 0.025
+"""Of a margin's width: sides that differ by less are the same in the two digits that are shown."""
+
+
 def lopsided(value: float, low: float, high: float) -> bool:
     """Whether a value does not lie in the middle of its margin."""
-    return abs((high - value) - (value - low)) > 1e-6 * (high - low)
+    return abs((high - value) - (value - low)) > OFF_CENTRE * (high - low)
 
 
 def interval(value: float, low: float, high: float) -> str:

@@ -102,7 +102,7 @@ def last_releases(result: Result, run: ResultFolder, out: Console, wide: bool) -
     labels = {(output.name, output.over): output.labels for output in run.outputs}
     built = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
     out.print(indent(built))
-    banded = {(row["name"], row["over"]) for row in rows if row["stddev"] is not None}
+    banded = {(row["name"], row["over"]) for row in rows if row["low"] is not None}
     reported = (
         (item.name, item.left_out, (item.name, item.over) in banded) for item in run.outputs
     )
@@ -243,14 +243,15 @@ def last_rows(run: ResultFolder, ticks: int, keys: int = KEYS) -> list[dict[str,
 def _ends(run: ResultFolder, row: Mapping[str, Any]) -> dict[str, Any]:
     """Both ends of the margins of a row's values; None where they have none."""
     output = next((o for o in run.outputs if (o.name, o.over) == (row["name"], row["over"])), None)
-    if output is None or row["stddev"] is None:
-        return dict.fromkeys(INTERVAL)
-    low, high = (
+    stddev, low, high = (
         None if row.get(name) is None else np.array(row[name], dtype=np.float64)
-        for name in INTERVAL
+        for name in ("stddev", *INTERVAL)
     )
-    value, stddev = (np.array(row[name], dtype=np.float64) for name in ("value", "stddev"))
-    pair = ends(output, value, run.band * stddev, low, high)
+    if output is None or (stddev is None and low is None):
+        return dict.fromkeys(INTERVAL)
+    value = np.array(row["value"], dtype=np.float64)
+    half = np.full_like(value, np.nan) if stddev is None else run.band * stddev
+    pair = ends(output, value, half, low, high)
     return {name: end.tolist() for name, end in zip(INTERVAL, pair, strict=True)}
 
 
@@ -361,11 +362,14 @@ def one(
     Args:
       width: of half a margin, in standard deviations. low, high: its ends, where they are known.
     """
-    if low is not None and high is not None and lopsided(value, low, high):
-        return interval(value, low, high)
-    if stddev is None or not math.isfinite(stddev) or stddev <= 0 or not math.isfinite(value):
+    half = width * stddev if stddev is not None else math.nan
+    if low is not None and high is not None and math.isfinite(high - low):
+        if lopsided(value, low, high):
+            return interval(value, low, high)
+        if not math.isclose(half, (high - low) / 2, rel_tol=1e-6):  # an interval of its own
+            half = (high - low) / 2
+    if not math.isfinite(half) or half <= 0 or not math.isfinite(value):
         return number(value)
-    half = width * stddev
     decimals = max(0, 1 - math.floor(math.log10(half)))
     return f"{value:z,.{decimals}f} ± {half:,.{decimals}f}"
 

@@ -189,7 +189,7 @@ def _output(run: ResultFolder, name: str | None, over: str | None) -> ReleasedOu
     fitting = [
         output
         for output in run.outputs
-        if len(output.labels or ("",)) == 1 and not output.is_model and not output.interval
+        if len(output.labels or ("",)) == 1 and not output.is_model and output.additive
     ]
     named = [item for item in fitting if name in (None, item.name)]
     names = list(dict.fromkeys(item.name for item in fitting))

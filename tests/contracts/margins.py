@@ -2,14 +2,16 @@
 
 Keys have noise of their own, so hundreds of keys with the same events are as many draws of one
 release. What its margin is about differs: the same sums without noise, the least-squares model of
-the events, or the errors and losses of the very models that were released. ``truth`` knows it for
-every output that publishes a margin; an output that it does not know fails the contract.
+the events, or the errors and losses of the very models that were released. ``TRUTHS`` knows it for
+every output of a model that publishes a margin; one that it does not know fails the contract.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -33,7 +35,7 @@ class Margin(NamedTuple):
     """An output of K keys at the last tick, (K, m) each.
 
     Attributes:
-      info: what the plan says of it. value, stddev, low, high: as released. true: see ``truth``.
+      info: what the plan says of it. value, stddev, low, high: as released. true: what it is about.
     """
 
     info: OutputInfo
@@ -50,17 +52,21 @@ class Margin(NamedTuple):
         return np.asarray(held.mean(axis=0))
 
 
-def events_of(plan: Plan, each: int, seed: int = 7) -> Events:
-    """The same ``each`` events of every key: features, a target that follows them, and users."""
+def events_of(plan: Plan, each: int, seed: int = 7, missing: float = 0.0) -> Events:
+    """The same ``each`` events of every key: features, a target that follows them, and users.
+
+    missing: share of them without a target.
+    """
     rng = np.random.default_rng(seed)
     keys = [key.decode() for key in plan.keys.ordered]
     ticks = plan.clock.ticks or 1
     times = plan.clock.start + rng.integers(0, ticks * plan.clock.period, each)
     u, v = rng.uniform(0, 2, each), rng.uniform(-1, 3, each)
     y = np.clip(6 + 2 * u - v + rng.normal(0, 1.5, each), 0, 16)
+    y[1 : 1 + round(missing * each)] = np.nan
     columns = {"u": u, "v": v, "y": y, f"{GATE}y > 8": (y > 8).astype(float)}
     n = len(keys)
-    users = [f"u{i}" for i in rng.integers(0, each // 3, each)] if plan.person else None
+    users = [f"u{i}" for i in rng.integers(0, max(each // 3, 1), each)] if plan.person else None
     return Events(
         np.tile(times, n),
         [key for key in keys for _ in range(each)],
@@ -75,15 +81,17 @@ def publishes(released: Released) -> bool:
     return released.stddev is not None or released.low is not None
 
 
-def margins(plan: Plan, each: int) -> list[Margin]:
-    """Every output that publishes a margin.
+def margins(plan: Plan, each: int, missing: float = 0.0) -> list[Margin]:
+    """Every output that publishes a margin; see ``events_of``.
 
     Raises:
       KeyError: nobody knows what the margin of one of them is about.
     """
-    events = events_of(plan, each)
+    events = events_of(plan, each, missing=missing)
     runs = simulate(plan, events, SECRET)
     infos = {(one.name, one.over): one for one in plan.outputs}
+    aggregates = isinstance(plan.program, Aggregates)
+    exact = _exact(plan, events) if aggregates else [run.released for run in runs]
     found = []
     for at, one in enumerate(runs[0].released):
         if not publishes(one):
@@ -92,29 +100,30 @@ def margins(plan: Plan, each: int) -> list[Margin]:
         def last(name: str, at: int = at) -> Floats:
             return np.stack([getattr(run.released[at], name)[-1, 0] for run in runs])
 
-        value, stddev = last("value"), last("stddev")
+        value = last("value")
+        stddev = np.full_like(value, np.nan) if one.stddev is None else last("stddev")
         low, high = value - plan.band * stddev, value + plan.band * stddev
         if one.low is not None:
             low, high = last("low"), last("high")
-        true = truth(plan, events, [run.released for run in runs], one)
+        if aggregates:
+            true = np.stack([released[at].value[-1, 0] for released in exact])
+        else:
+            true = TRUTHS[one.name](plan, events, exact, one)
         found.append(Margin(infos[one.name, one.over], value, stddev, low, high, true))
     return found
 
 
-def truth(plan: Plan, events: Events, runs: list[tuple[Released, ...]], one: Released) -> Floats:
-    """(K, m) what the margins of an output are about."""
-    if isinstance(plan.program, Aggregates):
-        return _exact(plan, events, one)
-    return TRUTHS[one.name](plan, events, runs, one)
+def _exact(plan: Plan, events: Events) -> list[tuple[Released, ...]]:
+    """The same without noise, and without the floors that keep averages from it; the caps of users
+    choose alike."""
+    with ExitStack() as stack:
+        for kind in {type(mechanism) for mechanism in plan.program.sums}:
+            stack.enter_context(patch.object(kind, "stddev", _tiny))
+        return [run.released for run in simulate(plan, events, SECRET, noise=NoNoise(0))]
 
 
-def _exact(plan: Plan, events: Events, one: Released) -> Floats:
-    """The same without noise; the caps of users choose alike."""
-    found = []
-    for run in simulate(plan, events, SECRET, noise=NoNoise(0)):
-        (mine,) = (r for r in run.released if (r.name, r.over) == (one.name, one.over))
-        found.append(mine.value[-1, 0])
-    return np.stack(found)
+def _tiny(self: Any, ticks: Any, over: int | None) -> Floats:
+    return np.full((len(ticks), self.dimension), 1e-9)
 
 
 def _statistics(plan: Plan, events: Events) -> tuple[Any, Any]:

@@ -98,7 +98,7 @@ CASES = {name: (text, users) for name, text, users in cases()}
 
 def each_of(plan: Plan) -> int:
     """Events of a key."""
-    return MANY if any(one.interval for one in plan.outputs) else EACH
+    return MANY if any(not one.additive for one in plan.outputs) else EACH
 
 
 def strength(name: str) -> float:
@@ -124,7 +124,7 @@ def as_planned(plan: Plan, one: Margin) -> bool:
     if isinstance(plan.program, Aggregates):
         assert plan.config.aggregates is not None
         aggregate: Any = plan.config.aggregates[one.info.name]
-        if one.info.interval:
+        if not one.info.additive:
             return in_ranks(plan, one) <= 2 * (LAPLACE_BAND + SURE) * worst
         if aggregate.averages:
             worst = worst / counted(plan, one)
@@ -176,6 +176,30 @@ def test_margins_of_k_norm_noise_cover(kind: str) -> None:
     plan = plan_of(f"aggregates:\n  out: {FORMS[kind][0]}\n", 60.0, 0.0)
     for one in margins(plan, each_of(plan)):
         assert (one.covered >= LEAST).all(), one.covered
+
+
+SIZES = {"small": (3, 2.0), "middle": (30, 3.0), "large": (400, 3.0)}
+"""Events of a key, a fifth of them without a number, and epsilon: at the small size noise is larger
+than any count."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("users", [False, True])
+def test_margins_of_all_aggregates_cover_at_every_number_of_events(users: bool, size: str) -> None:
+    bodies = [body for kind in (USER_FORMS if users else FORMS).values() for body in kind]
+    lines = "".join(f"  out{i}: {body}\n" for i, body in enumerate(bodies))
+    each, epsilon = SIZES[size]
+    plan = plan_of(f"aggregates:\n{lines}", epsilon, users=users)
+    found = margins(plan, each, 0.2)
+    assert {one.info.name for one in found} == {f"out{i}" for i in range(len(bodies))}
+    for one in found:
+        about = np.isfinite(one.true).all(axis=0)
+        assert (one.covered >= LEAST)[about].all(), (one.info, one.covered)
+        assert (one.low <= one.value).all() and (one.value <= one.high).all(), one.info
+        if one.info.between is not None:
+            least, most = one.info.between
+            assert (one.low >= least).all() and (one.high <= most).all(), one.info
 
 
 @pytest.fixture

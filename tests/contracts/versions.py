@@ -48,8 +48,8 @@ AGGREGATES = """
 aggregates:
   visits: {count: events, over: [OVER]}
   paid: {sum: y, clip: [0, 10], over: [OVER]}
-  usual: {mean: y, clip: [0, 10], over: [OVER]}
-  spread: {variance: y, clip: [0, 10], over: [OVER]}
+  usual: {mean: y, clip: [0, 10], missing: 0, over: [OVER]}
+  spread: {variance: y, clip: [0, 10], missing: 0, over: [OVER]}
   sizes: {histogram: y, edges: [0, 4, 8, 16], over: [OVER]}
 """
 QUANTILES = """
@@ -60,7 +60,7 @@ GATES = """
 aggregates:
   visits: {count: events}
   dear: {count: events, where: y > 5}
-  usual: {mean: y, clip: [0, 10], where: y > 5}
+  usual: {mean: y, clip: [0, 10], missing: 0, where: y > 5}
 """
 GROUPS = "k, declared: [east, north, west], groups: [[k], []]"
 MODEL = """
@@ -83,7 +83,7 @@ USERS = """
 aggregates:
   visits: {count: events, over: [OVER]}
   paid: {sum: y, clip_user: [0, 20], over: [OVER]}
-  usual: {mean: y, clip: [0, 10], of: users, over: [OVER]}
+  usual: {mean: y, clip: [0, 10], of: users, missing: 0, over: [OVER]}
 """
 COUNTED = """  people: {count: users, over: 1}
   newcomers: {count: users, per: period}

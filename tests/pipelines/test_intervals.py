@@ -120,7 +120,7 @@ def test_packed_rows_have_ends_in_plans_with_intervals_alone(weir: Weir, tmp_pat
     table = pq.read_table(out)
     assert table.schema.names == INTERVAL_SCHEMA.names
     ended = {row["name"] for row in table.to_pylist() if row["low"] is not None}
-    assert ended == {"p95", "some"}
+    assert ended == {"usual", "spread", "p95", "some"}
     assert {"low", "high"}.isdisjoint(PACKED_SCHEMA.names)
 
 

@@ -43,7 +43,7 @@ CLIP = "values outside [0, 200] count as the nearer bound, missing ones as 0"
 LEFT_OUT = {
     "visits": f"undercount: {CAPS}",
     "spent": f"undercount: {CAPS}; {CLIP}",
-    "usual": f"bias: {CAPS}; {CLIP}",
+    "usual": f"bias: {CAPS}; {CLIP.replace('as 0', 'do not count')}",
     "sizes": f"undercount: {CAPS}; values outside [1, 5] are left out",
     "middle": f"bias: {CAPS}; values outside [0, 100] count in the bin at that end",
 }

@@ -104,10 +104,12 @@ class Flat:
             high = self.band * errors
             low = numbers - high
             high += numbers
-        ends = {"low": low, "high": high}
+        ends, endless = {"low": low, "high": high}, unknown
         for name in INTERVAL if INTERVAL[0] in columns else ():
             own = spread.over(columns[name].is_valid().to_numpy(zero_copy_only=False))
             ends[name][own] = columns[name].flatten().to_numpy(zero_copy_only=False)
+            if unknown is not None:
+                endless = unknown & (~own if silent is None else ~own | silent)
         for spot, between in self.between:
             if spot in spots:
                 within(numbers, low, high, between, spread.over(output == spots.index(spot)))
@@ -116,8 +118,8 @@ class Flat:
             "index": pa.array(index),
             "value": pa.array(numbers, mask=silent),
             "stddev": pa.array(errors, mask=unknown),
-            "low": pa.array(low, mask=unknown),
-            "high": pa.array(high, mask=unknown),
+            "low": pa.array(low, mask=endless),
+            "high": pa.array(high, mask=endless),
         }
         for name in columns.keys() - built.keys():
             built[name] = spread.coded(columns[name])

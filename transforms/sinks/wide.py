@@ -94,6 +94,8 @@ class Wide:
             ):
                 if at < len(value):
                     half = None if error is None or error[at] is None else self.band * error[at]
+                    if ends and None not in (pair := [end[i] and end[i][at] for end in ends]):
+                        half = (pair[1] - pair[0]) / 2
                     numbers[place], bands[place] = number(value[at], half)
                     for side, end in zip(sides, ends, strict=True):
                         own = end[i]

@@ -122,8 +122,8 @@ def test_what_is_clipped_is_a_users_own_total() -> None:
 def test_means_of_users_and_of_events_are_two_estimands() -> None:
     """One user with three events of 0, another with one of 4."""
     bodies = {
-        "events": {"mean": "x", "clip": [0, 4]},
-        "users": {"mean": "x", "clip": [0, 4], "of": "users"},
+        "events": {"mean": "x", "clip": [0, 4], "missing": 0},
+        "users": {"mean": "x", "clip": [0, 4], "missing": 0, "of": "users"},
         "visitors": {"count": "users"},
     }
     config = config_of({"aggregates": bodies})

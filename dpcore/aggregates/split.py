@@ -1,0 +1,65 @@
+"""How the noise is split between channels that are released together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from weir.dpcore.accounting.guarantee import Relation
+from weir.dpcore.accounting.joint import (
+    ChannelGroup,
+    group_sensitivity,
+    group_squares,
+    split_scales,
+)
+from weir.dpcore.pricing.calibration import round_up
+
+
+def split_groups(
+    groups: Sequence[ChannelGroup],
+    steps: Sequence[float],
+    importance: Sequence[float],
+    relation: Relation,
+    may_vanish: bool,
+) -> list[float]:
+    """Noise weight of each group in lattice units, by how much it matters; 0: it is public.
+
+    What the joint sensitivity allows beside that costs nothing: an event that is replaced by
+    another may move a count of present values by less than their sum, and an event that lacks a
+    number is none of those that have it. So the count of the present ones has no more noise than
+    fits under what their sums may change by, and that of the absent ones as much as makes an event
+    without a number move all as far as one with it.
+
+    Args:
+      steps: of the lattice of each group. importance: weight of the noise variance of each.
+    """
+    paid = [at for at, group in enumerate(groups) if not group.absent]
+    sensitivities = [group_sensitivity(groups[at], relation, may_vanish) * steps[at] for at in paid]
+    split = split_scales(np.asarray(sensitivities), np.asarray([importance[at] for at in paid]))
+    scales = [0.0] * len(groups)
+    for at, scale in zip(paid, split, strict=True):
+        scales[at] = round_up(float(scale) / steps[at])
+
+    def squares(of: ChannelGroup) -> tuple[float, float]:
+        """Of the present groups beside one: size of an event, and a change between two."""
+        beside = [
+            group_squares(group, np.full(group.size, scale))
+            for group, scale in zip(groups, scales, strict=True)
+            if (group.gate, group.column, group.absent) == (of.gate, of.column, False)
+            and group is not of
+        ]
+        one, two = (math.fsum(part) for part in zip(*beside, strict=True)) if beside else (0.0, 0.0)
+        return one, two
+
+    for at, group in enumerate(groups):
+        if relation == "replace_one" and group.column and group.low == group.high > 0:
+            one, two = squares(group)
+            if two > one:
+                scales[at] = min(scales[at], round_up(group.high / math.sqrt(two - one)))
+    for at, group in enumerate(groups):
+        if group.absent:
+            one, _ = squares(group)
+            scales[at] = round_up(group.events * group.high / math.sqrt(one))
+    return scales
