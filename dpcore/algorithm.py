@@ -69,11 +69,17 @@ class Bias(NamedTuple):
       clauses: what clips, edges and caps on rows move or leave out, in words; () for nothing.
       takes: of what it is, so on which bounds on a user's contributions it depends; None: on none.
       lowers: whether these can only make it smaller.
+      below: what must hold besides for clauses and contribution bounds to only take away, in words;
+        "": nothing. The low end of the margin is one of the true figure then. None: they may raise
+        the value.
+      averages: of what the margin is where values are averaged, or ranked; "": they are not.
     """
 
     clauses: tuple[str, ...] = ()
     takes: Takes | None = "events"
     lowers: bool = False
+    below: str | None = None
+    averages: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,14 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.lattice import LIMB
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.plan_guarantee import Grouping, groupings_of, guarantee_of, left_out, warnings_for
+from weir.dpcore.plan_guarantee import (
+    Grouping,
+    caveat,
+    groupings_of,
+    guarantee_of,
+    left_out,
+    warnings_for,
+)
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
 from weir.dpcore.pricing.user_periods import CapPrice, cap_prices
@@ -310,6 +317,8 @@ class Plan:
                     "additive": out.additive,
                     **algorithm.shown(out.name)._asdict(),
                     "left_out": self.left_out(out.name),
+                    "caveat": self.caveat(out.name),
+                    "below": self.biases.get(out.name, Bias()).below,
                 }
                 for out in self.outputs
             ],
@@ -340,6 +349,14 @@ class Plan:
                 else {}
             ),
         }
+
+    def caveat(self, output: str) -> str:
+        """What is known of what is left out; see ``caveat``."""
+        return caveat(output, self.config, self.person, self.biases.get(output, Bias()))
+
+    def bias_words(self, output: str) -> str:
+        """What is left out, and what is known of it."""
+        return ". ".join(filter(None, [self.left_out(output), self.caveat(output)]))
 
     def left_out(self, output: str) -> str:
         """What public bounds keep out of a release, as a clause; "": nothing. No margin of error

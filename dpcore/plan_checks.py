@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.config.key import Key
 from weir.dpcore.config.privacy import Privacy
-from weir.dpcore.config.schema import Schema
+from weir.dpcore.config.schema import Rehearsed, Schema
 from weir.dpcore.config.section import refusal
 
 
@@ -63,6 +66,20 @@ def check_users(privacy: Privacy, schema: Schema, users: float | None) -> None:
             None,
             "is missing: privacy.unit: user needs the column that says whom an event belongs to.",
         )
+
+
+def check_rehearsed(rehearsed: Rehearsed, aggregates: Mapping[str, Aggregate]) -> None:
+    """Raises where a rehearsed share is of no output whose bounds only take away."""
+    fitting = [name for name, item in aggregates.items() if item.left_out.below is not None]
+    for name, share in rehearsed.lost.items():
+        if name not in fitting:
+            known = " or ".join(fitting) or "none here"
+            raise refusal(
+                f"rehearsed.lost.{name}",
+                share,
+                "is of no count, and of no sum with a clip from 0 on, of this config; name such an "
+                f"output ({known}), or remove it.",
+            )
 
 
 def check_discovery(key: Key, privacy: Privacy, has_model: bool, every: int | None) -> None:

@@ -19,14 +19,20 @@ from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.key import DiscoverConfig, Key
 from weir.dpcore.config.privacy import Privacy
-from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, Version
+from weir.dpcore.config.schema import PLAN_VERSION, Expect, Rehearsed, Schema, Version
 from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
 from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
 from weir.dpcore.config.yaml import yaml11_numbers
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.models.config import AnyModel
-from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
+from weir.dpcore.plan_checks import (
+    check_columns,
+    check_discovery,
+    check_groups,
+    check_rehearsed,
+    check_users,
+)
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.users.unit import DELTA, ContributionBounds, Months, Periods, UserUnit
@@ -107,6 +113,12 @@ class PlanConfig(Section):
         default=None,
         description="Sizes that you expect, public: rules that need one take it, and warnings.",
         examples=["{events: 2000}"],
+    )
+    rehearsed: Rehearsed | None = Field(
+        default=None,
+        description="What bounds took in a rehearsal on public events, as `weir rehearse --on` "
+        "prints it. Shown with the figures; it shapes no release.",
+        examples=["{file: 2024.csv, date: 2025-11-26, lost: {dollars: 0.079}}"],
     )
     aggregates: dict[str, AnyAggregate] = Field(
         default_factory=dict,
@@ -191,6 +203,8 @@ class PlanConfig(Section):
                 "add privacy.unit: event, or remove schema.unit.",
             )
         users = None if self.expect is None else self.expect.users
+        if self.rehearsed is not None:
+            check_rehearsed(self.rehearsed, self.aggregates)
         check_users(self.privacy, self.schema_, users)
         if self.key is not None:
             check_groups(self.key, self.privacy, self.model is not None)

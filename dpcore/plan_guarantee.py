@@ -173,6 +173,40 @@ def left_out(config: PlanConfig, person: UserUnit | None, bias: Bias) -> str:
     return "; ".join(parts)
 
 
+def caveat(output: str, config: PlanConfig, person: UserUnit | None, bias: Bias) -> str:
+    """What is known of the part that ``left_out`` keeps out, in sentences without the last full
+    stop; "" for nothing.
+
+    Upwards nothing is known without budget: what was lost has no bound. A share that was rehearsed
+    is a fact about the events of that rehearsal.
+
+    Formal guarantees:
+      Where bounds only take away, the value without noise is at most the true figure, so the low
+      end of a 95 % margin is at most that figure but for half of the 5 %.
+    """
+    if not left_out(config, person, bias):
+        return ""
+    capped = person is not None and bias.takes is not None
+    if bias.averages:
+        within = " within the contribution bounds" if capped else ""
+        return f"The margin is for the {bias.averages}{within}"
+    if bias.below is None:
+        return ""
+    rehearsed = config.rehearsed
+    share = None if rehearsed is None else rehearsed.lost.get(output)
+    amount = "How much that is, is not known"
+    if rehearsed is not None and share is not None:
+        amount = (
+            f"It was {100 * share:.3g} % in a rehearsal on {rehearsed.file} ({rehearsed.date}); "
+            "here it may be more or less"
+        )
+    condition = f", {bias.below}" if bias.below else ""
+    return (
+        f"{amount}. With 97.5 % certainty the true figure is at least the low end of the "
+        f"margin{condition}"
+    )
+
+
 def bounds(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
     """What counts of a user: ``at most 4 days a quarter and 1 purchase a day per customer``; ""
     where bounds keep nothing out.

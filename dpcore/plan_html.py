@@ -72,7 +72,11 @@ def plan_html(facts: Mapping[str, Any]) -> str:
             ),
             paragraphs(
                 left_out_lines(
-                    (fact["name"], fact["left_out"], fact["stddev_worst"] is not None)
+                    (
+                        fact["name"],
+                        ". ".join(filter(None, (fact["left_out"], fact["caveat"]))),
+                        fact["stddev_worst"] is not None,
+                    )
                     for fact in facts["releases"]
                 )
             ),

@@ -257,6 +257,10 @@ class ClippedAggregate(BoundedAggregate):
     )
 
     @property
+    def left_out(self) -> Bias:
+        return Bias((self.moved,), averages=f"{self.kind} of clipped values")
+
+    @property
     def presence(self) -> Presence | None:
         """Which events count by its column."""
         return "present" if self.missing is None else None

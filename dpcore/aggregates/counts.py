@@ -101,7 +101,7 @@ class Count(Aggregate):
 
     @property
     def left_out(self) -> Bias:
-        return Bias((), self.takes, lowers=True)
+        return Bias((), self.takes, lowers=True, below="")
 
     def reach(self, events: float) -> float:
         return events

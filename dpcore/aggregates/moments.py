@@ -71,10 +71,12 @@ class Sum(BoundedAggregate):
     @property
     def left_out(self) -> Bias:
         low, high = self.bounds
+        # A value below a clip from 0 on, or a total, would be raised to 0.
+        below = f"if no value of {self.sum} is below 0" if low == 0 else None
         if self.clip_user is None:
-            return Bias((self.moved,), lowers=low >= 0)
+            return Bias((self.moved,), "events", low >= 0, below)
         total = f"what a user adds to a key and tick counts within [{low:g}, {high:g}]"
-        return Bias((total,), "totals", low >= 0)
+        return Bias((total,), "totals", low >= 0, below)
 
     def refused(self, name: str) -> Iterator[str]:
         if self.clip_user is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -29,6 +30,11 @@ def column_name(text: str) -> str:
 
 def _time_column(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
+
+
+def _day(value: Any) -> Any:
+    """YAML reads a bare day as a date."""
+    return value.isoformat() if isinstance(value, date) else value
 
 
 Column = Annotated[str, AfterValidator(column_name)]
@@ -89,6 +95,32 @@ class Schema(Section):
     def shaping(self) -> dict[str, Any]:
         """The fields that shape releases, JSON-able: a word for people is none."""
         return self.model_dump(mode="json", exclude={"noun"})
+
+
+Share = Annotated[
+    float,
+    Field(ge=0, le=1, allow_inf_nan=False),
+    Says("must be a share between 0 and 1, like 0.079."),
+]
+
+
+class Rehearsed(Section):
+    """What bounds took of outputs in a rehearsal on public events. Shown, and nothing else.
+
+    A fact about the events of that rehearsal: ``weir rehearse --on`` prints the section. Synthetic
+    events would repeat what their generator was given.
+    """
+
+    file: Noun = Field(
+        description="What the events were: the name of a public file.", examples=["2024.csv"]
+    )
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), BeforeValidator(_day)] = Field(
+        description="Day of the rehearsal, YYYY-MM-DD.", examples=["2025-11-26"]
+    )
+    lost: dict[str, Share] = Field(
+        description="Output -> share of its true values that clips and contribution bounds took.",
+        examples=["{dollars: 0.079}"],
+    )
 
 
 MOST_EVENTS = 1 << 40

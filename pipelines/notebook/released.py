@@ -112,7 +112,7 @@ class Released:
         banded = self.table.filter(self.table["low"].is_valid())
         names = set(pc.unique(banded["name"]).to_pylist())
         return left_out_lines(
-            (output.name, self.plan.left_out(output.name), output.name in names)
+            (output.name, self.plan.bias_words(output.name), output.name in names)
             for output in self.plan.outputs
         )
 

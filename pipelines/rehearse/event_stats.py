@@ -136,6 +136,13 @@ class EventStats:
             return self
         return replace(self, events=self.events.filter(pc.equal(self.events[GATE + predicate], 1)))
 
+    def having(self, column: str) -> EventStats:
+        """Only the events with a finite number in a column."""
+        numbers = self.values(column)
+        if numbers is None:
+            return self
+        return replace(self, events=self.events.filter(pa.array(np.isfinite(numbers))))
+
     def active(self) -> dict[str, Ints]:
         """Key as releases have it -> ticks in which it has events, in order."""
         codes, ticks = self.codes(KEY), self.ticks

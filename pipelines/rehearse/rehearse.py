@@ -14,9 +14,11 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from weir.dpcore.config.schema import Rehearsed
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.config.job import JobConfig
@@ -76,6 +78,8 @@ class Rehearsal:
       result: of the run. within: what makes an output useful.
       scores: each output beside the truth; () where there is none, as ``notes`` of the result say.
       clipped, caps: what bounds take. advised, grid: what would make outputs useful.
+      rehearsed: of public events, the section by which a config shows what bounds took of outputs
+        that they can only lower; None: nothing.
     """
 
     result: Result
@@ -85,6 +89,7 @@ class Rehearsal:
     caps: tuple[BoundLoss, ...] = ()
     advised: tuple[Advised, ...] = ()
     grid: ErrorGrid | None = field(default=None)
+    rehearsed: Rehearsed | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir rehearse --json``."""
@@ -96,6 +101,7 @@ class Rehearsal:
             "caps": [cap.to_json() for cap in self.caps],
             "remedies": [item.to_json() for item in self.advised],
             "grid": [] if self.grid is None else self.grid.to_json(),
+            "rehearsed": None if self.rehearsed is None else self.rehearsed.model_dump(),
         }
 
 
@@ -137,7 +143,22 @@ def rehearse(
         if result.folder is None or not result_files(result.folder):
             return Rehearsal(result, within)
         known = None if on is not None else frozenset((built or SyntheticEvents()).shape.values)
-        return _compared(results, result, seen, within, Path(place), known)
+        found = _compared(results, result, seen, within, Path(place), known)
+        section = None if on is None else _rehearsed(found, on)
+        return dataclasses.replace(found, rehearsed=section)
+
+
+def _rehearsed(found: Rehearsal, on: str) -> Rehearsed | None:
+    """What public events say of outputs whose bounds only take away: a fact about these events."""
+    biases = found.result.plan.biases
+    lost: dict[str, float] = {}
+    for item in found.scores:
+        bias = biases.get(item.name)
+        if bias is not None and bias.below is not None and 0 <= item.lost <= 1:
+            lost.setdefault(item.name, float(f"{item.lost:.3g}"))
+    if not lost:
+        return None
+    return Rehearsed(file=Path(on).name[:40], date=f"{datetime.now(UTC):%Y-%m-%d}", lost=lost)
 
 
 def _compared(

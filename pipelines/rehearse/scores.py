@@ -140,6 +140,7 @@ class Score:
       inside: share of the bands that hold what clips and caps leave.
       missing: keys of the truth that are not released at all.
       grade: by the error beside ``true``.
+      lost: share of the true values that clips and caps took in all; NaN: they were none.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Score:
     inside: float
     missing: int
     grade: Grade
+    lost: float = NEVER
 
     @property
     def share(self) -> float:
@@ -220,7 +222,11 @@ def score(
         shown = algorithm.shown(info.name).what
         averages = plan.config.model is None and plan.config.aggregates[info.name].averages
         if averages:
-            active = seen.where(plan.config.aggregates[info.name].where).active()
+            aggregate = plan.config.aggregates[info.name]
+            average, some = aggregate.average, seen.where(aggregate.where)
+            if average is not None and average.presence is not None:
+                some = some.having(average.column)
+            active = some.active()
             true = {key: _of_some(rows, active.get(key), info.over) for key, rows in true.items()}
         seven = _together(noisy, exact, true, info.dimension)
         missing = sum(key not in noisy for key in true)
@@ -253,6 +259,7 @@ def _score(info: Any, what: str, seven: tuple[Floats, ...], missing: int, within
         float(held.mean()) if half.size else NEVER,
         missing,
         grade(share, size, within),
+        float((c - b)[known].sum() / c[known].sum()) if known.any() and size > 0 else NEVER,
     )
 
 

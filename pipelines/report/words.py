@@ -9,7 +9,7 @@ import numpy as np
 
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.leaves.clock import UTC, shown_unit
-from weir.dpcore.words import left_out_lines, sentence
+from weir.dpcore.words import left_out_lines, number, sentence
 from weir.pipelines.report.data import (
     PARTS_LISTED,
     TICKS_LISTED,
@@ -33,10 +33,10 @@ def short(value: Any) -> str:
     """A privacy parameter: 1.0 -> "1", 1e-06 -> "1e-6", None and inf -> "none"."""
     if value is None or (isinstance(value, str) and value.lower() in ("inf", "infinity")):
         return "none"
-    number = float(value)
-    if math.isinf(number):
+    size = float(value)
+    if math.isinf(size):
         return "none"
-    text = f"{number:.4g}"
+    text = f"{size:.4g}"
     if "e" in text:
         mantissa, exponent = text.split("e")
         text = f"{mantissa}e{int(exponent)}"
@@ -229,13 +229,30 @@ def columns(data: ReportData) -> list[tuple[ReleasedOutput, int, tuple[str, ...]
 
 
 def left_out(data: ReportData) -> list[str]:
-    """What bounds keep out of the outputs of the table of last values, in a sentence each."""
+    """What bounds keep out of the outputs of the table of last values, in a sentence each; and what
+    the newest figures say of the true ones, where there is one key."""
     shown = {(output.name, output.over) for output, _, _ in columns(data)}
-    return left_out_lines(
-        (panel.output.name, panel.output.left_out, is_banded(panel))
-        for panel in data.panels
-        if (panel.output.name, panel.output.over) in shown
+    panels = [item for item in data.panels if (item.output.name, item.output.over) in shown]
+    lines = left_out_lines(
+        (panel.output.name, panel.output.left_out, is_banded(panel)) for panel in panels
     )
+    return [*lines, *filter(None, (at_least(panel, data.run) for panel in panels))]
+
+
+def at_least(panel: Panel, run: ResultFolder) -> str:
+    """What the newest figure of a single key says of the true one, where bounds only lower it; ""
+    where there are several figures, or nothing can be said."""
+    output = panel.output
+    if output.below is None or not output.left_out or len(panel.series) != 1:
+        return ""
+    newest = panel.series[0].newest
+    if newest.low.shape != (1, 1) or not np.isfinite(newest.low).all():
+        return ""
+    low = number(max(float(newest.low[0, 0]), 0.0), 4)
+    condition = f", {output.below}" if output.below else ""
+    day = when(run, int(newest.ticks[-1]))
+    what = f"{output.name}, {span(output, run)}, {day}"
+    return f"{what}: with 97.5 % certainty the true figure is at least {low}{condition}."
 
 
 def is_banded(panel: Panel) -> bool:

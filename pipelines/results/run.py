@@ -51,7 +51,8 @@ class ReleasedOutput:
       reading: a sentence for who reads its picture, with {band} in it.
       interval: whether its margin of error is an interval of its own, as the plan says. additive:
         whether it has a standard deviation too.
-      left_out: what public bounds keep out of it, as the plan says it.
+      left_out: what public bounds keep out of it, as the plan says it. below: what must hold for
+        the low end of its margin to lie below the true figure; None: it need not.
       part: the only component that is shown, of ``width``; None: all of them.
     """
 
@@ -67,6 +68,7 @@ class ReleasedOutput:
     width: int = 1
     between: tuple[float | None, float | None] = (None, None)
     left_out: str = ""
+    below: str | None = None
     interval: bool = False
     additive: bool = True
 
@@ -364,7 +366,8 @@ def output_of(item: Mapping[str, Any]) -> ReleasedOutput:
         draws=str(item.get("part") or ""),
         reading=str(item.get("reading") or ""),
         between=(None if low is None else float(low), None if high is None else float(high)),
-        left_out=str(item.get("left_out") or ""),
+        left_out=". ".join(str(item[k]) for k in ("left_out", "caveat") if item.get(k)),
+        below=None if item.get("below") is None else str(item["below"]),
         interval=bool(item.get("interval")),
         additive=bool(item.get("additive", not item.get("interval"))),
     )

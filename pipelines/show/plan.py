@@ -173,7 +173,8 @@ def releases(plan: Plan) -> RenderableType:
 def left_out(plan: Plan) -> list[str]:
     """What bounds keep out of each output, in a sentence."""
     return left_out_lines(
-        (out.name, plan.left_out(out.name), math.isfinite(out.stddev_worst)) for out in plan.outputs
+        (out.name, plan.bias_words(out.name), math.isfinite(out.stddev_worst))
+        for out in plan.outputs
     )
 
 

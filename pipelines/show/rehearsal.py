@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from weir.dpcore.config.schema import Rehearsed
 from weir.pipelines.audit.attack import Report
 from weir.pipelines.audit.audit import Audit
 from weir.pipelines.rehearse.rehearse import Rehearsal
@@ -111,6 +113,10 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
         yield indent(errors(found.scores))
         yield indent(Text(told(found), style="dim"))
+    if found.rehearsed is not None:
+        yield heading("What bounds took of these events, for plan, report and statement")
+        yield indent(Text("Add to the config:", style="dim"))
+        yield indent(Text(section_of(found.rehearsed)))
     if found.clipped:
         yield heading("What clips take")
         yield indent(clips(found.clipped))
@@ -123,6 +129,13 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
     if found.grid is not None and found.grid.shares:
         yield heading("Error under other epsilons and longer ticks")
         yield indent(grid(found))
+
+
+def section_of(rehearsed: Rehearsed) -> str:
+    """As a config has it."""
+    lost = ", ".join(f"{name}: {share:g}" for name, share in rehearsed.lost.items())
+    file = json.dumps(rehearsed.file)
+    return f"rehearsed: {{file: {file}, date: {rehearsed.date}, lost: {{{lost}}}}}"
 
 
 def errors(scores: tuple[Score, ...]) -> RenderableType:

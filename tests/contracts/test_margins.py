@@ -197,6 +197,9 @@ def test_margins_of_all_aggregates_cover_at_every_number_of_events(users: bool, 
         about = np.isfinite(one.true).all(axis=0)
         assert (one.covered >= LEAST)[about].all(), (one.info, one.covered)
         assert (one.low <= one.value).all() and (one.value <= one.high).all(), one.info
+        if plan.biases[one.info.name].below is not None:  # one-sided: at least LOW
+            sure = 0.975 - SURE * math.sqrt(0.975 * 0.025 / KEYS)
+            assert ((one.low <= one.true).mean(axis=0) >= sure).all(), one.info
         if one.info.between is not None:
             least, most = one.info.between
             assert (one.low >= least).all() and (one.high <= most).all(), one.info

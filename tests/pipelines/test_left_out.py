@@ -16,8 +16,9 @@ import weir as public
 from tests.contracts import versions
 from tests.pipelines.conftest import Weir
 from weir.dpcore.config.schema import PLAN_VERSION
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.dpcore.words import plural
+from weir.dpcore.words import number, plural
 from weir.pipelines.report.page import page, parts
 from weir.pipelines.report.report import gather
 from weir.pipelines.results.run import ResultFolder
@@ -40,6 +41,17 @@ sink: {parquet: out/}
 """
 CAPS = "at most 3 days a week, 2 keys a day and 4 visits a key and day per visitor"
 CLIP = "values outside [0, 200] count as the nearer bound, missing ones as 0"
+NOT_KNOWN = (
+    "How much that is, is not known. With 97.5 % certainty the true figure is at least the low end "
+    "of the margin"
+)
+CAVEATS = {
+    "visits": NOT_KNOWN,
+    "spent": f"{NOT_KNOWN}, if no value of x is below 0",
+    "usual": "The margin is for the mean of clipped values within the contribution bounds",
+    "sizes": "",
+    "middle": "",
+}
 LEFT_OUT = {
     "visits": f"undercount: {CAPS}",
     "spent": f"undercount: {CAPS}; {CLIP}",
@@ -47,6 +59,7 @@ LEFT_OUT = {
     "sizes": f"undercount: {CAPS}; values outside [1, 5] are left out",
     "middle": f"bias: {CAPS}; values outside [0, 100] count in the bin at that end",
 }
+WHOLE = {name: f"{text}. {CAVEATS[name]}".rstrip(". ") for name, text in LEFT_OUT.items()}
 EVERY = "user present in every period (4)"
 EVENTS = [
     {"at": f"2025-01-{1 + n % 28:02d}T10:00:00Z", "page": "abc"[n % 3], "x": n % 7, "visitor_id": n}
@@ -83,7 +96,7 @@ def flat(text: str) -> str:
 
 def missing(text: str) -> list[str]:
     """Outputs whose sentence is not in a text."""
-    return [name for name, sentence in LEFT_OUT.items() if sentence not in flat(text)]
+    return [name for name, sentence in WHOLE.items() if sentence not in flat(text)]
 
 
 def test_the_plan_says_it(weir: Weir, folder: Path) -> None:
@@ -91,6 +104,7 @@ def test_the_plan_says_it(weir: Weir, folder: Path) -> None:
     assert missing(told.stdout) == [] and EVERY in told.stdout
     facts = json.loads(weir("plan", folder / "visits.yaml", "--json").stdout)
     assert {one["name"]: one["left_out"] for one in facts["releases"]} == LEFT_OUT
+    assert {one["name"]: one["caveat"] for one in facts["releases"]} == CAVEATS
     assert facts["user"]["every_period"]["count"] == 4
     plan = Plan.from_yaml(CONFIG)
     assert missing(plan._repr_html_()) == [] and EVERY in plan._repr_html_()
@@ -120,7 +134,7 @@ def test_the_report_says_it_on_page_picture_and_statement(
         if isinstance(chart["title"], dict)
     ]
     assert len(under) == len(LEFT_OUT)
-    assert all(any(text in line for line in under) for text in LEFT_OUT.values())
+    assert all(any(text in line for line in under) for text in WHOLE.values())
     height = int.from_bytes((folder / "out" / "report.png").read_bytes()[20:24], "big")
     assert height > 1.5 * 150 * len(LEFT_OUT) / 2 * 1.3, "rows of charts do not lie on each other"
     data = gather(ResultFolder.open(folder / "out"))
@@ -128,7 +142,7 @@ def test_the_report_says_it_on_page_picture_and_statement(
         text = page(data, live=live)
         found = json.loads(text.split('id="data">')[1].split("</script>")[0])
         assert {one["name"]: one["left_out"] for one in found["figures"]} == {
-            name: f"Margin of noise only; {text}." for name, text in LEFT_OUT.items()
+            name: f"Margin of noise only; {text}." for name, text in WHOLE.items()
         }
         table = text.split('id="last"')[1].split("</section>")[0]
         assert missing(table) == [] and EVERY in text and "one user in 7d" in text
@@ -141,15 +155,76 @@ def test_the_report_says_it_on_page_picture_and_statement(
 
 def test_top_says_it(weir: Weir, folder: Path, run: Any) -> None:
     told = weir("top", folder / "out", "--of", "visits")
-    assert f"Margin of noise only; {LEFT_OUT['visits']}." in flat(told.stdout)
+    assert f"Margin of noise only; {WHOLE['visits']}." in flat(told.stdout)
     found = json.loads(weir("top", folder / "out", "--of", "visits", "--json").stdout)
-    assert found["left_out"] == LEFT_OUT["visits"]
+    assert found["left_out"] == WHOLE["visits"]
 
 
 def test_a_notebook_says_it() -> None:
     config = CONFIG.replace("source: {csv: visits.csv}\n", "").replace("sink: {parquet: out/}", "")
     shown = public.release(EVENTS, config)._repr_html_()
     assert missing(shown) == [] and EVERY in shown
+
+
+def test_a_single_key_has_the_low_end_in_numbers(weir: Weir, tmp_path: Path) -> None:
+    text = CONFIG.replace("key: {column: page, declared: [a, b, c]}\n", "")
+    rows = [",".join(map(str, event.values())) for event in EVENTS]
+    (tmp_path / "visits.csv").write_text("\n".join([",".join(EVENTS[0]), *rows]) + "\n")
+    (tmp_path / "visits.yaml").write_text(text)
+    result = weir("run", tmp_path / "visits.yaml")
+    assert result.exit_code == 0, result.stderr
+    shown = flat(weir("report", tmp_path / "out", "--statement").stdout)
+    data = gather(ResultFolder.open(tmp_path / "out"))
+    lows = {p.output.name: float(p.series[0].newest.low[0, 0]) for p in data.panels}
+    for name, end in (("visits", ""), ("spent", ", if no value of x is below 0")):
+        low = number(max(lows[name], 0.0))
+        line = f"2025-01-28: with 97.5 % certainty the true figure is at least {low}{end}."
+        assert line in shown and line in flat(page(data)), (name, low)
+    assert shown.count("the true figure is at least") == 4, "in general and in numbers, for two"
+    signed = flat((tmp_path / "out" / "statement.html").read_text())
+    assert "With 97.5 % certainty the true figure is at least" in signed
+
+
+SHARES = "rehearsed: {file: last-year.csv, date: 2025-11-26, lost: {spent: 0.0789, visits: 0}}\n"
+
+
+def test_a_rehearsed_share_is_shown_with_its_file_and_date(weir: Weir, folder: Path) -> None:
+    plain, shared = Plan.from_yaml(CONFIG), Plan.from_yaml(CONFIG + SHARES)
+    assert plain.digest == shared.digest, "it shapes no release"
+    fact = "It was 7.89 % in a rehearsal on last-year.csv (2025-11-26); here it may be more or less"
+    assert shared.caveat("spent").startswith(fact)
+    assert shared.caveat("visits").startswith("It was 0 % in a rehearsal")
+    assert fact in flat(shared._repr_html_())
+    (folder / "shared.yaml").write_text(CONFIG.replace("out/", "shared/") + SHARES)
+    assert fact in flat(weir("plan", folder / "shared.yaml").stdout)
+    assert weir("run", folder / "shared.yaml").exit_code == 0
+    assert fact in flat(weir("report", folder / "shared", "--statement").stdout)
+    assert fact in flat((folder / "shared" / "statement.html").read_text())
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        ("{usual: 0.1}", "is of no count, and of no sum with a clip from 0 on"),
+        ("{nobody: 0.1}", "visits or spent"),
+        ("{spent: 1.5}", "must be a share between 0 and 1"),
+    ],
+)
+def test_what_has_no_rehearsed_share(lost: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Plan.from_yaml(CONFIG + f"rehearsed: {{file: a.csv, date: 2025-11-26, lost: {lost}}}\n")
+
+
+def test_which_low_ends_are_below_the_true_figure() -> None:
+    """Only of what bounds can lower and nothing else: a clip from above 0 raises values."""
+    for old, new, below in (
+        ("", "", "if no value of x is below 0"),
+        ("spent: {sum: x, clip: [0, 200]}", "spent: {sum: x, clip: [1, 200]}", None),
+        ("spent: {sum: x, clip: [0, 200]}", "spent: {sum: x, clip: [-5, 200]}", None),
+        ("spent: {sum: x, clip: [0, 200]}", "spent: {mean: x, clip: [0, 200]}", None),
+        ("spent: {sum: x, clip: [0, 200]}", "spent: {count: events}", ""),
+    ):
+        assert Plan.from_yaml(CONFIG.replace(old, new)).biases["spent"].below == below
 
 
 def bounded(config: str, **values: str) -> dict[str, str]:
