@@ -168,6 +168,7 @@ class Channel:
       where: predicate of the events that count; None: all do.
       presence: which of them count by the column; None: all, a value that is no number as 0. A
         user of a cell is absent if none of their events there has a number.
+      full: whether a user counts only in cells that hold as many of their events as they may.
     """
 
     kind: ChannelKind
@@ -181,6 +182,7 @@ class Channel:
     events: int = 1
     where: str | None = None
     presence: Presence | None = None
+    full: bool = False
 
     @classmethod
     def make(
@@ -195,9 +197,10 @@ class Channel:
         events: int = 1,
         where: str | None = None,
         presence: Presence | None = None,
+        full: bool = False,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
-        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where, presence)
+        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where, presence, full)
         if whole and kind in ("count", "bins"):
             return bare
         return replace(bare, resolution=resolution_for(bare.bound))
@@ -219,7 +222,7 @@ class Channel:
             return self.low - self.centre, self.high - self.centre
         if self.kind == "square":
             return -(self.half**2) / 2, self.half**2 / 2
-        return 1.0, 1.0
+        return (0.0 if self.full else 1.0), 1.0
 
     @property
     def bound(self) -> float:
@@ -259,11 +262,11 @@ class Channel:
         of (n,) for bins."""
         if contribution.coordinate is not None:
             return Contribution(cells.once(contribution.coordinate), contribution.amount)
-        amount = (
-            np.where(cells.new, contribution.amount, 0)
-            if self.takes == "newcomers"
-            else contribution.amount
-        )
+        amount = contribution.amount
+        if self.takes == "newcomers":
+            amount = np.where(cells.new, amount, 0)
+        if self.full:
+            amount = np.where(cells.counts == self.events, amount, 0)
         return Contribution(None, cells.on_first_rows(amount, n_events))
 
     def contribution(self, values: NDArray[np.float64] | None) -> Contribution:
@@ -304,4 +307,5 @@ class Channel:
             **({} if self.takes == "events" else {"takes": self.takes}),
             **({} if self.where is None else {"where": self.where}),
             **({} if self.presence is None else {"presence": self.presence}),
+            **({"full": True} if self.full else {}),
         }

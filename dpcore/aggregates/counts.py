@@ -51,6 +51,13 @@ class Count(Aggregate):
         examples=["period"],
     )
 
+    at: Literal["events"] | None = Field(
+        default=None,
+        description="events: only users with contributions.events events or more in the key and "
+        "tick, so that the bound may have left out some (count: users).",
+        examples=["events"],
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _tick_by_tick(cls, data: Any) -> Any:
@@ -69,6 +76,15 @@ class Count(Aggregate):
                 "there, whether or not its events satisfy it. Take over: 1 without per, or the "
                 "config's own where, which holds for everything.",
             )
+        if self.at is not None and (self.count == "events" or self.per is not None):
+            raise refusal("at", self.at, "is for count: users without per; remove it.")
+        if self.at is not None and self.where is not None:
+            raise refusal(
+                "where",
+                self.where,
+                "cannot stand beside at: events, which looks at all events of a user there; remove "
+                "one, or take the config's own where.",
+            )
         if self.takes == "users":
             refuse_user_ticks(
                 self.over, "or per: period, which counts everybody once a period over any span"
@@ -84,7 +100,7 @@ class Count(Aggregate):
 
     @property
     def what(self) -> str:
-        return SHOWN[self.takes]
+        return SHOWN[self.takes] + (" at their bound on events" if self.at else "")
 
     @property
     def column(self) -> str | None:
@@ -108,6 +124,8 @@ class Count(Aggregate):
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         common = (name, None, self.overs, self.weight)
+        if self.at is not None:
+            return CountOutput(*common, layout.full())
         count, *absent = layout.everyone(self.takes, self.overs)
         return BothOutput(*common, count, *absent) if absent else CountOutput(*common, count)
 

@@ -76,6 +76,10 @@ class Layout:
         column = column if presence else None
         return self.add("count", column=column, whole=self.whole, takes=takes, presence=presence)
 
+    def full(self) -> int:
+        """Index of the number of users whose events in a cell are as many as they may be."""
+        return self.add("count", whole=self.whole, takes="users", full=True)
+
     def everyone(self, takes: Takes, overs: Iterable[int | None]) -> tuple[int, ...]:
         """Indices of channels that add up to the number of events, or of users, over some spans."""
         for item in self.averages:

@@ -23,6 +23,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"count": "events"},
         {"count": "users"},
         {"count": "users", "per": "period"},
+        {"count": "users", "at": "events"},
     ],
     "sum": [{"sum": "x", "clip": [-1, 3]}, {"sum": "x", "clip_user": [-1, 3]}],
     "mean": [{"mean": "x", "clip": [2, 6]}, {"mean": "x", "clip": [2, 6], "of": "users"}],

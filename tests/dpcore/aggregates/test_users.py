@@ -186,3 +186,35 @@ def test_ticks_of_users_are_not_released_together() -> None:
     with pytest.raises(ConfigError, match=r"clock\.period") as refused:
         compiled(config.algorithm, config.terms(), config.release_every)
     assert str(refused.value).startswith("release_every")
+
+
+def test_users_at_their_bound_count_once_a_cell() -> None:
+    """Of three events at most: one user with three, one with two, one with three elsewhere."""
+    bodies = {"full": {"count": "users", "at": "events"}, "users": {"count": "users"}}
+    config = config_of({"aggregates": bodies}, {"ticks": 2, "keys": 1, "events": 3})
+    program, _ = compile_aggregates(config.aggregates, config.terms())
+    columns = {
+        "@cell": np.array([0, 0, 0, 1, 1, 2, 2, 2]),
+        "@new": np.ones(8, dtype=bool),
+    }
+    rows = program.bound(columns, 8).rows
+    sums = program.accumulate(rows, np.array([0, 0, 0, 0, 0, 1, 1, 1]), 2)
+    steps = np.array([channel.resolution for channel in program.channels])
+    assert [channel.full for channel in program.channels] == [True, False]
+    assert (sums * steps).tolist() == [[1.0, 2.0], [1.0, 1.0]]
+    assert config.algorithm.shown("full").what == "users per tick at their bound on events"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"count": "events", "at": "events"}, "at"),
+        ({"count": "users", "per": "period", "at": "events"}, "at"),
+        ({"count": "users", "at": "events", "where": "x > 1"}, "where"),
+        ({"count": "users", "at": "keys"}, "at"),
+    ],
+)
+def test_where_users_at_their_bound_cannot_be_counted(body: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_of({"aggregates": {"n": body}})
+    assert caught.value.field == f"aggregates.n.{field}"
