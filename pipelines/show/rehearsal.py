@@ -116,7 +116,8 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
     if found.rehearsed is not None:
         yield heading("What bounds took of these events, for plan, report and statement")
         yield indent(Text("Add to the config:", style="dim"))
-        yield indent(Text(section_of(found.rehearsed)))
+        section = section_of(found.rehearsed)
+        yield indent(Text(section, no_wrap=True, overflow="ignore"))
     if found.clipped:
         yield heading("What clips take")
         yield indent(clips(found.clipped))

@@ -152,3 +152,28 @@ def test_a_stack_replaces_the_secret_of_its_config(
         assert job.secret is not None and not job.secret.rotate
         assert Path(str(job.secret.file)).parent == stack._folder
     assert resolved and all(one.is_fresh for one in resolved)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_public_events_give_the_section_that_shows_what_bounds_took(
+    weir: Weir, tmp_path: Path, on: bool
+) -> None:
+    lines = [f"2024-01-01T{i % 24:02d}:10:00Z,{i},north,{20 + 60 * (i % 2)}" for i in range(96)]
+    (tmp_path / "public.csv").write_text("\n".join(["at,id,store,amount", *lines]) + "\n")
+    (tmp_path / "events.csv").write_text("at,id,store,amount\n2024-01-01T20:00:00Z,1,north,5\n")
+    config = config_of(tmp_path, SECRETS[1])
+    given = ("--on", tmp_path / "public.csv") if on else ("--events", 50)
+    told = weir("rehearse", config, *given)
+    assert told.exit_code == 0, told.output
+    if not on:  # made-up events repeat what their generator was given
+        assert "rehearsed:" not in told.stdout
+        return
+    (line,) = (line.strip() for line in told.stdout.splitlines() if "rehearsed: {" in line)
+    config.write_text(f"{config.read_text()}\n{line}\n")
+    caveat = load(config).plan_config()
+    assert caveat.rehearsed is not None and caveat.rehearsed.file == "public.csv"
+    # Every other of 80 counts as 50: 30 of each 100; in each hour alike, so of the totals too.
+    assert caveat.rehearsed.lost["paid"] == pytest.approx(0.3, abs=0.06)
+    assert caveat.rehearsed.lost["visits"] == 0
+    shown = " ".join(weir("plan", config).stdout.split())
+    assert f"in a rehearsal on public.csv ({caveat.rehearsed.date})" in shown
