@@ -154,8 +154,9 @@ def _rehearsed(found: Rehearsal, on: str) -> Rehearsed | None:
     lost: dict[str, float] = {}
     for item in found.scores:
         bias = biases.get(item.name)
-        if bias is not None and bias.below is not None and 0 <= item.lost <= 1:
-            lost.setdefault(item.name, float(f"{item.lost:.3g}"))
+        share = round(item.lost, 4) + 0.0  # the twins have some noise
+        if bias is not None and bias.below is not None and 0 <= share <= 1:
+            lost.setdefault(item.name, share)
     if not lost:
         return None
     return Rehearsed(file=Path(on).name[:40], date=f"{datetime.now(UTC):%Y-%m-%d}", lost=lost)
