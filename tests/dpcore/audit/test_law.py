@@ -22,7 +22,7 @@ sink: {{parquet: nowhere}}
 """
 SUMS = "n: {count: events, over: [all, 3]}, s: {sum: y, clip: [0, 10], over: [all, 3]}"
 BINS = "h: {histogram: y, edges: [0, 4, 8]}"
-MEAN = "m: {mean: y, clip: [0, 10]}"
+MEAN = "m: {mean: y, clip: [0, 10], missing: 0}"
 
 
 def law_of(*aggregates: str) -> Law:
