@@ -427,4 +427,4 @@ def test_what_is_protected_is_named(
     run = dataclasses.replace(run, plan=plan)
     assert words.unit(run) == shown
     assert (f"one {shown}", "add or remove") in words.numbers(run)
-    assert words.against(run) == f"What one {shown} has against everything released{since}"
+    assert words.against(run) == f"Privacy loss over time: of one {shown}, from everything released{since}"
