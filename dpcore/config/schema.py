@@ -105,9 +105,9 @@ Share = Annotated[
 
 
 class Rehearsed(Section):
-    """What bounds took of outputs in a rehearsal on public events. Shown, and nothing else.
+    """What bounds took of outputs in a dry run on public events. Shown, and nothing else.
 
-    A fact about the events of that rehearsal: ``weir rehearse --on`` prints the section. Synthetic
+    A fact about the events of that run: ``weir rehearse --on`` prints the section. Synthetic
     events would repeat what their generator was given.
     """
 
@@ -115,7 +115,7 @@ class Rehearsed(Section):
         description="What the events were: the name of a public file.", examples=["2024.csv"]
     )
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), BeforeValidator(_day)] = Field(
-        description="Day of the rehearsal, YYYY-MM-DD.", examples=["2025-11-26"]
+        description="Day of the dry run, YYYY-MM-DD.", examples=["2025-11-26"]
     )
     lost: dict[str, Share] = Field(
         description="Output -> share of its true values that clips and contribution bounds took.",
@@ -217,7 +217,9 @@ class ListColumn(Section):
             for name in ("indices", "values"):
                 if getattr(self, name) is not None:
                     raise refusal(
-                        name, getattr(self, name), "cannot stand beside column; keep one of them."
+                        name,
+                        getattr(self, name),
+                        "cannot be combined with column; keep one of them.",
                     )
         elif not pair:
             missing = "indices" if self.indices is None else "values"

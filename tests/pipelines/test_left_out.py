@@ -191,7 +191,7 @@ SHARES = "rehearsed: {file: last-year.csv, date: 2025-11-26, lost: {spent: 0.078
 def test_a_rehearsed_share_is_shown_with_its_file_and_date(weir: Weir, folder: Path) -> None:
     plain, shared = Plan.from_yaml(CONFIG), Plan.from_yaml(CONFIG + SHARES)
     assert plain.digest == shared.digest, "it shapes no release"
-    fact = "It was 7.89 % in a rehearsal on last-year.csv (2025-11-26); here it may be more or less"
+    fact = "It was 7.89 % in a dry run on last-year.csv (2025-11-26); here it may be more or less"
     assert shared.caveat("spent").startswith(fact)
     assert shared.caveat("visits").startswith("It was 0 % in a rehearsal")
     assert fact in flat(shared._repr_html_())

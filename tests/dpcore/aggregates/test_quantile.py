@@ -129,7 +129,7 @@ def test_the_band_holds_the_true_quantile(person: bool) -> None:
         )
         assert (((low <= exact) & (exact <= high)).mean(axis=0) >= 0.95).all()
         assert (low >= 1).all() and (high <= 10000).all()
-        # A band that is a third as wide does not hold 95 % of them: it is no empty promise.
+        # A margin that is a third as wide does not hold 95 % of them: it is no empty guarantee.
         if over == 2 and not person:
             third = np.maximum(value - low, high - value) / 3
             assert (np.abs(value - exact) <= third).mean() < 0.9
