@@ -59,8 +59,15 @@ aggregates:
 GATES = """
 aggregates:
   visits: {count: events}
-  expensive: {count: events, where: y > 5}
+  dear: {count: events, where: y > 5}
   usual: {mean: y, clip: [0, 10], missing: 0, where: y > 5}
+"""
+PRESENT = """
+aggregates:
+  visits: {count: events, over: [all, 5]}
+  paid: {sum: y, clip: [1, 10]}
+  usual: {mean: y, clip: [1, 10]}
+  spread: {variance: y, clip: [0, 10], where: y > 5}
 """
 GROUPS = "k, declared: [east, north, west], groups: [[k], []]"
 MODEL = """
@@ -102,6 +109,7 @@ def configs() -> Iterator[tuple[str, str]]:
     """(case, config) of every algorithm, without its version."""
     yield "quantiles", HEAD + QUANTILES
     yield "gates", HEAD + GATES
+    yield "present", HEAD + PRESENT
     grouped = HEAD.replace("k, declared: [east, north, west]", GROUPS)
     yield "groups", grouped + AGGREGATES.replace("OVER", "all, 5")
     yield "chosen", HEAD + AGGREGATES.replace("OVER", "all, 5")

@@ -193,7 +193,7 @@ def test_a_rehearsed_share_is_shown_with_its_file_and_date(weir: Weir, folder: P
     assert plain.digest == shared.digest, "it shapes no release"
     fact = "It was 7.89 % in a dry run on last-year.csv (2025-11-26); here it may be more or less"
     assert shared.caveat("spent").startswith(fact)
-    assert shared.caveat("visits").startswith("It was 0 % in a rehearsal")
+    assert shared.caveat("visits").startswith("It was 0 % in a dry run")
     assert fact in flat(shared._repr_html_())
     (folder / "shared.yaml").write_text(CONFIG.replace("out/", "shared/") + SHARES)
     assert fact in flat(weir("plan", folder / "shared.yaml").stdout)
