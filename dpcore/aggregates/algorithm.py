@@ -13,6 +13,7 @@ from weir.dpcore.arrays import Ints
 from weir.dpcore.config.section import nearest, refusal
 from weir.dpcore.config.ticks import spans_of
 from weir.dpcore.config.validation import Chosen, field_names
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
@@ -24,8 +25,9 @@ _EXTREME = (
     "end: {{quantile: COLUMN, at: [{at}], edges: {{log: [1, 10000, 64]}}}}, with edges you know."
 )
 _DISTINCT = (
-    "use {count: users} for the users of a key and tick, or {count: users, per: period} for each "
-    "once a period (privacy.unit: user); distinct values of another column are not counted."
+    "use {count: users} for the users of a key and tick, with over: 7d for those of the last 7 "
+    "days, or {count: users, per: period} for each once a period (privacy.unit: user); distinct "
+    "values of another column are not counted."
 )
 _ROOT = (
     "use {{variance: COLUMN, clip: [low, high]}} and take the root of what is released: that costs "
@@ -152,6 +154,13 @@ class AggregatesAlgorithm:
         results = {}
         for name, aggregate in self.aggregates.items():
             field = f"aggregates.{name}.over"
+            if aggregate.distinct:
+                raise ConfigError(
+                    "release_every",
+                    every,
+                    f"cannot stand beside aggregates.{name}: distinct users of several ticks do "
+                    "not add up to those of longer ones; remove it, or take a longer clock.period.",
+                )
             overs = tuple(n if n == "all" else spans_of(field, n, every) for n in aggregate.over)
             results[name] = aggregate.model_copy(update={"over": overs})
         return replace(self, aggregates=results)
