@@ -13,7 +13,6 @@ from weir.dpcore.arrays import Ints
 from weir.dpcore.config.section import nearest, refusal
 from weir.dpcore.config.ticks import spans_of
 from weir.dpcore.config.validation import Chosen, field_names
-from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
@@ -154,13 +153,6 @@ class AggregatesAlgorithm:
         results = {}
         for name, aggregate in self.aggregates.items():
             field = f"aggregates.{name}.over"
-            if aggregate.distinct:
-                raise ConfigError(
-                    "release_every",
-                    every,
-                    f"cannot stand beside aggregates.{name}: distinct users of several ticks do "
-                    "not add up to those of longer ones; remove it, or take a longer clock.period.",
-                )
             overs = tuple(n if n == "all" else spans_of(field, n, every) for n in aggregate.over)
             results[name] = aggregate.model_copy(update={"over": overs})
         return replace(self, aggregates=results)
