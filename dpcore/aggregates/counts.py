@@ -135,8 +135,7 @@ class Count(Aggregate):
 
     @property
     def left_out(self) -> Bias:
-        beyond = ("a tick of a user that does not count does not keep them active",)
-        return Bias(beyond if self.distinct else (), self.takes, lowers=True)
+        return Bias((), self.takes, lowers=True)
 
     def reach(self, events: float) -> float:
         return events

@@ -143,6 +143,10 @@ class SumPart:
     coordinates: tuple[int, ...]
     hidden: bool = False
 
+    def summed(self, leaves: Ints) -> Ints:
+        """What the mechanism adds up of leaves of one key: (n, D) -> (n, d)."""
+        return self.mechanism.summed(leaves[:, list(self.coordinates)])
+
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the mechanism; a hidden part has no rows after the last tick of the period."""
         if self.hidden:

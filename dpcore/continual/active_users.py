@@ -146,6 +146,15 @@ class ActiveUsers(BufferedSum):
         """b_0^2 + ... + b_t^2: (m,)."""
         return self.form.noise_squares_at(np.asarray(ticks) + 1)
 
+    def summed(self, leaves: Ints) -> Ints:
+        """Changes of the number of active users: (n, M) -> (n, 1)."""
+        nobody = np.zeros((1, self.over), dtype=np.int64)
+        return changes_of(nobody, leaves[:, None, :])[0][:, 0]
+
+    def response(self, n: int) -> Floats:
+        """(n, n): clean numbers = this matrix times n changes. For audits and tests."""
+        return np.tril(np.ones((n, n)))
+
     def init(self, n_keys: int) -> ActiveUsersState:  # type: ignore[override]
         """State of n_keys keys before the first tick."""
         return ActiveUsersState(

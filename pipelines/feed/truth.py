@@ -70,7 +70,7 @@ class Truth:
         self._columns = {
             name: aggregate.column
             for name, aggregate in config.aggregates.items()
-            if aggregate.kind in ("count", "sum")
+            if aggregate.kind in ("count", "sum") and aggregate.of_users is None
         }
         if not self._columns:
             raise ConfigError("--truth", str(path), "needs a count or a sum under aggregates.")

@@ -18,6 +18,7 @@ from tests.contracts.test_user_sensitivity import (
 )
 from weir.dpcore import simulate as simulated
 from weir.dpcore.arrays import Floats
+from weir.dpcore.audit.law import Law, has_law
 from weir.dpcore.continual.active_users import ActiveUsers, changes_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -88,6 +89,18 @@ def test_a_user_who_is_always_there_attains_the_bound() -> None:
     events = regular(plan, list(range(SPAN)), ["home"])
     found = charged(plan, events, np.array([who != "ann" for who in events.users or ()]))
     assert 0.99 < max(found.values()) <= 1 + 1e-9
+
+
+def test_an_audit_knows_the_law_of_active_users_and_proves_nearly_the_claim() -> None:
+    plan = plan_of({"keys": 1, "events": 1, "period_keys": 1})
+    events = regular(plan, list(range(SPAN)), ["home"])
+    both = [events, left_out(events, np.array([who != "ann" for who in events.users or ()]))]
+    here, there = ([sum_leaves(plan, bounded(plan, e, TICKS), TICKS)[:, 0]] for e in both)
+    law, claimed = Law(plan.program, TICKS), plan.program.loss(None).value
+    weights, mu, exact = law.strongest(here, there, 0, TICKS)
+    assert has_law(plan.program) and exact and weights.shape == (1, TICKS, len(OVERS))
+    assert 0.9 * claimed < mu <= claimed
+    assert law.most([here[0] - there[0]], TICKS) == pytest.approx(mu)
 
 
 def test_a_mechanism_that_pays_k_times_one_key_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
