@@ -223,9 +223,9 @@ class AggregatesAlgorithm:
             size = self.users * span * BYTES / 1e6
             most = f" At most {number(size)} MB a key with expect.users: {number(self.users)}."
         yield (
-            f"Who counted in the last {span:,} ticks is remembered: {BYTES} bytes for each user of "
-            "a key, spread over deduplicate.shards, so 200 MB for 10 million and 2 GB for 100 "
-            f"million of them.{most} A shorter span keeps fewer."
+            f"Who counted in the last {span:,} ticks is remembered: about {BYTES} bytes for each "
+            f"user of a key, spread over deduplicate.shards, so {BYTES * 10} MB for 10 million and "
+            f"{BYTES / 10:g} GB for 100 million of them.{most} A shorter span keeps fewer."
         )
 
     def refused(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""When users had their last counted cell of a key: 20 bytes each, for those of the last N ticks.
+"""When users had their last counted cell of a key, for those of the last N ticks.
 
 It survives the end of a period, in which bounds begin again: who came before it is still active. A
 user's cells alone decide what is remembered of the user.
@@ -13,8 +13,9 @@ import numpy as np
 from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.leaves.hash_sets import Entries, TimedSet, changes, entries, sort_hashes
 
-BYTES: Final = 20
-"""Of each user and key: a hash of 16, and a tick of 4."""
+BYTES: Final = 25
+"""Of each user and key, about: a hash of 16, a tick of 4, and a quarter that is not yet merged or
+forgotten (``benchmarks/studies/active_users.py``)."""
 
 
 def gaps_of(seen: TimedSet, hashes: Digests, ticks: Ints, span: int) -> tuple[Ints, Entries]:

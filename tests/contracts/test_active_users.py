@@ -95,7 +95,7 @@ def test_an_audit_knows_the_law_of_active_users_and_proves_nearly_the_claim() ->
     plan = plan_of({"keys": 1, "events": 1, "period_keys": 1})
     events = regular(plan, list(range(SPAN)), ["home"])
     both = [events, left_out(events, np.array([who != "ann" for who in events.users or ()]))]
-    here, there = ([sum_leaves(plan, bounded(plan, e, TICKS), TICKS)[:, 0]] for e in both)
+    here, there = ([sum_leaves(plan, bounded(plan, e, TICKS), TICKS)[:, 1]] for e in both)
     law, claimed = Law(plan.program, TICKS), plan.program.loss(None).value
     weights, mu, exact = law.strongest(here, there, 0, TICKS)
     assert has_law(plan.program) and exact and weights.shape == (1, TICKS, len(OVERS))
