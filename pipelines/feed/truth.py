@@ -73,7 +73,9 @@ class Truth:
             if aggregate.kind in ("count", "sum") and aggregate.of_users is None
         }
         if not self._columns:
-            raise ConfigError("--truth", str(path), "needs a count or a sum under aggregates.")
+            raise ConfigError(
+                "--truth", str(path), "needs a count of events or a sum under aggregates."
+            )
         self._totals: dict[int, dict[str, dict[str, float]]] = {}
         try:
             self._out: TextIO = path.open("w")
