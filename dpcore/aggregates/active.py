@@ -64,9 +64,9 @@ def refuse_active(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
             raise ConfigError(
                 "key.discover",
                 terms.discover.model_dump(exclude_defaults=True),
-                f"cannot stand beside {field}: a key is found by a count of users that only rises "
-                "in a period, and active users become fewer again; list the keys (key.declared), "
-                "or count users with over: 1 or per: period.",
+                f"cannot be combined with {field}: a key is found by a count of users that only "
+                "rises in a period, and active users become fewer again; list the keys "
+                "(key.declared), or count users with over: 1 or per: period.",
             )
         if "gaussian" not in noises_for(terms):
             at, value = ("mechanism.noise", terms.noise) if terms.noise else ("privacy.delta", 0.0)

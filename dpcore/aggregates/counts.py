@@ -91,7 +91,7 @@ class Count(Aggregate):
             raise refusal(
                 "where",
                 self.where,
-                "cannot stand beside distinct users of several ticks: a user counts by all of "
+                "cannot be combined with distinct users of several ticks: a user counts by all of "
                 "their ticks, whether or not its events satisfy it. Take over: 1, or the config's "
                 "own where, which holds for everything.",
             )
