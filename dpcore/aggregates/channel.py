@@ -24,9 +24,10 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import WeirError
 from weir.dpcore.leaves.lattice import resolution_for
 
-CELL, NEW = "@cell", "@new"
+CELL, NEW, GAP = "@cell", "@new", "@gap"
 """Columns behind the cap: the number of a row's cell within its batch; whether the user has no
-earlier cell of the same key in the period."""
+earlier cell of the same key in the period; ticks since the user's last cell of the same key, 0
+where that is longer ago than anybody asks."""
 
 BITS = 20
 """Of the lattice of a cell's result. Its rows have as many more as their number has, so that what
@@ -38,12 +39,14 @@ class UserCells(NamedTuple):
 
     Attributes:
       starts: (m,) first row of each. counts: (m,) rows of each. new: (m,) bool, whether it is the
-        first of its user and key in the period.
+        first of its user and key in the period. gaps: (m,) ticks since the last one of its user and
+        key, 0 where it is long ago; None: nobody asks.
     """
 
     starts: Ints
     counts: Ints
     new: NDArray[np.bool_]
+    gaps: Ints | None = None
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray[Any]], n_events: int, most: int) -> UserCells:
@@ -63,7 +66,8 @@ class UserCells(NamedTuple):
         counts = np.diff(starts, append=n_events)
         if len(counts) and counts.max() > most:
             raise WeirError(f"a user has more events in a cell than their bound, {most}.")
-        return cls(starts, counts, np.asarray(columns[NEW], dtype=bool)[starts])
+        gaps = np.asarray(columns[GAP])[starts] if GAP in columns else None
+        return cls(starts, counts, np.asarray(columns[NEW], dtype=bool)[starts], gaps)
 
     def totals(self, values: Floats, bound: float, most: int) -> Floats:
         """Each cell's sum: (n,) -> (m,). What is not finite counts as 0.
@@ -107,6 +111,15 @@ class UserCells(NamedTuple):
             code = cell * (int(coordinate.max()) + 1) + coordinate[some]
             first = some[np.unique(code, return_index=True)[1]]
             out[first] = coordinate[first]
+        return out
+
+    def by_gap(self, span: int, n_events: int) -> Ints:
+        """Coordinates (n,) of first rows: 0 for a gap of one tick, span - 1 for one of ``span`` and
+        more; -1 on the others."""
+        if self.gaps is None:
+            raise WeirError("nothing says when users had their last cells.")
+        out = np.full(n_events, -1, dtype=np.int64)
+        out[self.starts] = np.where(self.gaps == 0, span, np.minimum(self.gaps, span)) - 1
         return out
 
     def on_first_rows(self, amount: Floats | int, n_events: int) -> Floats:
@@ -169,6 +182,8 @@ class Channel:
       presence: which of them count by the column; None: all, a value that is no number as 0. A
         user of a cell is absent if none of their events there has a number.
       full: whether a user counts only in cells that hold as many of their events as they may.
+      span: of active users the longest span that is asked for: a cell is counted in one of so many
+        coordinates, by the ticks since the last one of its user and key.
     """
 
     kind: ChannelKind
@@ -183,6 +198,7 @@ class Channel:
     where: str | None = None
     presence: Presence | None = None
     full: bool = False
+    span: int = 1
 
     @classmethod
     def make(
@@ -198,9 +214,11 @@ class Channel:
         where: str | None = None,
         presence: Presence | None = None,
         full: bool = False,
+        span: int = 1,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
-        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where, presence, full)
+        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where)
+        bare = replace(bare, presence=presence, full=full, span=span)
         if whole and kind in ("count", "bins"):
             return bare
         return replace(bare, resolution=resolution_for(bare.bound))
@@ -213,7 +231,12 @@ class Channel:
     @property
     def size(self) -> int:
         """How many coordinates."""
-        return len(self.edges) - 1 if self.kind == "bins" else 1
+        return len(self.edges) - 1 if self.kind == "bins" else self.span
+
+    @property
+    def width(self) -> int:
+        """How many numbers of it are released."""
+        return 1 if self.takes == "active" else self.size
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -246,6 +269,8 @@ class Channel:
         """For the accountant: bounds in lattice steps, those that ``contribution`` enforces."""
         low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
         gate = self.where or ""
+        if self.takes == "active":
+            return ChannelGroup(start, self.size, 0, high, True)
         if self.kind == "bins":
             distinct = self.takes != "events"
             return ChannelGroup(start, self.size, 0, high, True, self.events, distinct, gate)
@@ -260,6 +285,8 @@ class Channel:
         """What users add, each where it counts. contribution: ``contribution`` of values (m,), one
         a cell;
         of (n,) for bins."""
+        if self.takes == "active":
+            return Contribution(cells.by_gap(self.span, n_events), contribution.amount)
         if contribution.coordinate is not None:
             return Contribution(cells.once(contribution.coordinate), contribution.amount)
         amount = contribution.amount
@@ -308,4 +335,5 @@ class Channel:
             **({} if self.where is None else {"where": self.where}),
             **({} if self.presence is None else {"presence": self.presence}),
             **({"full": True} if self.full else {}),
+            **({} if self.span == 1 else {"span": self.span}),
         }

@@ -48,6 +48,7 @@ class Layout:
         more than the larger of both (accounting/joint.py). covered: over spans of that average.
       channels: so far, in the order of a leaf.
       where: predicate of the events that count in channels that are asked for; None: all do.
+      span: the longest span of ticks for which active users are asked.
     """
 
     whole: bool
@@ -56,6 +57,7 @@ class Layout:
     by_absent: ByAbsent = "never"
     channels: list[Channel] = field(default_factory=list)
     where: str | None = None
+    span: int = 1
 
     def under(self, where: str | None) -> Layout:
         """The same channels, to be asked for those of the events that satisfy a predicate."""
@@ -73,8 +75,9 @@ class Layout:
     ) -> int:
         """Index of the number of events, or of users: of all, or of those that have, or lack, a
         number in a column."""
-        column = column if presence else None
-        return self.add("count", column=column, whole=self.whole, takes=takes, presence=presence)
+        fields = {"column": column if presence else None, "presence": presence}
+        span = self.span if takes == "active" else 1
+        return self.add("count", whole=self.whole, takes=takes, span=span, **fields)
 
     def full(self) -> int:
         """Index of the number of users whose events in a cell are as many as they may be."""

@@ -57,6 +57,7 @@ USER_FORMS: dict[str, tuple[str, ...]] = {
         "{count: users, per: period}",
         "{count: events}",
         "{count: users, at: events}",
+        "{count: users, over: [2, 4]}",
     ),
     "sum": ("{sum: y, clip_user: [0, 20]}", "{sum: y, clip: [0, 16]}"),
     "mean": ("{mean: y, clip: [0, 16], of: users}", "{mean: y, clip: [0, 16]}"),
