@@ -26,6 +26,7 @@ from weir.dpcore.config.validation import validate
 from weir.dpcore.config.yaml import yaml11_numbers
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.models.config import AnyModel
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
@@ -282,7 +283,7 @@ class PlanConfig(Section):
         discover = self.discover
         finding = 0.0
         if discover is not None:
-            finding = self.privacy.delta * (1 if mechanism.noise == "k_norm" else DELTA)
+            finding = self.privacy.delta * (1 if is_pure(mechanism.noise or "") else DELTA)
         fixed = mechanism.model_dump(exclude={"continual_sum", "noise"}, exclude_none=True)
         return Terms(
             self.privacy.epsilon,

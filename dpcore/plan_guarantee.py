@@ -278,7 +278,7 @@ def warnings_for(
         )
     if program.loss(1).kind == "pure":
         result.append(
-            "K-norm noise is computed in floating point from 64 random bits a number: its far "
+            "Pure noise is computed in floating point from 64 random bits a number: its far "
             f"tail, about {missing_tail(program.sums):.0e} of the probability of every draw, is "
             "not covered by delta = 0."
         )

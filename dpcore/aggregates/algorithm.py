@@ -224,7 +224,7 @@ class AggregatesAlgorithm:
                 continue
             events, aggregate = terms.events * span, self.aggregates[info.name]
             noise = info.stddev_worst / (events if aggregate.averages else 1)
-            half, reach = band_of(terms.noise or "gaussian") * noise, aggregate.reach(events)
+            half, reach = band_of(program.sums[0].real_noise[0]) * noise, aggregate.reach(events)
             if half > reach:
                 over = f"over {info.over}" if info.over else "since the start"
                 yield (

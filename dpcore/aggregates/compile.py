@@ -23,8 +23,7 @@ from weir.dpcore.pricing.terms import Terms, events_of
 
 SUMS: Mapping[str, tuple[str, ...]] = {
     "gaussian": ("blt",),
-    "discrete_gaussian": ("tree", "hybrid"),
-    "k_norm": ("tree", "hybrid"),
+    **dict.fromkeys(("discrete_gaussian", "k_norm", "laplace"), ("tree", "hybrid")),
 }
 """Which sum the count gets where it is released nowhere: the first that serves."""
 
@@ -115,7 +114,8 @@ def _counting(program: Aggregates, noise: str, terms: Terms, budget: PrivacyLoss
         channels = (*channels, counting)
     at = channels.index(counting)
     alone = replace(terms, window=PERIOD, options=())
-    leaf = ChannelLeaf(channels, (CountOutput("", None, (None,), 1.0, at),), (None,), alone)
+    norm = 1 if noise == "laplace" else 2
+    leaf = ChannelLeaf(channels, (CountOutput("", None, (None,), 1.0, at),), (None,), alone, norm)
     part = SumPart(_sum(leaf, noise, alone, budget), leaf.read, leaf.coordinates, hidden=True)
     return replace(program, channels=channels, parts=(*program.parts, part))
 
@@ -148,7 +148,10 @@ def compile_aggregates(
     def ways(noise: str) -> dict[str, Strategy[Aggregates]]:
         on_integers = noise == "discrete_gaussian"
         channels, outputs = outputs_of(aggregates, on_integers, events_of(terms))
-        leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms)
+        norm = 1 if noise == "laplace" else 2
+        leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms, norm)
+        if norm == 1 and leaf.dimension == 1 and terms.noise is None:
+            return {}  # K-norm noise of one coordinate is the same
 
         def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
             part = SumPart(mechanism, leaf.read, leaf.coordinates)
@@ -250,13 +253,13 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[tuple[str, ChannelLeaf]]:
             if outputs:
                 overs = spans if by_over else overs_of(outputs)
                 name = RUNNING if over is None else "independent" if over == 1 else "sliding"
-                results.append((name, ChannelLeaf(leaf.channels, outputs, overs, leaf.terms)))
+                results.append((name, replace(leaf, outputs=outputs, overs=overs)))
     return results
 
 
 def counts_once(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
     """Whether a user counts once a key and period in all that an output reads."""
-    return ChannelLeaf(leaf.channels, (output,), output.overs, leaf.terms).once
+    return replace(leaf, outputs=(output,), overs=output.overs).once
 
 
 def apart(

@@ -35,12 +35,14 @@ class ChannelLeaf:
     Attributes:
       channels: of the whole plan. outputs: those that are served. overs: which sums.
       terms: relation and ticks.
+      norm: in which its sensitivity is measured: 2, or 1 for independent Laplace noise.
     """
 
     channels: tuple[Channel, ...]
     outputs: tuple[AggregateOutput, ...]
     overs: tuple[int | None, ...]
     terms: Terms
+    norm: int = 2
 
     @property
     def once(self) -> bool:
@@ -89,10 +91,12 @@ class ChannelLeaf:
                         importance[channel] += weight * worst[over]
         groups, steps = self.groups, [self.channels[item].resolution for item in self.read]
         sensitivities = [
-            group_sensitivity(group, self.terms.cell_relation, self.terms.may_vanish) * step
+            group_sensitivity(group, self.terms.cell_relation, self.terms.may_vanish, self.norm)
+            * step
             for group, step in zip(groups, steps, strict=True)
         ]
-        split = split_scales(np.asarray(sensitivities), np.asarray(list(importance.values())))
+        weights = np.asarray(list(importance.values()))
+        split = split_scales(np.asarray(sensitivities), weights, self.norm)
         return tuple(
             round_up(float(scale) / step)
             for scale, group, step in zip(split, groups, steps, strict=True)
@@ -100,7 +104,7 @@ class ChannelLeaf:
         )
 
     def sensitivity(self, scales: Sequence[float], add_up: bool) -> float:
-        """Joint l2 sensitivity: of an event, or of what a user adds to one cell.
+        """Joint sensitivity: of an event, or of what a user adds to one cell.
 
         Under replace_anywhere the two versions of a record may lie in different ticks or keys. The
         bound max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a
@@ -112,10 +116,12 @@ class ChannelLeaf:
         """
         terms, scale = self.terms, np.asarray(scales)
         relation: Relation = terms.cell_relation
+        times = 1
         if relation == "replace_anywhere" and add_up:
-            result = 2 * joint_sensitivity(self.groups, scale, "add_remove", terms.may_vanish)
-        else:
-            result = joint_sensitivity(self.groups, scale, relation, terms.may_vanish)
+            times, relation = 2, "add_remove"
+        result = times * joint_sensitivity(
+            self.groups, scale, relation, terms.may_vanish, self.norm
+        )
         if result == 0:
             raise ConfigError(
                 "aggregates",
@@ -170,7 +176,8 @@ class Aggregates(Program):
 
     Formal guarantees:
       Unit: one event, or one user in a period. Relation: that of the plan; each part's mechanism
-        was given the joint l2 sensitivity of all its channels under it (accounting/joint.py), which
+        was given the joint sensitivity of all its channels under it (accounting/joint.py; in l2, or
+        in l1 for Laplace noise), which
         ``bound`` enforces by clipping each event, or what a user adds to a cell, onto the lattice
         before anything is summed. Sums are never clipped again.
       Users: what one adds to a cell is bounded here, and how many cells by their cap; that a user

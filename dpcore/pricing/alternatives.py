@@ -14,6 +14,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import KINDS, is_pure
 from weir.dpcore.pricing.calibration import Alternative, SummedLeaf, budget_of, calibrated
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
@@ -46,7 +47,7 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
         return ("discrete_gaussian",)
     if asked is None:
         return ("gaussian", "discrete_gaussian")
-    if delta == 0 and asked != "k_norm":
+    if delta == 0 and not is_pure(asked):
         raise ConfigError(
             "privacy.delta",
             delta,
@@ -56,13 +57,31 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
     return (asked,)
 
 
+def noises_of_sums(terms: Terms) -> tuple[str, ...]:
+    """Which noises are priced for a sum: those of ``noises_for``, and independent Laplace noise
+    where neither the noise nor the mechanism is named.
+
+    Raises:
+      ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
+    """
+    noises = noises_for(terms)
+    if not any(noise in KINDS for noise in noises):
+        raise ConfigError(
+            "mechanism.noise",
+            terms.noise,
+            f"is no noise of a sum; write one of {', '.join(KINDS)}, or leave it out.",
+        )
+    named = terms.noise is not None or terms.continual_sum is not None
+    return noises if named or "k_norm" not in noises else (*noises, "laplace")
+
+
 def kinds_of(named: str | None) -> tuple[str, ...]:
     """Noises of the mechanism that the user named; all of them without a name.
 
     A name that is no continual sum is a way to combine several with Gaussian noise.
     """
     if named is None:
-        return ("gaussian", "discrete_gaussian", "k_norm")
+        return tuple(KINDS)
     return tuple(CONTINUAL_SUMS[named].kinds) if named in CONTINUAL_SUMS else ("gaussian",)
 
 
@@ -124,7 +143,12 @@ def best_sum(
 def sums_for(
     noise: str, leaf: SummedLeaf, terms: Terms, build: Callable[[ContinualSum], Offer[P]]
 ) -> dict[str, Strategy[P]]:
-    """Name of each continual sum that has the noise and serves the leaf -> a program over it."""
+    """Name of each continual sum that has the noise and serves the leaf -> a program over it.
+
+    Laplace noise is for leaves whose sensitivity is measured in the l1 norm, and for no others.
+    """
+    if (noise == "laplace") != (leaf.norm == 1):
+        return {}
 
     def over(name: str, budget: PrivacyLoss) -> Offer[P]:
         return build(calibrated(name, leaf, terms, budget))
@@ -154,7 +178,7 @@ def best_way(
       ConfigError: nothing (or not what the user named) can serve.
     """
     check_named(terms, joined)
-    return pick(terms, tries(terms, noises_for(terms), ways))
+    return pick(terms, tries(terms, noises_of_sums(terms), ways))
 
 
 def tries(
@@ -276,8 +300,9 @@ class MechanismConfig(Section):
     )
     noise: Literal["gaussian", "discrete_gaussian", "k_norm", "gumbel", "laplace"] | None = Field(
         default=None,
-        description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0); "
-        "of models that choose vertices gumbel or laplace.",
+        description="gaussian, discrete_gaussian (integers, zCDP), k_norm or laplace (both pure: "
+        "they serve delta = 0); of models that choose vertices gumbel or laplace. Without it the "
+        "plan prices them.",
         examples=["gaussian"],
     )
     buffers: Buffers | None = Field(

@@ -11,7 +11,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.joint import over_groupings
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.noise.noise import is_pure, kind_of
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.registry import CONTINUAL_SUMS
 
@@ -25,7 +25,7 @@ LAPLACE_BAND = 2.1183
 def band_of(noise: str) -> float:
     """Half the width of a 95 % margin of error in standard deviations of a noise, named as in a
     config."""
-    return LAPLACE_BAND if noise == "k_norm" else BAND
+    return LAPLACE_BAND if is_pure(noise) else BAND
 
 
 MOST_STATE = 1 << 28
@@ -37,7 +37,8 @@ class Alternative:
     """One priced way to serve the plan.
 
     Attributes:
-      mechanism: its name in the config. noise: gaussian, discrete_gaussian or k_norm.
+      mechanism: its name in the config. noise: gaussian, discrete_gaussian, k_norm
+        or laplace.
       chosen: whether the plan uses it.
       score: worst predicted error relative to the best alternative (1.0 = best); inf when it cannot
         serve.
@@ -113,8 +114,12 @@ class SummedLeaf(Protocol):
         """(D,) noise weights in lattice units. unit(): the mechanism at weights of 1, which tells
         how its noise spreads over time; ConfigError where it cannot serve."""
 
+    @property
+    def norm(self) -> int:
+        """In which its sensitivity is measured: 2, or 1 for independent Laplace noise."""
+
     def sensitivity(self, scales: tuple[float, ...], add_up: bool) -> float:
-        """Joint l2 sensitivity of (leaf / scales) under the plan's relation.
+        """Joint sensitivity of (leaf / scales) under the plan's relation.
 
         add_up: two changed cells cost the sum of their norms, not the root of the sum of squares.
         Where the unit is a user: of what one of the user's cells adds (``Terms.cell_relation``).
@@ -141,6 +146,7 @@ class FixedLeaf:
     added_up: float
 
     once: ClassVar[bool] = False
+    norm: ClassVar[int] = 2
 
     @property
     def dimension(self) -> int:
@@ -178,6 +184,7 @@ def calibrated(name: str, leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss) -
         "window": terms.window,
         "horizon": terms.horizon,
         "budget": budget,
+        "norm": leaf.norm,
         **{option: value for option, value in terms.options if option in cls.settings},
     }
 

@@ -21,6 +21,7 @@ import numpy as np
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan, sha_of
 from weir.dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
@@ -110,7 +111,7 @@ def configs() -> Iterator[tuple[str, str]]:
         for noise in CONTINUAL_SUMS[name].kinds:
             text = HEAD + AGGREGATES.replace("OVER", over)
             text += f"mechanism: {{continual_sum: {name}, noise: {noise}}}\n"
-            if noise == "k_norm":
+            if is_pure(noise):
                 text = text.replace("delta: 1e-5", "delta: 0")
             yield f"{name}/{noise}", text
     for name in MODELS.own:
@@ -169,7 +170,7 @@ def of_people() -> Iterator[tuple[str, str]]:
             for noise in cls.kinds:
                 text = PEOPLE + USERS.replace("OVER", over)
                 text += f"mechanism: {{continual_sum: {name}, noise: {noise}}}\n"
-                if noise == "k_norm":
+                if is_pure(noise):
                     text = text.replace("delta: 1e-5", "delta: 0")
                 if name == "ended":
                     text = re.sub(r"protect_for: \w+", "protect_for: all", text)
