@@ -27,6 +27,7 @@ from weir.dpcore.leaves.lattice import LIMB
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.plan_guarantee import Grouping, groupings_of, guarantee_of, left_out, warnings_for
 from weir.dpcore.pricing.calibration import Alternative, band_of
+from weir.dpcore.pricing.choice import loss_json, reason
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
 from weir.dpcore.pricing.user_periods import CapPrice, cap_prices
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
@@ -320,11 +321,13 @@ class Plan:
                     "score": finite(a.score),
                     "state_bytes_per_key": a.state_bytes,
                     "epsilon_10w": None if a.epsilon_10w is None else finite(a.epsilon_10w),
+                    "loss": loss_json(a.loss),
                     "stddev_worst": a.stddev,
                     "note": a.note,
                 }
                 for a in self.alternatives
             ],
+            "choice": reason(self.alternatives, self.config.terms()),
             "state_bytes_per_key": self.program.state_bytes(),
             "keys": None if self.keys.observed else len(self.keys.declared),
             "blocks": self.blocks,

@@ -284,7 +284,7 @@ class PlanConfig(Section):
         finding = 0.0
         if discover is not None:
             finding = self.privacy.delta * (1 if is_pure(mechanism.noise or "") else DELTA)
-        fixed = mechanism.model_dump(exclude={"continual_sum", "noise"}, exclude_none=True)
+        fixed = mechanism.model_dump(exclude={"continual_sum", "noise", "pure"}, exclude_none=True)
         return Terms(
             self.privacy.epsilon,
             self.privacy.delta - finding,
@@ -304,6 +304,7 @@ class PlanConfig(Section):
             users=None if self.expect is None else self.expect.users,
             delta_sel=finding,
             discover=discover,
+            pure=mechanism.pure is not False,
             groupings=1 if self.key is None else len(self.key.groups or [()]),
         )
 

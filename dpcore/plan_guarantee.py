@@ -106,6 +106,10 @@ def guarantee_of(
     return replace(reported, statement=text)
 
 
+COVERED = 1000
+"""Draws of pure noise whose far tails delta must cover for no warning of them."""
+
+
 class Grouping(NamedTuple):
     """What one of several groupings has of the budget.
 
@@ -276,11 +280,12 @@ def warnings_for(
             f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
             f"{ticks}{unit}."
         )
-    if program.loss(1).kind == "pure":
+    tail = missing_tail(program.sums) if program.loss(1).kind == "pure" else 0.0
+    if tail * COVERED > promise.delta:
         result.append(
             "Pure noise is computed in floating point from 64 random bits a number: its far "
-            f"tail, about {missing_tail(program.sums):.0e} of the probability of every draw, is "
-            "not covered by delta = 0."
+            f"tail, about {tail:.0e} of the probability of every draw, is not covered by delta = "
+            f"{promise.delta:g}."
         )
     if share > UNEVEN:
         result.append(

@@ -136,8 +136,11 @@ def draw_units(
         own = tuple(some.tolist())
         drawn = _discrete(noise, labels, digests, noise_scale, own, multipliers)
     else:
-        samplers = {"gaussian": noise.gaussian, "k_norm": noise.k_norm, "laplace": noise.laplace}
-        raw = samplers[kind](labels, digests, len(active))
+        if kind == "gaussian":
+            sample = noise.gaussian
+        else:
+            sample = noise.laplace if kind == "laplace" else noise.k_norm
+        raw = sample(labels, digests, len(active))
         raw = raw * (noise_scale * some)
         if multipliers is not None:
             raw *= multipliers[:, None, None]

@@ -58,8 +58,8 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
 
 
 def noises_of_sums(terms: Terms) -> tuple[str, ...]:
-    """Which noises are priced for a sum: those of ``noises_for``, and independent Laplace noise
-    where neither the noise nor the mechanism is named.
+    """Which noises are priced for a sum: those of ``noises_for``, and where neither the noise nor
+    the mechanism is named, every pure noise, which serves any delta (``Terms.pure``).
 
     Raises:
       ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
@@ -71,8 +71,11 @@ def noises_of_sums(terms: Terms) -> tuple[str, ...]:
             terms.noise,
             f"is no noise of a sum; write one of {', '.join(KINDS)}, or leave it out.",
         )
-    named = terms.noise is not None or terms.continual_sum is not None
-    return noises if named or "k_norm" not in noises else (*noises, "laplace")
+    if terms.noise is not None or terms.continual_sum is not None:
+        return noises
+    if terms.delta > 0 and not terms.pure:
+        return noises
+    return tuple(dict.fromkeys((*noises, *filter(is_pure, KINDS))))
 
 
 def kinds_of(named: str | None) -> tuple[str, ...]:
@@ -178,7 +181,9 @@ def best_way(
       ConfigError: nothing (or not what the user named) can serve.
     """
     check_named(terms, joined)
-    return pick(terms, tries(terms, noises_of_sums(terms), ways))
+    noises, usual = noises_of_sums(terms), noises_for(terms)
+    spare = tuple(noise for noise in noises if noise not in usual)
+    return pick(terms, tries(terms, noises, ways), spare)
 
 
 def tries(
@@ -228,12 +233,19 @@ def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
     note = "no protection after the window" if math.isinf(ten) else ""
     if not note and name in CONTINUAL_SUMS:
         note = CONTINUAL_SUMS[name].caveat
-    state = offer.program.state_bytes()
-    return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note)
+    state, loss = offer.program.state_bytes(), offer.program.loss(terms.window)
+    return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note, loss)
 
 
-def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, ...]]:
+def pick(
+    terms: Terms, tried: Sequence[Try[P]], spare: tuple[str, ...] = ()
+) -> tuple[P, tuple[Alternative, ...]]:
     """Relates scores to the best, marks the chosen one and sorts.
+
+    Args:
+      tried: what there is.
+      spare: noises that are taken only where no other is within ``SLACK`` of their error: pure
+        noise costs later periods, plans and ledgers more.
 
     Raises:
       ConfigError: none of them can serve, or not the one that was named.
@@ -264,6 +276,7 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
         )
     best = min(a.score for a, _ in able)
     close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
+    close = [(a, p) for a, p in close if a.noise not in spare] or close
     winner, program = min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
     ranked = [
         replace(item, chosen=item is winner, score=_relative(item.score, best))
@@ -304,6 +317,12 @@ class MechanismConfig(Section):
         "they serve delta = 0); of models that choose vertices gumbel or laplace. Without it the "
         "plan prices them.",
         examples=["gaussian"],
+    )
+    pure: bool | None = Field(
+        default=None,
+        description="Whether pure noise is priced where delta is above 0. Without it: yes, unless "
+        "the job has a ledger, where losses of pure noise add up to more.",
+        examples=[False],
     )
     buffers: Buffers | None = Field(
         default=None,

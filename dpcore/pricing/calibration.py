@@ -46,6 +46,8 @@ class Alternative:
       epsilon_10w: loss against everything released within ten windows (None: cannot serve).
       stddev: "name over=N" -> worst stddev, the user's unit.
       note: why it cannot serve, or what to know about it.
+      loss: within the window, of one period where the unit is a user; None: cannot serve. Later
+        periods, plans and ledgers add it up.
     """
 
     mechanism: str
@@ -56,6 +58,7 @@ class Alternative:
     epsilon_10w: float | None
     stddev: dict[str, float]
     note: str = ""
+    loss: PrivacyLoss | None = None
 
 
 def budget_of(noise: str, epsilon: float, delta: float) -> PrivacyLoss:

@@ -136,6 +136,7 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
         warnings=warnings,
         heads=heads,
         alternatives=alternatives,
+        choice=str(run.plan.get("choice") or ""),
         budget=budget,
         digest=digest,
         plan=bool(warnings or alternatives or budget or digest),

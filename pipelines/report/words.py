@@ -9,6 +9,7 @@ import numpy as np
 
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.leaves.clock import UTC, shown_unit
+from weir.dpcore.pricing.choice import loss_words
 from weir.dpcore.words import left_out_lines, sentence
 from weir.pipelines.report.data import (
     PARTS_LISTED,
@@ -296,7 +297,8 @@ def _cell(held: Series | Last, at: Any) -> Cell:
 
 def alternatives(run: ResultFolder) -> tuple[list[str], list[list[str]]]:
     """The mechanisms that the plan compared."""
-    head = ["mechanism", "noise", "error, best = 1", "state per key", "epsilon in 10 windows", ""]
+    head = ["mechanism", "noise", "error, best = 1", "state per key", "loss"]
+    head += ["epsilon in 10 windows", ""]
     body = []
     for item in run.plan.get("alternatives") or []:
         score, state = item.get("score"), item.get("state_bytes_per_key")
@@ -307,6 +309,7 @@ def alternatives(run: ResultFolder) -> tuple[list[str], list[list[str]]]:
                 str(item.get("noise") or "").replace("_", " "),
                 f"{score:.2f}" if isinstance(score, (int, float)) else "",
                 f"{state:,} bytes" if state else "",
+                loss_words(item["loss"]) if item.get("loss") else "",
                 short(later) if later is not None else "",
                 str(item.get("note") or ""),
             ]

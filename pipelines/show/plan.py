@@ -10,7 +10,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from weir.dpcore.config.ticks import show_ticks
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan import Plan
+from weir.dpcore.pricing.choice import loss_words
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.balance import Balance
 from weir.pipelines.show import users
@@ -76,6 +78,8 @@ def sections(
         yield indent(Text(users.LOST, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
     yield indent(alternatives(plan, facts))
+    if facts["choice"]:
+        yield indent(Text(facts["choice"], style="dim"))
     yield heading("Size")
     yield indent(size(plan, facts))
     yield heading("Refused, and counted for the operator only")
@@ -199,12 +203,17 @@ def expected(plan: Plan) -> str:
 
 
 def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
-    """Every mechanism that was priced."""
+    """Every mechanism that was priced; of two pure noises of one mechanism the better."""
     rows = table(
-        "", "mechanism", "noise", "error", "state per key", "epsilon at 10 W", "",
+        "", "mechanism", "noise", "error", "state per key", "loss", "epsilon at 10 W", "",
         right=("error", "state per key", "epsilon at 10 W"),
     )  # fmt: skip
-    for row in facts["alternatives"]:
+    pure = set[str]()
+    for row in facts["alternatives"]:  # the best first
+        if is_pure(row.get("noise", "")):
+            if row["mechanism"] in pure:
+                continue
+            pure.add(row["mechanism"])
         able = row["score"] is not None
         later = row.get("epsilon_10w")
         none = able and later is None
@@ -214,6 +223,7 @@ def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
             str(row.get("noise", "")).replace("_", " "),
             f"{row['score']:.2f} x" if able else "-",
             bytes_text(row["state_bytes_per_key"]) if able else "-",
+            loss_words(row["loss"]) if able and row["loss"] is not None else "-",
             ("unbounded" if none else number(later)) if able else "-",
             Text(row["note"] or ("chosen" if row["chosen"] else ""), style="dim"),
         )

@@ -13,12 +13,16 @@ from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.checks import plan_under
 
 BINS = {"histogram": "x", "edges": list(range(401)), "over": 1}
 
 
-def plan_of(aggregates: dict[str, Any], delta: float = 1e-6, **more: Any) -> Plan:
-    privacy = {"epsilon": 1.0, "delta": delta, "protect_for": "all", **more.pop("privacy", {})}
+def plan_of(
+    aggregates: dict[str, Any], delta: float = 1e-6, privacy: Any = None, **more: Any
+) -> Plan:
+    privacy = {"epsilon": 1.0, "delta": delta, "protect_for": "all", **(privacy or {})}
     clock = {"start": "2025-01-01T00:00:00Z", "period": "1d", "end": "2025-04-11T00:00:00Z"}
     whole = {"name": "noises", "schema": {"time": "at"}, "clock": clock, "privacy": privacy}
     return Plan.from_config(PlanConfig.from_dict({**whole, "aggregates": aggregates, **more}))
@@ -70,3 +74,86 @@ def test_sums_of_bins_are_split_jointly_with_other_outputs() -> None:
 def test_noise_that_is_none_of_a_sum_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="mechanism.noise = 'gumbel': is no noise of a sum"):
         plan_of({"n": {"count": "events"}}, mechanism={"noise": "gumbel"})
+
+
+ONE = {"n": {"count": "events", "over": 1}}
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-12, 1e-14])
+def test_pure_noise_is_priced_for_any_delta_and_taken_where_it_is_better(delta: float) -> None:
+    plan = plan_of(ONE, delta)
+    assert plan.outputs[0].stddev_worst == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert plan.guarantee.epsilon == 1.0 and plan.guarantee.delta == delta
+    assert plan.program.loss(None).kind == "pure"
+    named = plan_of(ONE, delta, mechanism={"continual_sum": "independent"})
+    assert named.outputs[0].stddev_worst > 4 and named.program.loss(None).kind != "pure"
+    covered = any("not covered by delta" in text for text in plan.warnings)
+    assert covered == (delta < 1e-10)
+
+
+def test_both_losses_are_priced_and_the_plan_says_why() -> None:
+    shown = plan_of(ONE).to_json()
+    losses = {a["noise"]: a["loss"] for a in shown["alternatives"] if a["loss"]}
+    assert losses["k_norm"]["kind"] == "pure" and losses["k_norm"]["value"] == pytest.approx(1)
+    assert losses["k_norm"]["mu"] == pytest.approx(1.2322, abs=1e-3)
+    assert losses["gaussian"]["mu"] == pytest.approx(0.2367, abs=1e-4)
+    assert losses["discrete_gaussian"]["mu"] is None
+    assert "2.99 times the error" in shown["choice"]
+    assert "epsilon 1 (mu 1.23), where gaussian noise costs mu 0.237" in shown["choice"]
+    total = plan_of({"n": {"count": "events"}}).to_json()
+    assert "Why gaussian noise" in total["choice"]
+    assert "epsilon 1 (mu 1.23) in place of mu 0.237" in total["choice"]
+    assert plan_of(ONE, mechanism={"noise": "gaussian"}).to_json()["choice"] == ""
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "cells"), [(0.5, 8), (1.0, 8), (4.0, 11)], ids=["0.5", "1", "4"]
+)
+def test_pure_noise_wins_up_to_so_many_cells_of_a_user(epsilon: float, cells: int) -> None:
+    """Its error grows with the cells, that of Gaussian noise with their root."""
+
+    def noise_at(ticks: int) -> str:
+        caps = {"ticks": ticks, "keys": 1, "events": 1}
+        privacy = {"epsilon": epsilon, "unit": "user", "per": "50d", "contributions": caps}
+        body = {"n": {"count": "users", "over": 1}}
+        schema = {"time": "at", "unit": "who"}
+        plan = plan_of(body, privacy=privacy, schema=schema)
+        pair = (("independent", "k_norm"), ("independent", "gaussian"))
+        errors = {(a.mechanism, a.noise): a.score for a in plan.alternatives}
+        return "k_norm" if errors[pair[0]] < errors[pair[1]] else "gaussian"
+
+    assert noise_at(cells) == "k_norm" and noise_at(cells + 1) == "gaussian"
+
+
+def test_pure_noise_is_left_where_it_gains_little() -> None:
+    """Within 5 % of the error of Gaussian noise it costs later plans more than it gains."""
+    taken = set[str]()
+    for ticks in range(4, 12):
+        caps = {"ticks": ticks, "keys": 1, "events": 1}
+        privacy = {"unit": "user", "per": "50d", "contributions": caps}
+        schema = {"time": "at", "unit": "who"}
+        plan = plan_of({"n": {"count": "users", "over": 1}}, privacy=privacy, schema=schema)
+        errors = {(a.mechanism, a.noise): a.score for a in plan.alternatives}
+        ratio = errors["independent", "gaussian"] / errors["independent", "k_norm"]
+        (chosen,) = [a.noise for a in plan.alternatives if a.chosen]
+        assert chosen == ("k_norm" if ratio > 1.05 else "gaussian")
+        taken.add(chosen)
+    assert taken == {"k_norm", "gaussian"}
+
+
+def test_a_job_with_a_ledger_leaves_pure_noise_out_unless_it_says_otherwise() -> None:
+    text = """
+name: noises
+schema: {time: at}
+clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-04-11T00:00:00Z}
+privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+aggregates: {n: {count: events, over: 1}}
+"""
+    ledger = "ledger: {sqlite: l.db, scope: all, budget: {epsilon: 4, delta: 1e-5}}\n"
+    alone, counted = (plan_under(loads(text + more)) for more in ("", ledger))
+    asked = plan_under(loads(text + ledger + "mechanism: {pure: true}\n"))
+    assert alone.program.loss(None).kind == asked.program.loss(None).kind == "pure"
+    assert counted.program.loss(None).kind == "gdp"
+    assert "mechanism.pure: true prices it" in counted.to_json()["choice"]
+    again = Plan.from_config(PlanConfig.from_dict(counted.config.to_dict()))
+    assert again.digest == counted.digest

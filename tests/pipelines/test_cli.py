@@ -66,7 +66,7 @@ def test_an_unknown_command_names_the_nearest(weir: Weir) -> None:
         (["aggregates=null"], "aggregates"),
         (["aggregates=null", "model={algorithm: ftal}"], "model.algorithm"),
         (["mechanism.continual_sum=magic"], "mechanism.continual_sum"),
-        (["mechanism.noise=laplace"], "mechanism.noise"),
+        (["mechanism.noise=gumbel"], "mechanism.noise"),
         (["where=amount >"], "where"),
         (["schema.time={column: at, format: '%Q'}"], "schema.time.format"),
         (["clock.end=null"], "clock.end"),
