@@ -305,6 +305,7 @@ class PlanConfig(Section):
             delta_sel=finding,
             discover=discover,
             pure=mechanism.pure is not False,
+            declared=mechanism.continual_sum is not None or mechanism.noise is not None,
             groupings=1 if self.key is None else len(self.key.groups or [()]),
         )
 

@@ -231,6 +231,11 @@ class Aggregate(Section):
         """(column, low, high) whose middle is taken off before it is summed; None: nothing."""
         return None
 
+    @property
+    def may_be_centred(self) -> tuple[str, float, float] | None:
+        """The same, where it pays to do so only if the events are counted too; None: it cannot."""
+        return None
+
     def reach(self, events: float) -> float:
         """How large a value, or how far apart two, that many events of the span can make; infinite
         where nobody says."""

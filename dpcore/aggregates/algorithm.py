@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.compile import compile_aggregates
+from weir.dpcore.aggregates.moments import SumOutput
+from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.algorithm import Compiled, Error, Reading, Role, Shown
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.section import nearest, refusal
@@ -122,6 +124,18 @@ EVENTS = 1000
 """Events for which the error of a mean or variance is shown: it depends on their number."""
 
 
+def centred_notes(program: Program) -> Iterator[str]:
+    """Which sums are taken around the middle of their clip."""
+    outputs = program.infos if isinstance(program, Aggregates) else ()
+    for output in outputs:
+        if isinstance(output, SumOutput) and output.count is not None:
+            yield (
+                f"{output.name}: summed around {number(output.centre)}, the middle of its clip; "
+                f"{number(output.centre)} times the count is added, with its noise. An event moves "
+                "that by half as much."
+            )
+
+
 @dataclass(frozen=True)
 class AggregatesAlgorithm:
     """Running and sliding aggregates.
@@ -164,7 +178,7 @@ class AggregatesAlgorithm:
 
     def compiled(self, program: Program, alternatives: tuple[Alternative, ...]) -> Compiled:
         left_out = {name: aggregate.left_out for name, aggregate in self.aggregates.items()}
-        notes = tuple(self._notes())
+        notes = (*self._notes(), *centred_notes(program))
         return Compiled(program, alternatives, notes=notes, left_out=left_out)
 
     def shown(self, output: str) -> Shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 
@@ -152,10 +152,18 @@ def compile_aggregates(
         leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms, norm)
         if norm == 1 and leaf.dimension == 1 and terms.noise is None:
             return {}  # K-norm noise of one coordinate is the same
+        result = ways_over(noise, leaf)
+        middle = set[Centred]() if terms.declared else centred_sums(aggregates, channels)
+        if middle - means_of(aggregates):
+            channels, outputs = outputs_of(aggregates, on_integers, events_of(terms), middle)
+            other = ways_over(noise, replace(leaf, channels=channels, outputs=outputs))
+            result = {name: better(way, other[name]) for name, way in result.items()}
+        return {name: selecting(way, noise, terms) for name, way in result.items()}
 
+    def ways_over(noise: str, leaf: ChannelLeaf) -> dict[str, Strategy[Aggregates]]:
         def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
             part = SumPart(mechanism, leaf.read, leaf.coordinates)
-            return offer(Aggregates(channels, outputs, (part,)), terms)
+            return offer(Aggregates(leaf.channels, leaf.outputs, (part,)), terms)
 
         by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
         result = sums_for(noise, leaf, terms, joint)
@@ -164,7 +172,7 @@ def compile_aggregates(
                 result[name] = better(way, partial(apart, leaf, by_user, name))
         if noise == "gaussian" and len(by_both) > 1:
             result[SPLIT] = partial(apart, leaf, by_both, None)
-        return {name: selecting(way, noise, terms) for name, way in result.items()}
+        return result
 
     return best_way(terms, ways, SPLIT_INTO)
 
@@ -180,19 +188,49 @@ def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
             raise ConfigError(f"aggregates.{name}.{field}", value, remedy)
 
 
-def outputs_of(
-    aggregates: Mapping[str, Aggregate], whole: bool, events: int = 1
-) -> tuple[tuple[Channel, ...], tuple[AggregateOutput, ...]]:
-    """Channels in the order of a leaf, and outputs in the user's order.
+Centred = tuple[str | None, str, float, float]
+"""A predicate, a column, and the clip whose middle is taken off."""
 
-    whole: counts live on the integers (discrete noise). events: of the unit in a cell.
+
+def centred_sums(aggregates: Mapping[str, Aggregate], channels: Iterable[Channel]) -> set[Centred]:
+    """Sums that may be taken around the middle of their clip, since their events are counted.
+
+    A value is then at most half the clip's width, and the sum is (centred sum) + middle * count,
+    whose noise it gets: less noise for both, unless the count matters far less than the sum.
     """
-    centred = {
+    counted = {
+        channel.where
+        for channel in channels
+        if (channel.kind, channel.takes) == ("count", "events")
+    }
+    return {
+        (aggregate.where, *aggregate.may_be_centred)
+        for aggregate in aggregates.values()
+        if aggregate.may_be_centred is not None and aggregate.where in counted
+    }
+
+
+def means_of(aggregates: Mapping[str, Aggregate]) -> set[Centred]:
+    """Columns whose middle is taken off whatever it costs, for their means."""
+    return {
         (aggregate.where, *aggregate.centred)
         for aggregate in aggregates.values()
         if aggregate.centred is not None
     }
-    layout = Layout(whole, centred, events)
+
+
+def outputs_of(
+    aggregates: Mapping[str, Aggregate],
+    whole: bool,
+    events: int = 1,
+    middle: Set[Centred] = frozenset(),
+) -> tuple[tuple[Channel, ...], tuple[AggregateOutput, ...]]:
+    """Channels in the order of a leaf, and outputs in the user's order.
+
+    whole: counts live on the integers (discrete noise). events: of the unit in a cell. middle: of
+    which columns and clips the middle is taken off, in addition to those of means.
+    """
+    layout = Layout(whole, middle | means_of(aggregates), events)
     outputs = tuple(
         aggregate.output(name, layout.under(aggregate.where))
         for name, aggregate in aggregates.items()

@@ -93,6 +93,11 @@ class Sum(BoundedAggregate):
     def reach(self, events: float) -> float:
         return events * max(map(abs, self.bounds))
 
+    @property
+    def may_be_centred(self) -> tuple[str, float, float] | None:
+        low, high = self.bounds
+        return None if self.clip_user is not None or low == -high else (self.sum, low, high)
+
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         low, high = self.bounds
         totals = self.clip_user is not None

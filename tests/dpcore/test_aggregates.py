@@ -180,7 +180,8 @@ def test_claimed_errors_are_the_real_ones() -> None:
 
 def test_split_is_the_optimum() -> None:
     """No other split of the same budget has a smaller weighted error."""
-    plan = make("  a: {count: events}\n  b: {sum: x, clip: [0, 10], weight: 4}\n")
+    body = "  a: {count: events}\n  b: {sum: x, clip: [0, 10], weight: 4}\n"
+    plan = make(body, extra="mechanism: {noise: gaussian}")
     (part,) = plan.program.parts  # type: ignore[attr-defined]
     resolution = np.array([c.resolution for c in plan.program.channels])  # type: ignore[attr-defined]
     scales = np.asarray(part.mechanism.scales) * resolution

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.constant_noise import NoNoise
 from tests.contracts.cases import noise
+from tests.contracts.corners import candidates, moved, weights
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_under
 
@@ -157,3 +160,71 @@ aggregates: {n: {count: events, over: 1}}
     assert "mechanism.pure: true prices it" in counted.to_json()["choice"]
     again = Plan.from_config(PlanConfig.from_dict(counted.config.to_dict()))
     assert again.digest == counted.digest
+
+
+# ---- sums around the middle of their clip
+
+PAID = {"sum": "x", "clip": [0, 100], "over": 1}
+
+
+def centres(plan: Plan) -> list[float]:
+    program = plan.program
+    assert isinstance(program, Aggregates)
+    return [channel.centre for channel in program.channels if channel.kind == "value"]
+
+
+def test_a_sum_next_to_a_count_is_taken_around_the_middle_of_its_clip() -> None:
+    both = {**ONE, "paid": PAID}
+    plain = plan_of(both, mechanism={"noise": "gaussian"})
+    assert centres(plain) == [0.0]
+    assert [info.stddev_worst for info in plain.outputs] == pytest.approx([5.975, 597.5], rel=1e-3)
+    plan = plan_of(both, mechanism={"pure": False})
+    assert centres(plan) == [50.0]
+    assert [info.stddev_worst for info in plan.outputs] == pytest.approx([5.082, 457.1], rel=1e-3)
+    assert any("summed around 50, the middle of its clip" in note for note in plan.notes)
+    with_mean = plan_of({**both, "usual": {"mean": "x", "clip": [0, 100]}})
+    assert centres(with_mean) == [50.0]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {"n": {"count": "events", "over": 1, "where": "x > 3"}},
+        {"n": {"count": "events", "over": 1, "weight": 1e-6}},
+    ],
+    ids=["no count", "a count of others", "a count of no weight"],
+)
+def test_a_sum_is_left_as_it_is_where_that_is_no_worse(others: dict[str, Any]) -> None:
+    plan = plan_of({"paid": PAID, **others}, mechanism={"pure": False})
+    gain = plan_of({"paid": PAID, **others}, mechanism={"noise": "gaussian"})
+    ratio = plan.outputs[0].stddev_worst / gain.outputs[0].stddev_worst
+    assert ratio == pytest.approx(1) if centres(plan) == [0.0] else ratio < 1
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "replace_anywhere"])
+@pytest.mark.parametrize("over", [1, "all"])
+def test_a_centred_sum_moves_by_no_more_than_is_paid_for(relation: str, over: Any) -> None:
+    body = {"n": {"count": "events", "over": over}, "paid": {**PAID, "over": over}}
+    plan = plan_of({**body, "low": {**PAID, "clip": [40, 60], "over": over}}, delta=1e-6,
+                   privacy={"relation": relation})  # fmt: skip
+    in_l1 = plan.program.sums[0].real_noise[0] == "laplace"
+    (added,) = weights(plan.program, candidates({"x": (0.0, 100.0)}))
+    assert 0.7 < moved(added, relation, False, in_l1) <= 1 + 1e-9
+    assert centres(plan) == [50.0, 50.0] or relation == "replace_one"
+
+
+def test_a_centred_sum_is_the_sum() -> None:
+    """Without noise, to the last digit that the lattice holds; clips apply before."""
+    rng = np.random.default_rng(5)
+    plan = plan_of({"n": {"count": "events"}, "paid": {**PAID, "over": ["all", 3]}})
+    assert centres(plan) == [50.0]
+    x = rng.uniform(-40, 160, 700)
+    times = plan.clock.start + np.sort(rng.integers(0, 100 * 86_400_000_000, 700))
+    (run,) = simulate(plan, Events(times, None, {"x": x}), bytes(32), None, NoNoise(0))
+    ticks = plan.clock.tick_of(times)
+    for release in run.released:
+        if release.name == "paid":
+            first = 0 if release.over is None else 100 - release.over
+            exact = np.clip(x, 0, 100)[ticks >= first].sum()
+            assert release.value[-1, 0, 0] == pytest.approx(exact, abs=1e-3)
