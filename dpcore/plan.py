@@ -25,7 +25,15 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.lattice import LIMB
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.plan_guarantee import Grouping, groupings_of, guarantee_of, left_out, warnings_for
+from weir.dpcore.plan_guarantee import (
+    ForEver,
+    Grouping,
+    for_ever,
+    groupings_of,
+    guarantee_of,
+    left_out,
+    warnings_for,
+)
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.choice import loss_json, reason
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
@@ -257,6 +265,11 @@ class Plan:
         """What each grouping has of the budget; empty where there is one."""
         return groupings_of(self.config, self.keys, self.program, self.outputs, self.alternatives)
 
+    @cached_property
+    def for_ever(self) -> ForEver | None:
+        """What the same loss for ever would cost without a protection horizon; None: see there."""
+        return for_ever(self.config, self.program, self.outputs, self.alternatives)
+
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""
         last = self.clock.ticks or min(max(FAR, 4 * (self.guarantee.window or 1)), LAST)
@@ -297,6 +310,7 @@ class Plan:
             "id_horizon": self.circumstances.id_horizon,
             "id_shards": self.circumstances.id_shards,
             "copies": [{**vars(row), "epsilon": finite(row.epsilon)} for row in promise.copies],
+            "for_ever": None if self.for_ever is None else self.for_ever._asdict(),
             "user": self._user_json(),
             "releases": [
                 {

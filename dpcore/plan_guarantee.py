@@ -110,6 +110,54 @@ COVERED = 1000
 """Draws of pure noise whose far tails delta must cover for no warning of them."""
 
 
+class ForEver(NamedTuple):
+    """A plan without a protection horizon that costs what this one costs within ten horizons, or by
+    the end of a shorter clock.
+
+    Attributes:
+      ticks: ten horizons; None: the clock ends before.
+      epsilon: of it, and of this plan within that time.
+      output: name of the output whose noise it changes most. over: its span in ticks.
+      noise: its worst standard deviation there. now: that of this plan.
+    """
+
+    ticks: int | None
+    epsilon: float
+    output: str
+    over: int | None
+    noise: float
+    now: float
+
+
+def for_ever(
+    config: PlanConfig,
+    program: Program,
+    outputs: Iterable[OutputInfo],
+    alternatives: Iterable[Alternative],
+) -> ForEver | None:
+    """That plan, under the noise that was chosen; None where the horizon is as long as the clock,
+    the clock has no end, the loss stops at the horizon, or errors are not known beforehand."""
+    terms = config.terms()
+    chosen = next((alternative for alternative in alternatives if alternative.chosen), None)
+    if terms.lasting is None or terms.horizon is None or chosen is None or not config.aggregates:
+        return None
+    ticks = 10 * terms.lasting if 10 * terms.lasting < terms.horizon else None
+    epsilon = program.loss(ticks).epsilon(terms.delta)
+    if not math.isfinite(epsilon) or epsilon <= terms.epsilon * (1 + 1e-6):
+        return None
+    lasting = replace(terms, window=None, epsilon=epsilon, noise=chosen.noise)
+    try:
+        other = compiled(config.algorithm, lasting, config.release_every).program
+    except ConfigError:
+        return None
+    pairs = zip(outputs, other.describe(np.asarray(terms.ticks())), strict=True)
+    known = [(a, b) for a, b in pairs if a.stddev_worst > 0 and b.stddev_worst > 0]
+    if not known:
+        return None
+    a, b = max(known, key=lambda pair: abs(math.log(pair[1].stddev_worst / pair[0].stddev_worst)))
+    return ForEver(ticks, epsilon, a.name, a.over, b.stddev_worst, a.stddev_worst)
+
+
 class Grouping(NamedTuple):
     """What one of several groupings has of the budget.
 

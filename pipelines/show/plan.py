@@ -56,6 +56,8 @@ def sections(
         yield indent(users.promises(facts))
     yield heading("Privacy loss over time")
     yield indent(expiration(plan, facts))
+    if facts["for_ever"] is not None:
+        yield indent(Text(for_ever(plan, facts["for_ever"]), style="dim"))
     if budget is not None:
         yield heading(f"The budget of {budget.scope}")
         yield indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
@@ -146,6 +148,19 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
             "" if _unbounded(epsilon) else f"{row['delta']:g}",
         )
     return rows
+
+
+def for_ever(plan: Plan, same: Mapping[str, Any]) -> str:
+    """The plan that costs the same by the end of the clock and has no horizon."""
+    unit = plan.config.algorithm.shown(same["output"]).what
+    ticks = same["ticks"]
+    within = "By the end of the clock" if ticks is None else f"Within {count(ticks, 'tick')}"
+    return (
+        f"{within} the loss is epsilon {number(same['epsilon'])}. The same for ever: "
+        f"protect_for: all at epsilon {number(same['epsilon'])} has noise "
+        f"{number(same['noise'])} where this plan has {number(same['now'])} ({same['output']}, "
+        f"{unit}, {span(same['over'])})."
+    )
 
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:

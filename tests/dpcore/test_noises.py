@@ -19,6 +19,7 @@ from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_under
 
+CLOCK = {"start": "2025-01-01T00:00:00Z", "period": "1d", "end": "2025-04-11T00:00:00Z"}
 BINS = {"histogram": "x", "edges": list(range(401)), "over": 1}
 
 
@@ -26,8 +27,7 @@ def plan_of(
     aggregates: dict[str, Any], delta: float = 1e-6, privacy: Any = None, **more: Any
 ) -> Plan:
     privacy = {"epsilon": 1.0, "delta": delta, "protect_for": "all", **(privacy or {})}
-    clock = {"start": "2025-01-01T00:00:00Z", "period": "1d", "end": "2025-04-11T00:00:00Z"}
-    whole = {"name": "noises", "schema": {"time": "at"}, "clock": clock, "privacy": privacy}
+    whole = {"name": "noises", "schema": {"time": "at"}, "clock": CLOCK, "privacy": privacy}
     return Plan.from_config(PlanConfig.from_dict({**whole, "aggregates": aggregates, **more}))
 
 
@@ -228,3 +228,37 @@ def test_a_centred_sum_is_the_sum() -> None:
             first = 0 if release.over is None else 100 - release.over
             exact = np.clip(x, 0, 100)[ticks >= first].sum()
             assert release.value[-1, 0, 0] == pytest.approx(exact, abs=1e-3)
+
+
+# ---- the same for ever
+
+
+def test_a_short_horizon_is_priced_against_the_same_for_ever() -> None:
+    """What the plan shows is what such a plan has, and its loss is that of this plan."""
+    clock = {"start": "2024-01-01T00:00:00Z", "period": "1d", "end": "2026-09-27T00:00:00Z"}
+    body = {"n": {"count": "events"}}
+    plan = plan_of(body, privacy={"protect_for": "30d"}, clock=clock)
+    same = plan.for_ever
+    assert same is not None and same.ticks == 300
+    assert same.epsilon == plan.program.loss(300).epsilon(1e-6) > 1
+    assert (same.now, same.noise) == pytest.approx((9.18, 7.37), rel=2e-3)
+    other = plan_of(body, privacy={"epsilon": same.epsilon}, clock=clock)
+    assert other.outputs[0].stddev_worst == pytest.approx(same.noise, rel=1e-6)
+    assert plan.to_json()["for_ever"]["noise"] == same.noise
+    near = plan_of(body, privacy={"protect_for": "300d"}, clock=clock)
+    assert near.for_ever is not None and near.for_ever.ticks is None
+    assert near.for_ever.epsilon == near.program.loss(None).epsilon(1e-6)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"privacy": {"protect_for": "all"}},
+        {"privacy": {"protect_for": "200d"}},
+        {"privacy": {"protect_for": "10d"}, "mechanism": {"continual_sum": "independent"}},
+    ],
+    ids=["for ever", "longer than the clock", "nothing is lost later"],
+)
+def test_there_is_no_other_where_the_horizon_gains_nothing(more: dict[str, Any]) -> None:
+    plan = plan_of({"n": {"count": "events"}}, **more)
+    assert plan.for_ever is None and plan.to_json()["for_ever"] is None
