@@ -311,6 +311,13 @@ class Aggregates(Program):
         """Composition over the parts."""
         return compose(tuple(part.loss_of_event(ticks) for part in self.parts))
 
+    def mean_stddev(self, ticks: Ints) -> Mapping[tuple[str, int | None], float]:
+        return {
+            (output.name, over): float(np.sqrt(self._variances(output, over, ticks).mean()))
+            for output in self.infos
+            for over in output.overs
+        }
+
     def worst_stddev(self, output: AggregateOutput, over: int | None, ticks: Ints) -> float:
         """Largest stddev over ``ticks`` of the output's own noise, in the user's unit.
 
@@ -318,10 +325,14 @@ class Aggregates(Program):
         in the
         worst case over the true moments: divide it by the number of events you expect.
         """
+        return float(np.sqrt(self._variances(output, over, ticks).max())) * output.unit
+
+    def _variances(self, output: AggregateOutput, over: int | None, ticks: Ints) -> Floats:
+        """Of an output at ticks, in squares of its unit: (m,)."""
         total = np.zeros(len(ticks))
         for channel, weight in output.importance().items():
             total += weight / output.weight * self.channel_variance(channel, over, ticks)
-        return float(np.sqrt(total.max())) * output.unit
+        return total
 
     def channel_variance(self, channel: int, over: int | None, ticks: Ints) -> Floats:
         """Noise variance of one coordinate of a channel at ticks (m,), user's unit squared:

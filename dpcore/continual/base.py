@@ -74,7 +74,9 @@ class ContinualSum(ABC):
         tick t, and not only one of ``factor(t)`` at most.
       patterned: whether it knows what several contributions of a user move. Without, a plan whose
         unit is a user does not take it.
-      caveat: what a plan would lose that does not name it; "": nothing, so that it may be chosen.
+      caveat: what a plan would lose that does not name it; "": nothing. With one it is chosen only
+        where the guarantee is for the whole clock and every output gains, in the worst tick and in
+        the mean.
       any_signs: whether that bound holds for contributions of any signs, as it must where columns
         are ``signed``.
     """

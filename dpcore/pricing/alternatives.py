@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
@@ -93,6 +94,10 @@ SLACK = 1.05
 
 SPLIT = "separate"
 """Name of the alternative that gives each ``over`` a mechanism of its own."""
+
+
+BY_NAME = "name it to take it: "
+"""How the note of a mechanism begins that gives something up."""
 
 
 P = TypeVar("P", bound=Program)
@@ -232,7 +237,8 @@ def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
     ten = offer.program.loss(None if window is None else 10 * window).epsilon(terms.delta)
     note = "no protection after the window" if math.isinf(ten) else ""
     if not note and name in CONTINUAL_SUMS:
-        note = CONTINUAL_SUMS[name].caveat
+        caveat = CONTINUAL_SUMS[name].caveat
+        note = f"{BY_NAME}{caveat}" if caveat else ""
     state, loss = offer.program.state_bytes(), offer.program.loss(terms.window)
     return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note, loss)
 
@@ -262,8 +268,13 @@ def pick(
             reasons = [a.note for a, _, _ in tried if a.mechanism == named]
             raise ConfigError("mechanism.continual_sum", named, [*reasons, cannot][0])
     else:
-        # A mechanism that gives something up, as protection after the window, must be named.
+        # A mechanism that gives something up, as protection after the window, must be named; one
+        # that gives up graded expiration only if that is of use, or if some output does not gain.
+        whole = [(a, p) for a, p in able if a.note.startswith(BY_NAME)]
         able = [(a, p) for a, p in able if not a.note]
+        if able and terms.lasting is None and not terms.declared:
+            usual = _winner(able, spare)
+            able += [item for item in whole if _gains(item, usual, terms)]
     if not able:
         refused = [item.refusal for item in tried if item.refusal is not None]
         if len(refused) == len(tried) and len({error.field for error in refused}) == 1:
@@ -275,15 +286,44 @@ def pick(
             + "; ".join(f"{a.mechanism}: {a.note}" for a, _, _ in tried),
         )
     best = min(a.score for a, _ in able)
-    close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
-    close = [(a, p) for a, p in close if a.noise not in spare] or close
-    winner, program = min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
+    winner, program = _winner(able, spare)
     ranked = [
-        replace(item, chosen=item is winner, score=_relative(item.score, best))
+        replace(
+            item,
+            chosen=item is winner,
+            score=_relative(item.score, best),
+            note=item.note.removeprefix(BY_NAME) if item is winner else item.note,
+        )
         for item, _, _ in tried
     ]
     ranked.sort(key=lambda item: (not item.chosen, item.score, item.state_bytes))
     return program, tuple(ranked)
+
+
+Able = tuple[Alternative, P]
+
+
+def _winner(able: Sequence[Able[P]], spare: tuple[str, ...]) -> Able[P]:
+    """Of those within ``SLACK`` of the smallest error the one with the smallest state; one of a
+    spare noise only where there is no other."""
+    best = min(a.score for a, _ in able)
+    close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
+    close = [(a, p) for a, p in close if a.noise not in spare] or close
+    return min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
+
+
+def _gains(item: Able[P], usual: Able[P], terms: Terms) -> bool:
+    """Whether every output over every span has less noise, in the worst tick and in the mean."""
+    (one, its), (other, others) = item, usual
+    end = terms.horizon
+    if end is None:
+        return False
+    ticks = np.unique(np.linspace(0, end - 1, min(end, 2048)).astype(np.int64))
+    means, than = its.mean_stddev(ticks), others.mean_stddev(ticks)
+    if not means or means.keys() != than.keys() or one.stddev.keys() != other.stddev.keys():
+        return False
+    worst = all(one.stddev[name] < value for name, value in other.stddev.items())
+    return worst and all(means[name] < value for name, value in than.items())
 
 
 def _relative(score: float, best: float) -> float:

@@ -50,6 +50,25 @@ UNPRICED = (
 
 
 def reason(alternatives: Sequence[Alternative], terms: Terms) -> str:
+    """Why the chosen mechanism and its noise were taken; "" where the config says so."""
+    chosen = next((item for item in alternatives if item.chosen), None)
+    caveat = (
+        CONTINUAL_SUMS[chosen.mechanism].caveat
+        if chosen is not None and chosen.mechanism in CONTINUAL_SUMS and not terms.declared
+        else ""
+    )
+    noise = _noise_reason(alternatives, terms)
+    return f"{WHOLE.format(name=chosen.mechanism)} {noise}".strip() if chosen and caveat else noise
+
+
+WHOLE = (
+    "Why {name}: its noise is fitted to the whole clock, and is less for every output, at the "
+    "worst tick and on average. Its guarantee does not fade by degrees: all of the loss of a "
+    "record may fall on the ticks right after it. Set mechanism.continual_sum to take another."
+)
+
+
+def _noise_reason(alternatives: Sequence[Alternative], terms: Terms) -> str:
     """Why the chosen noise was preferred to the best pure noise, or to the best that is not pure;
     "" where only one of both was priced, as the config says."""
     chosen = next((item for item in alternatives if item.chosen), None)

@@ -240,7 +240,7 @@ def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
             bytes_text(row["state_bytes_per_key"]) if able else "-",
             loss_words(row["loss"]) if able and row["loss"] is not None else "-",
             ("unbounded" if none else number(later)) if able else "-",
-            Text(row["note"] or ("chosen" if row["chosen"] else ""), style="dim"),
+            Text(", ".join(filter(None, ("chosen" * row["chosen"], row["note"]))), style="dim"),
         )
     return rows
 

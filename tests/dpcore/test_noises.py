@@ -12,6 +12,7 @@ from tests.constant_noise import NoNoise
 from tests.contracts.cases import noise
 from tests.contracts.corners import candidates, moved, weights
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.continual.ended import EndedSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
@@ -241,7 +242,7 @@ def test_a_short_horizon_is_priced_against_the_same_for_ever() -> None:
     same = plan.for_ever
     assert same is not None and same.ticks == 300
     assert same.epsilon == plan.program.loss(300).epsilon(1e-6) > 1
-    assert (same.now, same.noise) == pytest.approx((9.18, 7.37), rel=2e-3)
+    assert (same.now, same.noise) == pytest.approx((9.18, 6.714), rel=2e-3)
     other = plan_of(body, privacy={"epsilon": same.epsilon}, clock=clock)
     assert other.outputs[0].stddev_worst == pytest.approx(same.noise, rel=1e-6)
     assert plan.to_json()["for_ever"]["noise"] == same.noise
@@ -262,3 +263,61 @@ def test_a_short_horizon_is_priced_against_the_same_for_ever() -> None:
 def test_there_is_no_other_where_the_horizon_gains_nothing(more: dict[str, Any]) -> None:
     plan = plan_of({"n": {"count": "events"}}, **more)
     assert plan.for_ever is None and plan.to_json()["for_ever"] is None
+
+
+# ---- noise that is fitted to the whole clock
+
+
+def chosen(over: Any, days: int = 1000, **more: Any) -> str:
+    end = str(np.datetime64("2024-01-01") + days) + "T00:00:00Z"
+    clock = {"start": "2024-01-01T00:00:00Z", "period": "1d", "end": end}
+    plan = plan_of({"n": {"count": "events", "over": over}}, clock=clock, **more)
+    return next(a.mechanism for a in plan.alternatives if a.chosen)
+
+
+def test_noise_fitted_to_the_clock_is_taken_where_every_output_gains() -> None:
+    assert chosen("all") == "ended"
+    # Differences of totals are worse at worst, though better on average.
+    assert chosen(["all", 7]) != "ended" and chosen(["all", 28]) != "ended"
+    assert chosen("all", mechanism={"noise": "gaussian"}) == "blt"
+    for shorter in ("999d", "600d", "30d"):
+        assert chosen("all", privacy={"protect_for": shorter}) != "ended"
+    assert chosen("all", privacy={"protect_for": "1000d"}) == "ended"
+
+
+def test_users_get_it_where_it_gains() -> None:
+    caps = {"ticks": 4, "keys": 1, "events": 1}
+    privacy = {"unit": "user", "per": "90d", "contributions": caps}
+    schema = {"time": "at", "unit": "who"}
+    assert chosen("all", 90, privacy=privacy, schema=schema) == "ended"
+
+
+def test_what_is_lost_is_said_and_the_guarantee_is_that_of_the_whole_clock() -> None:
+    clock = {"start": "2024-01-01T00:00:00Z", "period": "1d", "end": "2026-09-27T00:00:00Z"}
+    plan = plan_of({"n": {"count": "events"}}, clock=clock)
+    shown = plan.to_json()
+    (row,) = [row for row in shown["alternatives"] if row["chosen"]]
+    assert (row["mechanism"], row["note"]) == ("ended", "no graded expiration")
+    assert "does not fade by degrees" in shown["choice"]
+    assert plan.outputs[0].stddev_worst == pytest.approx(12.58, rel=2e-3)
+    assert plan.program.loss(None).epsilon(1e-6) <= 1.0
+    lost = plan.program.loss(1).value
+    assert lost == pytest.approx(plan.program.loss(None).value, rel=1e-3)
+
+
+@pytest.mark.parametrize("part", ["worst", "mean"])
+def test_a_gain_in_the_worst_tick_or_on_average_alone_is_not_enough(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = EndedSum.factor
+
+    def factor(self: EndedSum, ticks: Any, over: Any) -> Any:
+        out = np.array(right(self, ticks, over))
+        if part == "worst":
+            out[-1] *= 1.5
+        else:
+            out[:] = np.minimum(out * 2, 0.995 * 3.2717**2)
+        return out
+
+    monkeypatch.setattr(EndedSum, "factor", factor)
+    assert chosen("all") == "blt"
