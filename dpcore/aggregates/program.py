@@ -114,14 +114,11 @@ class ChannelLeaf:
         Raises:
           ConfigError: nothing changes.
         """
-        terms, scale = self.terms, np.asarray(scales)
-        relation: Relation = terms.cell_relation
-        times = 1
+        relation: Relation = self.terms.cell_relation
+        scale, may_vanish, times = np.asarray(scales), self.terms.may_vanish, 1
         if relation == "replace_anywhere" and add_up:
             times, relation = 2, "add_remove"
-        result = times * joint_sensitivity(
-            self.groups, scale, relation, terms.may_vanish, self.norm
-        )
+        result = times * joint_sensitivity(self.groups, scale, relation, may_vanish, self.norm)
         if result == 0:
             raise ConfigError(
                 "aggregates",
@@ -137,7 +134,7 @@ class SumPart:
     """One continual sum over some of the channels.
 
     Attributes:
-      mechanism: its dimension is the number of ``coordinates``.
+      mechanism: its dimension is the number of ``coordinates``; of active users it is 1.
       channels: indices of the channels it carries, in order.
       coordinates: which coordinates of a leaf it reads.
       hidden: whether it is released nowhere: keys are found by it, and it ends with the period that
@@ -148,6 +145,10 @@ class SumPart:
     channels: tuple[int, ...]
     coordinates: tuple[int, ...]
     hidden: bool = False
+
+    def summed(self, leaves: Ints) -> Ints:
+        """What the mechanism adds up of leaves of one key: (n, D) -> (n, d)."""
+        return self.mechanism.summed(leaves[:, list(self.coordinates)])
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the mechanism; a hidden part has no rows after the last tick of the period."""
@@ -176,8 +177,7 @@ class Aggregates(Program):
 
     Formal guarantees:
       Unit: one event, or one user in a period. Relation: that of the plan; each part's mechanism
-        was given the joint sensitivity of all its channels under it (accounting/joint.py; in l2, or
-        in l1 for Laplace noise), which
+        was given the joint sensitivity of all its channels under it (accounting/joint.py), which
         ``bound`` enforces by clipping each event, or what a user adds to a cell, onto the lattice
         before anything is summed. Sums are never clipped again.
       Users: what one adds to a cell is bounded here, and how many cells by their cap; that a user
@@ -209,6 +209,11 @@ class Aggregates(Program):
     def reads_new(self) -> bool:
         """Whether it asks if a user is new to a key in a period."""
         return any(channel.takes == "newcomers" for channel in self.channels)
+
+    @property
+    def reads_gaps(self) -> int:
+        """The longest span of ticks in which users are counted once; 0: in none."""
+        return max((c.span for c in self.channels if c.takes == "active"), default=0)
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -245,7 +250,7 @@ class Aggregates(Program):
     @property
     def widths(self) -> tuple[int, ...]:
         """Numbers of a key in each noisy array."""
-        return tuple(len(part.coordinates) for part in self.parts for _ in part.mechanism.overs)
+        return tuple(part.mechanism.dimension for part in self.parts for _ in part.mechanism.overs)
 
     @property
     def sums(self) -> tuple[ContinualSum, ...]:
@@ -277,7 +282,7 @@ class Aggregates(Program):
                 at = 0
                 for channel in part.channels:
                     where[channel, over] = (index, at, part)
-                    at += self.channels[channel].size
+                    at += self.channels[channel].width
                 index += 1
         stddevs: dict[tuple[int, int | None], Floats] = {}
         released: list[Released] = []
@@ -290,7 +295,7 @@ class Aggregates(Program):
                     if spot not in stddevs:
                         stddevs[spot] = part.mechanism.stddev(ticks, over)
                     info = self.channels[channel]
-                    span = slice(at, at + info.size)
+                    span = slice(at, at + info.width)
                     value = noisy[position][:, :, span] * info.resolution
                     return value, stddevs[spot][:, None, span] * info.resolution
 
@@ -322,8 +327,7 @@ class Aggregates(Program):
         """Largest stddev over ``ticks`` of the output's own noise, in the user's unit.
 
         Means and variances divide by a private count, so theirs is the stddev of (count x estimate)
-        in the
-        worst case over the true moments: divide it by the number of events you expect.
+        in the worst case over the true moments: divide it by the number of events you expect.
         """
         return float(np.sqrt(self._variances(output, over, ticks).max())) * output.unit
 
@@ -340,7 +344,7 @@ class Aggregates(Program):
         for part in self.parts:
             if channel in part.channels and over in part.mechanism.overs:
                 at = sum(
-                    self.channels[c].size for c in part.channels[: part.channels.index(channel)]
+                    self.channels[c].width for c in part.channels[: part.channels.index(channel)]
                 )
                 stddev = part.mechanism.stddev(ticks, over)[:, at]
                 return np.asarray((stddev * self.channels[channel].resolution) ** 2)
