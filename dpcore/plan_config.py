@@ -18,13 +18,14 @@ from weir.dpcore.config import schema as versions
 from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.key import DiscoverConfig, Key
+from weir.dpcore.config.one_shot import check_clock, check_required
 from weir.dpcore.config.privacy import Privacy
 from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, Version
 from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
 from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
 from weir.dpcore.config.yaml import yaml11_numbers
-from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.clock import ONCE, Clock
 from weir.dpcore.models.config import AnyModel
 from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
 from weir.dpcore.pricing.alternatives import MechanismConfig
@@ -95,8 +96,10 @@ class PlanConfig(Section):
         description="What releases are grouped by; without it there is one key.",
         examples=["{column: store, declared: [north, south]}"],
     )
-    clock: ClockConfig = Field(
-        description="The public release clock.",
+    clock: ClockConfig | None = Field(
+        default=None,
+        description="The public release clock. Without it all rows are one release, and events "
+        "need no time.",
         examples=["{start: 1997-01-01T00:00:00Z, period: 1d}"],
     )
     privacy: Privacy = Field(
@@ -171,6 +174,14 @@ class PlanConfig(Section):
             return {**data, "privacy": {**privacy, "relation": "replace_one"}}
         return data
 
+    @model_validator(mode="before")
+    @classmethod
+    def _clock(cls, data: Any) -> Any:
+        """Refuses what needs a clock where there is none. Runs before every other check."""
+        if isinstance(data, Mapping):
+            check_clock(data)
+        return data
+
     @field_validator("name")
     @classmethod
     def _name(cls, value: str) -> str:
@@ -183,6 +194,8 @@ class PlanConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.clock is not None:
+            check_required(self, self.privacy.unit == "user")
         if self.schema_.unit is not None and self.privacy.unit is None:
             raise refusal(
                 "schema.unit",
@@ -248,7 +261,14 @@ class PlanConfig(Section):
         if self.model is not None:
             return self.model
         users = None if self.expect is None else self.expect.users
-        return AggregatesAlgorithm(self.aggregates, self.events, users)
+        aggregates = self.aggregates
+        if self.clock is None:
+            # Of a single tick all spans are the same: none is written beside a release.
+            aggregates = {
+                name: aggregate.model_copy(update={"over": ("all",)})
+                for name, aggregate in aggregates.items()
+            }
+        return AggregatesAlgorithm(aggregates, self.events, users, self.clock is None)
 
     @property
     def events(self) -> float | None:
@@ -262,15 +282,22 @@ class PlanConfig(Section):
           ConfigError: a period that is no whole number of ticks, or has too few of them.
         """
         privacy = self.privacy
-        if privacy.contributions is None or privacy.per is None:
+        if privacy.contributions is None:
             return None
-        months = months_of(privacy.per)
+        lasting = privacy.per or "all"
+        months = months_of(lasting)
         per: int | Months | None = None if months is None else Months(months)
-        if months is None and privacy.per != "all":
-            per = durations.duration(privacy.per)
+        if months is None and lasting != "all":
+            per = durations.duration(lasting)
+        bounds = privacy.contributions.model_dump()
         return UserUnit(
-            ContributionBounds(**privacy.contributions.model_dump()), Periods(clock, per)
+            ContributionBounds(**{**bounds, "ticks": bounds["ticks"] or 1}), Periods(clock, per)
         )
+
+    @property
+    def release_clock(self) -> Clock:
+        """The clock; where there is none, that of a single release."""
+        return ONCE if self.clock is None else self.clock.to_clock()
 
     def terms(self) -> Terms:
         """What every algorithm gets besides its own section.
@@ -278,7 +305,7 @@ class PlanConfig(Section):
         Raises:
           ConfigError: a window that is not a whole number of the clock's periods.
         """
-        clock, mechanism = self.clock.to_clock(), self.mechanism
+        clock, mechanism = self.release_clock, self.mechanism
         discover = self.discover
         finding = 0.0
         if discover is not None:
@@ -316,4 +343,7 @@ class PlanConfig(Section):
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         if self.model is not None and self.privacy.unit != "user":
             data["privacy"]["relation"] = self.privacy.relation  # its default differs
+        if self.clock is None:
+            for aggregate in data.get("aggregates", {}).values():
+                aggregate.pop("over", None)  # a default that depends on what is counted
         return data

@@ -51,7 +51,11 @@ class Contributions(Section):
     """What counts of a user in one period: what is beyond these caps is left out, by a rule that
     looks at nobody else. Public: choose them by what you know, never by the data."""
 
-    ticks: Cap = Field(description="Ticks with events of the user.", examples=[8])
+    ticks: Cap | None = Field(
+        default=None,
+        description="Ticks with events of the user. Needed with a clock.",
+        examples=[8],
+    )
     keys: Cap = Field(description="Keys in one of these ticks.", examples=[3])
     events: Cap = Field(description="Events of a key in one of these ticks.", examples=[5])
     spacing: Annotated[Cap, BeforeValidator(same, json_schema_input_type=Cap | Lengths)] = Field(
@@ -124,8 +128,11 @@ class Privacy(Section):
         "0 needs a pure mechanism.",
         examples=["1e-6"],
     )
-    protect_for: Lasting = Field(
-        description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
+    protect_for: Lasting | None = Field(
+        default=None,
+        description="How long an event is protected: ticks, a duration, or all. Needed with a "
+        "clock.",
+        examples=["365d"],
     )
     unit: (
         Annotated[
@@ -171,19 +178,13 @@ class Privacy(Section):
                         name, getattr(self, name), "belongs to unit: user; set it, or remove this."
                     )
             return self
-        if self.per is None:
-            raise refusal(
-                "per",
-                None,
-                "is missing: unit: user protects a user in a period; write per: 1d, per: 30d, "
-                "per: 1 month, or per: all.",
-            )
         if self.contributions is None:
             raise refusal(
                 "contributions",
                 None,
                 "is missing: unit: user needs caps on what a user may add in a period, like "
-                "contributions: {ticks: 8, keys: 3, events: 5}.",
+                "contributions: {ticks: 8, keys: 3, events: 5} (without ticks where there is no "
+                "clock).",
             )
         if self.relation == "replace_anywhere":
             raise refusal(
@@ -200,6 +201,6 @@ class Privacy(Section):
         Raises:
           ConfigError: a duration that is not a whole number of the clock's periods.
         """
-        if self.protect_for == "all":
+        if self.protect_for is None or self.protect_for == "all":
             return None
         return ticks_of("privacy.protect_for", self.protect_for, clock, "all")
