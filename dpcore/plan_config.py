@@ -18,7 +18,7 @@ from weir.dpcore.config import schema as versions
 from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.key import DiscoverConfig, Key
-from weir.dpcore.config.one_shot import check_clock, check_required
+from weir.dpcore.config.one_shot import check_clock, check_model, check_required
 from weir.dpcore.config.privacy import Privacy
 from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, Version
 from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
@@ -84,7 +84,10 @@ class PlanConfig(Section):
         examples=[PLAN_VERSION],
     )
     schema_: Schema = Field(
-        alias="schema", description="Names of the columns of an event.", examples=["{time: date}"]
+        default=Schema(),
+        alias="schema",
+        description="Names of the columns of an event.",
+        examples=["{time: date}"],
     )
     where: str | None = Field(
         default=None,
@@ -196,6 +199,8 @@ class PlanConfig(Section):
     def _check(self) -> Self:
         if self.clock is not None:
             check_required(self, self.privacy.unit == "user")
+        elif self.model is not None:
+            check_model(self.model.name)
         if self.schema_.unit is not None and self.privacy.unit is None:
             raise refusal(
                 "schema.unit",
@@ -263,9 +268,8 @@ class PlanConfig(Section):
         users = None if self.expect is None else self.expect.users
         aggregates = self.aggregates
         if self.clock is None:
-            # Of a single tick all spans are the same: none is written beside a release.
             aggregates = {
-                name: aggregate.model_copy(update={"over": ("all",)})
+                name: aggregate.of_one_tick(self.discover is not None)
                 for name, aggregate in aggregates.items()
             }
         return AggregatesAlgorithm(aggregates, self.events, users, self.clock is None)
@@ -321,7 +325,9 @@ class PlanConfig(Section):
             # A neighbour's payload may be filtered out, or bear an arrival time that makes it late.
             may_vanish=self.where is not None or self.schema_.arrival is not None,
             has_id=self.schema_.id is not None,
-            continual_sum=mechanism.continual_sum,
+            # Noise that is added once: for a single tick no continual sum has less.
+            continual_sum=mechanism.continual_sum
+            or ("independent" if clock.once and self.model is None else None),
             noise=mechanism.noise,
             options=tuple(sorted(fixed.items())),
             events=self.events,

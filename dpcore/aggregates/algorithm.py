@@ -171,7 +171,9 @@ class AggregatesAlgorithm:
 
     def shown(self, output: str) -> Shown:
         item = self.aggregates[output]
-        what = item.what.replace(" per tick", "") if self.once else item.what
+        what = item.what
+        if self.once:
+            what = what.replace(" per tick", "").replace(", each once a period", "")
         what = what if item.where is None else f"{what}, where {item.where}"
         role: Role = "bins" if item.in_bins else "value"
         return Shown(what, what, role, reading=item.reading, between=item.between)

@@ -65,6 +65,25 @@ def check_clock(data: Mapping[str, Any], paths: Iterable[Path] = NEEDS_CLOCK) ->
     )
 
 
+def check_model(name: str) -> None:
+    """Refuses a model that would not have seen a row.
+
+    Args:
+      name: of the algorithm.
+
+    Raises:
+      PydanticCustomError: it is released before the events of its tick.
+    """
+    if name.startswith("online."):
+        raise refusal(
+            "model.algorithm",
+            name,
+            "releases the model of the ticks before, and a config without a clock has none: the "
+            "model would be of no row. Take one that is fitted to all rows, like "
+            "regression.incremental or optimize.frank_wolfe, or add a clock.",
+        )
+
+
 def check_required(data: BaseModel, users: bool) -> None:
     """Refuses a config with a clock that lacks what a clock needs.
 

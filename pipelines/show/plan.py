@@ -210,8 +210,12 @@ def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
         "", "mechanism", "noise", "error", "state per key", "epsilon at 10 W", "",
         right=("error", "state per key", "epsilon at 10 W"),
     )  # fmt: skip
+    shown: set[str] = set()
     for row in facts["alternatives"]:
         able = row["score"] is not None
+        if plan.clock.once and not row["chosen"] and (row.get("noise") in shown or not able):
+            continue  # of a single tick all mechanisms of a noise are one
+        shown.add(str(row.get("noise")))
         later = row.get("epsilon_10w")
         none = able and later is None
         rows.add_row(
