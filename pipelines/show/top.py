@@ -152,8 +152,8 @@ def top(
         Ranked(keys[i], float(value[i]), float(stddev[i]), int(best[i]), int(worst[i]))
         for i in first
     )
-    when = (None, None) if run.once else (at, starts(_moment(run, at)))
-    of = (output.name, output.over, *when, len(keys))
+    tick, when = (None, None) if run.once else (at, starts(_moment(run, at)))
+    of = (output.name, output.over, tick, when, len(keys))
     return Top(*of, rows, others, run.band, columns, output.left_out)
 
 
