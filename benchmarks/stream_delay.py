@@ -1,13 +1,13 @@
 """How long after the end of a tick is its release there?
 
-    python -m benchmarks.stream_delay [--seconds 150] [--only 0] [--beside CHECKOUT]
+    python -m benchmarks.stream_delay [--seconds 150] [--only 0] [--next to CHECKOUT]
     python -m benchmarks.stream_delay --bundle-time 20ms
 
 Real time, ticks of 1 s, `clock.delay: 500ms` (how late an event may be; it is part of every
 figure). Pub/Sub -> Flink (a JobManager, two TaskManagers of one slot, a Python worker each, a
 checkpoint every 2 s) -> one Parquet file a tick. The delay of a tick is the moment at which its
 file is in place, whole, less the end of the tick. Rows: events per second, and keys. The first
-minute, in which the JVMs compile, is left out. With --beside each load is run by another checkout
+minute, in which the JVMs compile, is left out. With --next to each load is run by another checkout
 of Weir first, in the same run. Short: the first load for 15 s, all of it; nothing is written.
 """
 

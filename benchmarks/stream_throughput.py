@@ -3,7 +3,7 @@
     python -m benchmarks.stream_throughput                    # all cases, 4 to 5 min each
     python -m benchmarks.stream_throughput --only 0           # one of them
     git worktree add ../weir-before REVISION
-    python -m benchmarks.stream_throughput --only 0 --beside ../weir-before [--jar JAR]
+    python -m benchmarks.stream_throughput --only 0 --next to ../weir-before [--jar JAR]
 
 More is published than the job can take, at an even rate, each event of the present: NDJSON with 500
 events a message and with one, and Arrow; on one slot and on two; over 24 and 10,000 keys. A job
@@ -13,7 +13,8 @@ holds it: the slope from the first checkpoint under load until 95 % are acknowle
 
 Ids are remembered for 5 s of the public clock. A reader with a backlog knows how far the stream is
 after a minute of full answers, so a run is long enough that ticks are released and ids forgotten
-while it goes on: `crossed` says how many horizons were released before the last mark. With --beside
+while it goes on: `crossed` says how many horizons were released before the last mark. With --next
+to
 each case is run by another checkout of Weir first, on a job server of its own (--jar). Server,
 publisher, Flink and the Python workers share the machine's cores. Rows of other cases stay in the
 file. Short: the first case for 10 s; nothing is written.

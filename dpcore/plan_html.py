@@ -66,9 +66,7 @@ def plan_html(facts: Mapping[str, Any]) -> str:
             paragraphs([promise["statement"]]),
             ""
             if once
-            else table(
-                ("within ticks", "epsilon", "delta"), expiration, "What may be learned later"
-            ),
+            else table(("within ticks", "epsilon", "delta"), expiration, "Privacy loss over time"),
             "" if once else _of_users(facts),
             table(
                 ("release", "over", "numbers", "standard deviation at worst", "unit"),
@@ -102,4 +100,4 @@ def _of_users(facts: Mapping[str, Any]) -> str:
         (every["who"], every["epsilon"], every["delta"]),
     ]
     shown = [(who, "no bound" if has is None else has, delta) for who, has, delta in rows]
-    return table(("who", "epsilon", "delta"), shown, "What a user has")
+    return table(("who", "epsilon", "delta"), shown, "Privacy loss of a user")

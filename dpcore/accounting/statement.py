@@ -84,7 +84,8 @@ def statement(
         text += f" {forgetting(forgotten, guarantee.copies)}"
     if groupings > 1:
         text += (
-            f" An event counts in one key of each of {groupings} groupings; the promise is for all "
+            f" An event counts in one key of each of {groupings} groupings; the guarantee is for "
+            "all "
             "of them together."
         )
     if keys_public:
@@ -95,7 +96,7 @@ def statement(
 def public_keys(once: bool) -> str:
     """What is reported of keys that are published as they occur."""
     since = "" if once else ", and the tick of the first event of each,"
-    return f"Which keys occur{since} is published as it is and not covered by this promise."
+    return f"Which keys occur{since} is published as it is and not covered by this guarantee."
 
 
 def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
@@ -107,7 +108,8 @@ def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
     )
     return (
         f"An id is remembered for {plural(id_horizon, 'tick')} from the tick of its event: a copy "
-        "of a later tick counts again, as an event of its own, for which this promise holds alone. "
+        "of a later tick counts again, as an event of its own, for which this guarantee holds "
+        "alone. "
         f"Together copies of one id that count have less protection, at most: {text}; nothing "
         "bounds how many there are."
     )
@@ -138,14 +140,14 @@ def guarantee_text(
         f"change {factor} (epsilon = {epsilon:.6g}){slack} between the two."
     )
     if window is None:
-        return text + " The promise does not expire."
+        return text + " The guarantee does not expire."
     later = [row for row in guarantee.expiration if row.ticks is not None and row.ticks > window]
     if any(math.isinf(row.epsilon) for row in later):
         return text + (
             f" After that {what} has no protection at all: later releases may contain it exactly."
         )
     if not later or later[-1].epsilon <= epsilon * (1 + 1e-9):
-        return text + " Later releases add nothing: the promise is permanent."
+        return text + " Later releases add nothing: the guarantee is permanent."
     steps: list[str] = []
     last = epsilon
     for row in later:
@@ -195,8 +197,9 @@ def user_statement(
         sentences.append(finding(min_users, told.delta_sel, once))
     if told.event is not None:
         sentences.append(
-            "A single event that moves no cap is protected by itself with epsilon = "
-            f"{told.event:.4g} at most; where a cap bites, it may change which others of its "
+            "A single event that moves no contribution bound is protected by itself with epsilon = "
+            f"{told.event:.4g} at most; where a contribution bound is binding, it may change "
+            "which others of its "
             "user's events count."
         )
     if told.together:
@@ -221,7 +224,7 @@ def user_statement(
     )
     if not once:
         sentences.append(
-            "The promise is conditional on no event being overdue (counted): which events come "
+            "The guarantee is conditional on no event being overdue (counted): which events come "
             "behind a closed tick is the runner's timing, and not covered."
         )
     if keys_public:
@@ -235,12 +238,12 @@ def finding(min_users: int, delta: float, once: bool = False) -> str:
     if once:
         return (
             f"A key is released if it has {who} and a noisy count of them is large enough. Which "
-            f"keys these are is covered by this promise: {delta:g} of the additional probability "
+            f"keys these are is covered by this guarantee: {delta:g} of the additional probability "
             "is for it. Nothing is released of any other key."
         )
     return (
         f"A key is released once it has {who} in a period and a noisy count of them is large "
-        "enough. Which keys these are, and since when, is covered by this promise: "
+        "enough. Which keys these are, and since when, is covered by this guarantee: "
         f"{delta:g} of the additional probability is for it. Nothing is released of any other key."
     )
 

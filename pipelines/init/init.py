@@ -105,7 +105,7 @@ def listed_words(listed: tuple[str, int] | None) -> list[str]:
 
 
 def columns_words(used: list[str], more: int) -> list[str]:
-    """Features that are columns, and how many there are beside them."""
+    """Features that are columns, and how many there are next to them."""
     lines = ["  features:                        # leave out what is not known when you predict"]
     lines += [f"    - {word(name)}" for name in used]
     return lines + ([f"    # and {more} columns of numbers more"] if more else [])
@@ -131,7 +131,7 @@ def classifier(
 
 MOST_NUMBERS = 6
 SCHEMA = "weir.schema.json"
-"""The file that the first line names: editors look for it beside the config."""
+"""The file that the first line names: editors look for it next to the config."""
 
 
 def config_text(
@@ -168,7 +168,7 @@ def config_text(
 
 
 def write_schema(folder: Path) -> None:
-    """The schema that the first line of a config names, beside it; an older one is replaced.
+    """The schema that the first line of a config names, next to it; an older one is replaced.
 
     Raises:
       OSError: it cannot be written.
@@ -190,7 +190,7 @@ def lines(
     """
     users = found["unit"] is not None and target is None
     yield f"# yaml-language-server: $schema={SCHEMA}"
-    yield f"# Editors check and complete this by that file, beside it: weir schema > {SCHEMA}"
+    yield f"# Editors check and complete this by that file, next to it: weir schema > {SCHEMA}"
     yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
     yield "# Change it by what you know, never by the data, because a bound that is read off the"
     yield "# data reveals them. What stands in <...> must be filled in. Then: weir plan, weir run."

@@ -101,12 +101,12 @@ def unfinished(run: ResultFolder) -> str:
 
 
 def numbers(run: ResultFolder) -> list[tuple[str, str]]:
-    """The promise in numbers: (value, label)."""
+    """The guarantee in numbers: (value, label)."""
     guarantee = run.plan.get("guarantee") or {}
     epsilon, delta, window = run.promise
     relation = guarantee.get("relation")
     lasting = "always" if window is None else lasts(run, window)
-    label = "protected" if window is None else f"protected for ({window:,} ticks)"
+    label = "protected" if window is None else f"protection horizon ({window:,} ticks)"
     results = [(short(epsilon), "epsilon"), (short(delta), "delta")]
     results += [] if run.once else [(lasting, label)]
     results.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))
@@ -134,13 +134,13 @@ def period(run: ResultFolder) -> str | None:
 
 
 def statement(run: ResultFolder) -> str:
-    """The promise in words, as the plan states it."""
+    """The guarantee in words, as the plan states it."""
     guarantee = run.plan.get("guarantee") or {}
     text = guarantee.get("statement")
     if text:
         return str(text)
     return (
-        "The folder has no _plan.json, so the promise is known only by its numbers, "
+        "The folder has no _plan.json, so the guarantee is known only by its numbers, "
         "which every row carries."
     )
 
@@ -187,13 +187,13 @@ def every_period(run: ResultFolder) -> tuple[str, str, str] | None:
 
 
 def against(run: ResultFolder) -> str:
-    """What the table of `expiration` is about: whom it protects, and from when it counts."""
+    """Title of the table of `expiration`: whose loss, and from when it counts."""
     if (run.plan.get("guarantee") or {}).get("unit") != "user":
         since = " after it arrived"
     else:
         per = (run.plan.get("user") or {}).get("per")
         since = " from the last tick of its period on" if per else ""
-    return f"What one {unit(run)} has against everything released{since}"
+    return f"Privacy loss over time: of one {unit(run)}, from everything released{since}"
 
 
 READING = {"lines": "Every line is what was released.", "banded": "", "bare": ""}

@@ -23,12 +23,12 @@ from tests.pipelines import synthetic
 from tests.pipelines.pages import Page, unpacked
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.report import words
-from weir.pipelines.report.data import KEYS_DRAWN, gather
+from weir.pipelines.report.data import KEYS_DRAWN, SeriesGrid, _heat, gather
 from weir.pipelines.report.page import packed
 from weir.pipelines.report.report import report
 from weir.pipelines.results import series
 from weir.pipelines.results.files import lists_of, matrix
-from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
 
@@ -123,6 +123,33 @@ def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
     np.testing.assert_array_equal(heat.value[0], row.value[:, 0])
 
 
+@pytest.mark.parametrize(("signal", "drawn"), [(0.0, False), (1.0, False), (3.0, True)])
+def test_ranks_of_noise_are_not_drawn(signal: float, drawn: bool) -> None:
+    keys, ticks, output = (
+        tuple(f"k{i}" for i in range(200)),
+        np.arange(20),
+        ReleasedOutput("n", None),
+    )
+    rng = np.random.default_rng(1)
+    level = rng.normal(0, 1, (200, 1))  # of running totals, whose noise lasts
+    truth = signal * np.linspace(-1.7, 1.7, 200)[:, None]
+    value = np.repeat((truth + level)[:, :, None], 20, axis=1)
+    value[3, 7:] = np.nan
+    value[:, -1] = rng.normal(0, 100, (200, 1))  # a last value says nothing of a rank
+    half = np.full_like(value, 1.96)
+    spot = (output.name, output.over)
+    there = np.isfinite(value[:, :, 0])
+    grid = SeriesGrid(
+        keys, ticks, {spot: value}, {spot: half}, {spot: value}, {spot: value}, {spot: there}
+    )
+    heat = _heat(output, grid, 1.96)
+    assert heat is not None and bool(heat.rows) == drawn
+    assert heat.noise == pytest.approx(1)
+    if drawn:
+        assert heat.rows[0] == "rank 1 to 5" and heat.spread == pytest.approx(3.1, abs=0.3)
+        assert np.all(np.diff(heat.value[:, 0]) <= 0)
+
+
 @pytest.mark.slow
 def test_chosen_keys_and_names(stores: Path, tmp_path: Path) -> None:
     data = gather(ResultFolder.open(stores), keys=["station", "north"], names=["basket"])
@@ -206,7 +233,7 @@ def test_ten_thousand_keys_make_a_small_page_fast(tmp_path: Path) -> None:
     place = page.data["coarse"]["keys"].index("store-09999")
     np.testing.assert_allclose(held[place, -1], value[9999], atol=block["step"])
     half = unpacked(block["half"], columns, block["step"])
-    assert half.shape == (1, ticks), "a band that all keys share is held once"
+    assert half.shape == (1, ticks), "a margin that all keys share is held once"
     assert made.table.row_count == 12
 
 
@@ -352,9 +379,9 @@ def test_axes_and_bands_end_at_public_bounds() -> None:
     assert series.limits(value, half, (0.0, 8.0)) == (0.0, 8.0)
     np.testing.assert_array_equal(series.cut(value - half, (0.0, None)), 0)
     hidden = series.hidden(np.array([3.0, 50.0, -3.0]), np.array([4.0, 4.0, 2.0]), (None, None))
-    assert hidden.tolist() == [True, False, False], "the band is wider than the value"
+    assert hidden.tolist() == [True, False, False], "the margin is wider than the value"
     known = series.hidden(np.array([36.0]), np.array([20.0]), (0.0, 30.0))
-    assert known.tolist() == [True], "the band is wider than the clip"
+    assert known.tolist() == [True], "the margin is wider than the clip"
 
 
 @pytest.mark.parametrize(
@@ -404,4 +431,7 @@ def test_what_is_protected_is_named(
     run = dataclasses.replace(run, plan=plan)
     assert words.unit(run) == shown
     assert (f"one {shown}", "add or remove") in words.numbers(run)
-    assert words.against(run) == f"What one {shown} has against everything released{since}"
+    assert (
+        words.against(run)
+        == f"Privacy loss over time: of one {shown}, from everything released{since}"
+    )

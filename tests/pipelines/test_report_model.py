@@ -1,4 +1,4 @@
-"""Reports of models: small charts for one key and for many, coefficients without a band."""
+"""Reports of models: small charts for one key and for many, coefficients without a margin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model_values(width: int) -> synthetic.ValueOf:
     def value_of(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
         if name == "loss":
             rng = np.random.default_rng([k, tick])
-            noise = 0.04 / (tick + 1)
+            noise = 0.002 / (tick + 1)
             mean = 0.02 + 0.1 / (tick + 1 + k) + noise * rng.normal()
             return [mean * (tick + 1), mean], [noise * (tick + 1), noise]
         end = np.random.default_rng(k).normal(size=width) * np.linspace(1, 0.1, width)
@@ -74,11 +74,11 @@ def test_small_charts_of_a_model(keys: list[str], tmp_path: Path) -> None:
     assert page.section("model") == list(LABELS), "a chart each; scaled ones say no more"
     assert len(page.data["drawn"]) == min(len(keys), KEYS_DRAWN)
     score, *others = page.data["figures"]
-    assert "half" in score["parts"][0]["fine"], "only the loss has a band"
+    assert "half" in score["parts"][0]["fine"], "only the loss has a margin"
     assert not any("half" in part["fine"] for one in others for part in one["parts"])
     assert "in the units of the data" in others[0]["caption"]
     notes = " ".join(one["note"] for one in page.data["sections"])
-    assert "No band: the noise is in the sums" in notes
+    assert "No margin of error: the noise is in the sums" in notes
     heads, _ = words.last_values(gather(ResultFolder.open(tmp_path / "out")))
     assert [head[0] for head in heads[1:]] == ["loss"] + ["coefficients"] * 7
 

@@ -208,7 +208,7 @@ def test_it_serves_until_it_is_stopped(folder: Path, weir: Weir) -> None:
 
 
 class Heard(dict[str, Any]):
-    """Pages of a site, and what was asked for besides."""
+    """Pages of a site, and what was asked for in addition."""
 
     heard: list[str]
 
