@@ -120,8 +120,8 @@ def test_one_table_has_an_example_of_each_aggregate_with_its_output() -> None:
     for name in AGGREGATES.own:
         assert any(f'{{"{name}": ' in code for code, _ in pairs), name
     for code, shown in pairs:
-        call = code[code.index("weir.release(") :].partition("\n})")[0]
-        assert len(call.splitlines()) + 1 <= 7 and shown.strip()  # at most six lines in the call
+        fields = code[code.index("config = {\n") :].partition("\n}\n")[0].splitlines()[1:]
+        assert sum(re.match(r'    "', line) is not None for line in fields) <= 6 and shown.strip()
     assert len(pairs) == page.count("weir.release(table")
 
 
