@@ -35,8 +35,6 @@ REQUIRED: Final[dict[Path, str]] = {
 REQUIRED_OF_USERS: Final[dict[Path, str]] = {
     ("privacy", "per"): "unit: user protects a user in a period; write per: 1d, per: 30d, per: 1 "
     "month, or per: all",
-    ("privacy", "contributions", "ticks"): "write something like `ticks: 8`: in how many ticks of "
-    "a period a user counts at most",
 }
 
 

@@ -75,6 +75,7 @@ def installed(job_server_jar: Path) -> None:
     needed(servers.pubsub_binary)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("end", ["time", "Ctrl-C"])
 def test_a_live_stack_releases_and_ends_without_a_trace(
     end: str, installed: None, tmp_path: Path
