@@ -219,7 +219,7 @@ class Plan:
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
-        privacy, clock, calendar = self.config.privacy, self.clock, self.clock.calendar
+        privacy = self.config.privacy
         return {
             "version": self.version,
             "name": self.name,
@@ -228,14 +228,7 @@ class Plan:
             "unit": self.guarantee.unit,
             "relation": privacy.relation,
             "window": self.guarantee.window,
-            "clock": {
-                "start": clock.start,
-                "period": clock.period if calendar is None else calendar.canonical(),
-                "end": clock.end,
-                "delay": clock.delay,
-                # The default is part of the version.
-                **({} if self.config.clock.ahead is None else {"ahead": clock.ahead}),
-            },
+            "clock": self._canonical_clock(),
             "key": self.keys.column,
             **self.keys.shared,
             "where": self.where,
@@ -243,6 +236,19 @@ class Plan:
             "program": self.program.canonical(),
             **({} if self.person is None else {"person": self.person.canonical()}),
             **({} if self.discovery is None else {"discovery": self.discovery.canonical()}),
+        }
+
+    def _canonical_clock(self) -> dict[str, Any]:
+        clock, calendar, section = self.clock, self.clock.calendar, self.config.clock
+        if section is None:
+            return {"once": True}
+        return {
+            "start": clock.start,
+            "period": clock.period if calendar is None else calendar.canonical(),
+            "end": clock.end,
+            "delay": clock.delay,
+            # The default is part of the version.
+            **({} if section.ahead is None else {"ahead": clock.ahead}),
         }
 
     @cached_property

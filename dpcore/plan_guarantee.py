@@ -74,7 +74,7 @@ def guarantee_of(
         reported = replace(
             reported,
             together=together(program, terms),
-            every_period=every_period(program, terms),
+            every_period=None if terms.clock.once else every_period(program, terms),
             event=event,
         )
         text = user_statement(
@@ -87,6 +87,7 @@ def guarantee_of(
             keys_public=keys_public,
             min_users=None if terms.discover is None else terms.discover.min_users,
             circumstances=circumstances,
+            once=terms.clock.once,
         )
         return replace(reported, statement=text)
     has_id = config.schema_.id is not None
@@ -102,6 +103,7 @@ def guarantee_of(
         keys_public=keys_public,
         circumstances=circumstances,
         groupings=terms.groupings,
+        once=terms.clock.once,
     )
     return replace(reported, statement=text)
 
@@ -239,6 +241,8 @@ def bounds(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
     if takes == "newcomers" and not keyed:
         return ""  # the first tick that counts is never beyond a bound
     clock = person.periods.clock
+    if clock.once:
+        return _bounds_once(person, schema, keyed, takes)
     caps, longest = person.caps, person.periods.longest
     clauses = list(_clauses(caps, clock, person.periods, keyed))
     if takes == "active" and caps.spacing == 1 and caps.ticks == longest:
@@ -249,6 +253,14 @@ def bounds(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
         where = f"key and {tick_word(clock)}" if keyed else tick_word(clock)
         clauses.append(f"{plural(person.caps.events, schema.noun or 'event')} {_a(where)}")
     return f"at most {listing(clauses)} per {user_word(schema)}"
+
+
+def _bounds_once(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
+    """What counts of a user in a single release."""
+    clauses = [plural(person.caps.cells, "key")] if keyed else []
+    if takes in ("events", "totals"):
+        clauses.append(plural(person.caps.events, schema.noun or "event") + " a key" * keyed)
+    return f"at most {listing(clauses)} per {user_word(schema)}" if clauses else ""
 
 
 def _clauses(
@@ -330,7 +342,7 @@ def warnings_for(
         )
     ticks = config.privacy.protect_for
     if isinstance(ticks, int):
-        clock = config.clock.to_clock()
+        clock = config.release_clock
         unit = "d" if clock.calendar is None or clock.calendar.days else " months"
         result.append(
             f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
@@ -368,14 +380,14 @@ def warnings_for(
             "the guarantee holds for each delivery, not for the event."
         )
     if config.key is not None and config.key.observed_keys_are_public:
-        result.append(
-            "The keys that occur, and the tick of their first event, are published as they are."
-        )
+        first = "" if config.clock is None else ", and the tick of their first event,"
+        result.append(f"The keys that occur{first} are published as they are.")
     may_vanish = config.where is not None or config.schema_.arrival is not None
     of_events = config.privacy.unit != "user"
     if of_events and config.privacy.relation == "replace_one" and not may_vanish:
         is_public = "is public" if config.model is None else "is not covered by the guarantee"
-        result.append(f"Under replace_one the number of events per key and tick {is_public}.")
+        cell = "key" if config.clock is None else "key and tick"
+        result.append(f"Under replace_one the number of events per {cell} {is_public}.")
     person = config.person(config.terms().clock)
     if person is not None and person.periods.longest is None:
         result.append(

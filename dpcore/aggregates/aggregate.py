@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -255,6 +255,14 @@ class Aggregate(Section):
     @abstractmethod
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         """What runs, over channels of a leaf that it asks the layout for."""
+
+    def of_one_tick(self, finds_keys: bool) -> Self:
+        """The same where there is a single tick: all spans are one, and none is named.
+
+        Args:
+          finds_keys: whether keys are found in private, by a count of users.
+        """
+        return self.model_copy(update={"over": ("all",)})
 
     def refused(self, name: str) -> Iterator[str]:
         """Which values are moved or do not count, in words; ``name``: the user's for it."""

@@ -74,7 +74,7 @@ class Count(Aggregate):
                 "there, whether or not its events satisfy it. Take over: 1 without per, or the "
                 "config's own where, which holds for everything.",
             )
-        if self.takes == "active":
+        if self.count == "users" and self.per is None and self.over != (1,):
             self._check_active()
         return self
 
@@ -111,7 +111,8 @@ class Count(Aggregate):
             return "events"
         if self.per is not None:
             return "newcomers"
-        return "users" if self.over == (1,) else "active"
+        # "all" is of the only tick of a plan without a clock.
+        return "users" if self.over in ((1,), ("all",)) else "active"
 
     @property
     def distinct(self) -> bool:
@@ -140,6 +141,11 @@ class Count(Aggregate):
 
     def reach(self, events: float) -> float:
         return events
+
+    def of_one_tick(self, finds_keys: bool) -> Self:
+        # Users of the only tick are users of the period: the count that finds keys serves both.
+        same = finds_keys and self.count == "users" and self.where is None
+        return super().of_one_tick(finds_keys).model_copy(update={"per": "period"} if same else {})
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         return CountOutput(name, None, self.overs, self.weight, layout.count(self.takes))

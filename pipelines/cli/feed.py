@@ -113,6 +113,8 @@ def feed(
     shares = Shares(late, duplicate, malformed)
     if speed is not None and recorded is None:
         raise ConfigError("--speed", speed, "is for a recorded stream (--from); use --rate.")
+    if speed is not None and job.clock is None:
+        raise ConfigError("--speed", speed, "needs a clock, and the config has none; use --rate.")
     topic = to.startswith("projects/")
     source = job.source
     stream = None if source is None or source.stream == PRESENT else source.stream
@@ -122,7 +124,7 @@ def feed(
             replay = f"{source.field if source else 'source'}.replay.speed"
             raise ConfigError("--speed", speed, f"is not {replay}, {stream.speed:g}: keep one.")
     pace = command.Pace(rate, speed)
-    live = times == "now" or (times is None and topic and job.clock.end is None)
+    live = times == "now" or (times is None and topic and job.release_clock.ticks is None)
     live = live and recorded is None
     if truth is not None:
         refuse_truth(recorded, live, shares)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from weir.dpcore.config import yaml
+from weir.dpcore.config.one_shot import NEEDS_CLOCK, check_clock
 from weir.dpcore.config.section import refusal
 from weir.dpcore.config.yaml import YAML11_NUMBER
 from weir.dpcore.errors import ConfigError
@@ -29,6 +30,13 @@ from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySi
 from weir.pipelines.sources.registry import SOURCES, AnySource
 from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.secret import refuse_secret
+
+JOB_NEEDS_CLOCK = (
+    ("deduplicate", "horizon"),
+    ("secret", "rotate"),
+    ("sink", "every"),
+)
+"""Fields beside those of a plan that say when, or for how many ticks."""
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 
@@ -80,6 +88,14 @@ class JobConfig(PlanConfig):
     def state_folder(self) -> str:
         """Where checkpoints and what a resume needs are kept: folder or bucket."""
         return self.engine.checkpoints or str((self._folder / ".weir" / self.name).absolute())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _job_clock(cls, data: Any) -> Any:
+        """As ``PlanConfig``, for the sections that shape no plan."""
+        if isinstance(data, Mapping):
+            check_clock(data, (*NEEDS_CLOCK, *JOB_NEEDS_CLOCK))
+        return data
 
     @model_validator(mode="after")
     def _check_job(self) -> Self:

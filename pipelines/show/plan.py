@@ -51,11 +51,12 @@ def sections(
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
     yield from promise(plan)
-    if facts["user"] is not None:
+    if facts["user"] is not None and not plan.clock.once:
         yield heading("Privacy loss of a user")
         yield indent(users.promises(facts))
-    yield heading("Privacy loss over time")
-    yield indent(expiration(plan, facts))
+    if not plan.clock.once:
+        yield heading("Privacy loss over time")
+        yield indent(expiration(plan, facts))
     if facts["for_ever"] is not None:
         yield indent(Text(for_ever(plan, facts["for_ever"]), style="dim"))
     if budget is not None:
@@ -105,7 +106,8 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     rows = pairs()
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
     rows.add_row("protects", f"one {protected(plan)} ({guarantee.relation})")
-    rows.add_row("protected", window)
+    if not plan.clock.once:
+        rows.add_row("protected", window)
     horizon = plan.circumstances.id_horizon
     if guarantee.copies and horizon is not None:
         text = "; ".join(
@@ -115,13 +117,16 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
         length = long_ticks(plan.clock, horizon)
         rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {text}")
     clock = plan.config.clock
-    ends = f" to {clock.end}" if clock.end else ", without end"
-    within = f", in {clock.zone}" if clock.zone else ""
-    rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}{within}")
+    if clock is None:
+        rows.add_row("clock", "none: all rows are one release")
+    else:
+        ends = f" to {clock.end}" if clock.end else ", without end"
+        within = f", in {clock.zone}" if clock.zone else ""
+        rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}{within}")
     every = plan.config.release_every
     if every is not None:
         rows.add_row("releases", f"new every {count(every, 'tick')}, repeated in between")
-    if plan.config.schema_.arrival is not None or clock.delay != "0s":
+    if clock is not None and (plan.config.schema_.arrival is not None or clock.delay != "0s"):
         rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
     if plan.where:
         rows.add_row("of the events where", plan.where)
@@ -170,8 +175,9 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
 
 def releases(plan: Plan) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
+    spans = () if plan.clock.once else ("over",)
     rows = table(
-        "name", "what", "over", "values", "noise (std)", "95 % margin",
+        "name", "what", *spans, "values", "noise (std)", "95 % margin",
         right=("values", "noise (std)", "95 % margin"),
     )  # fmt: skip
     algorithm, ticks, width = plan.config.algorithm, plan.ticks_to_look_at(), plan.band
@@ -181,7 +187,7 @@ def releases(plan: Plan) -> RenderableType:
         rows.add_row(
             info.name,
             algorithm.shown(info.name).what,
-            span(info.over),
+            *(() if plan.clock.once else (span(info.over),)),
             f"{info.dimension:,}",
             number(stddev) + mark if known else "-",
             f"± {number(width * stddev)}{mark}" if known else "-",
@@ -223,13 +229,16 @@ def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
         "", "mechanism", "noise", "error", "state per key", "loss", "epsilon at 10 W", "",
         right=("error", "state per key", "epsilon at 10 W"),
     )  # fmt: skip
-    pure = set[str]()
+    pure, shown = set[str](), set[str]()
     for row in facts["alternatives"]:  # the best first
         if is_pure(row.get("noise", "")):
             if row["mechanism"] in pure:
                 continue
             pure.add(row["mechanism"])
         able = row["score"] is not None
+        if plan.clock.once and not row["chosen"] and (row.get("noise") in shown or not able):
+            continue  # of a single tick all mechanisms of a noise are one
+        shown.add(str(row.get("noise")))
         later = row.get("epsilon_10w")
         none = able and later is None
         rows.add_row(
@@ -252,12 +261,13 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     rows = pairs()
     result = facts.get("discovery")
     if result is not None:
-        rows.add_row("keys", private_keys(result))
+        rows.add_row("keys", private_keys(result, plan.clock.once))
         if "splits" in result:
             rows.add_row("share", splits(result["splits"]))
     else:
         rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
-    rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
+    if not plan.clock.once:
+        rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
     total = f", {bytes_text(state * keys)} in all" if keys else ""
     rows.add_row("state", f"{bytes_text(state)} per key{total}, {growth(plan)}")
     rows.add_row("blocks", f"{facts['blocks']:,} (groups of keys that are stepped together)")
@@ -266,10 +276,10 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     return rows
 
 
-def private_keys(found: Mapping[str, Any]) -> str:
-    """When a key is found."""
+def private_keys(found: Mapping[str, Any], once: bool = False) -> str:
+    """When a key is found. once: whether there is a single release."""
     diff = found["min_users"]
-    least = "" if diff == 1 else f"{diff:,} users in a period, and "
+    least = "" if diff == 1 else f"{diff:,} users{'' if once else ' in a period'}, and "
     first, last = (number(found[at]) for at in ("needed_first", "needed_last"))
     until = "" if first == last else f" at its first tick, {last} at its last,"
     paid = "" if found["released"] else "; that count takes its share of the budget"
@@ -302,15 +312,18 @@ def growth(plan: Plan) -> str:
 
 def refused(plan: Plan) -> Iterator[str]:
     """Which events do not count, and why."""
-    config = plan.config
-    end = f" or after {config.clock.end}" if config.clock.end else ""
-    yield f"events before {config.clock.start}{end}"
+    config, clock = plan.config, plan.config.clock
+    if clock is not None:
+        end = f" or after {clock.end}" if clock.end else ""
+        yield f"events before {clock.start}{end}"
     schema = config.schema_
     keys = () if config.key is None else config.key.names
-    needed = [name for name in (schema.time.column, *keys, schema.id, schema.unit) if name]
-    yield f"records that cannot be read as such, or not their {' or '.join(needed)}"
-    if config.schema_.arrival is not None:
-        yield f"events that arrive more than {config.clock.delay} after their own time"
+    time = None if schema.time is None else schema.time.column
+    needed = [name for name in (time, *keys, schema.id, schema.unit) if name]
+    unread = f", or not their {' or '.join(needed)}" if needed else ""
+    yield f"records that cannot be read as such{unread}"
+    if schema.arrival is not None and clock is not None:
+        yield f"events that arrive more than {clock.delay} after their own time"
     if config.key is not None and config.key.declared is not None:
         yield f"events whose {', '.join(keys)} is not one of the declared keys"
     if config.key is not None and config.key.discover is not None:
@@ -320,7 +333,8 @@ def refused(plan: Plan) -> Iterator[str]:
         yield f"events without a {schema.unit}, which belong to no user"
         yield "events of a user beyond the contribution bounds: no dead letters, but in no sum"
         if schema.id is not None:
-            yield f"events whose {schema.id} the same user has in the same key and tick already"
+            cell = "key" if clock is None else "key and tick"
+            yield f"events whose {schema.id} the same user has in the same {cell} already"
     elif config.schema_.id is not None:
         horizon = plan.circumstances.id_horizon
         since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"
@@ -340,7 +354,9 @@ def one_line(plan: Plan) -> str:
     """The guarantee in one line, for the end of a run."""
     guarantee = plan.guarantee
     window = (
-        "for ever"
+        "in this release"
+        if plan.clock.once
+        else "for ever"
         if guarantee.window is None
         else f"for {show_ticks(plan.clock, guarantee.window)}"
     )

@@ -128,8 +128,16 @@ class Source(Connector):
         """Refuses a plan that it cannot serve. Reads nothing.
 
         Raises:
-          ConfigError: what ends, under a clock that does not.
+          ConfigError: what ends, under a clock that does not; what never ends, without a clock.
         """
+        if not self.bounded and plan.clock.once:
+            raise ConfigError(
+                "clock",
+                None,
+                f"is missing: {self.noun} has no end, so there is no moment at which all rows "
+                "could be released. Write clock: {start: 2025-01-01T00:00:00Z, period: 1d} and "
+                "schema.time.",
+            )
         if self.bounded and plan.clock.end is None:
             raise ConfigError(
                 "clock.end",

@@ -58,7 +58,7 @@ def test_an_unknown_command_names_the_nearest(weir: Weir) -> None:
         (["privacy.delta=-1"], "privacy.delta"),
         (["privacy.protect_for=0"], "privacy.protect_for"),
         (["privacy.protect_for=90m"], "privacy.protect_for"),
-        (["privacy.unit=user"], "privacy.per"),
+        (["privacy.unit=user"], "privacy.contributions"),
         (["schema.unit=who"], "schema.unit"),
         (["aggregates.paid.clip=[5, 1]"], "aggregates.paid.clip"),
         (["aggregates.paid.clip=[0, .inf]"], "aggregates.paid.clip"),
