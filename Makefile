@@ -20,7 +20,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 # of what collecting them takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo flights stack prism flink pubsub buckets engines docs check test lint bench clean
+.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test lint bench clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -28,8 +28,9 @@ help:
 	@echo "make prism    fetches Beam's runner for unbounded streams on one machine (needs Go; two minutes)"
 	@echo "make flink    fetches Flink and assembles its job server (needs Java 17 and Maven; four minutes)"
 	@echo "make pubsub   builds a Pub/Sub server for trying and testing (needs Go; a minute)"
+	@echo "make kafka    fetches a Kafka broker for trying and testing (needs Java 17 and Maven; a minute)"
 	@echo "make buckets  builds a server of Google Cloud Storage and S3 for testing (needs Go; a minute)"
-	@echo "make engines  all four, side by side"
+	@echo "make engines  all five, side by side"
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make lint     lint, format and types only"
@@ -72,11 +73,11 @@ flights: $(VENV)/.installed
 
 # What streams run on, into the user's cache (WEIR_CACHE moves it). Fetched once; the tests that need
 # one that is missing are skipped with the reason, but fail in continuous integration.
-prism flink pubsub buckets: $(VENV)/.installed
+prism flink pubsub kafka buckets: $(VENV)/.installed
 	@$(BIN)/python -m weir.pipelines.engines.install $@ > /dev/null && echo "$@: installed"
 
 engines: $(VENV)/.installed
-	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, buckets: installed"
+	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, kafka, buckets: installed"
 
 # STACK holds options, like STACK="--seconds 60"; `python -m examples.stack.stack --help` lists them.
 stack: $(VENV)/.installed-test

@@ -1,4 +1,4 @@
-"""``python -m weir.pipelines.engines.install prism|flink|pubsub|buckets|all``: fills the cache.
+"""``python -m weir.pipelines.engines.install prism|flink|pubsub|kafka|buckets|all``: fills the cache.
 
 Several are installed side by side. Exit 0 when all are there, 1 when one failed (the reason is on
 stderr). The paths are printed on stdout.
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import buckets, flink_home, job_server, prism, pubsub_build
+from weir.pipelines.engines import buckets, flink_home, job_server, kafka_build, prism, pubsub_build
 from weir.pipelines.engines.cache import Component
 from weir.pipelines.engines.tools import say
 
@@ -20,6 +20,7 @@ GROUPS: dict[str, tuple[Component, ...]] = {
     "prism": (prism.COMPONENT,),
     "flink": (flink_home.COMPONENT, job_server.COMPONENT),
     "pubsub": (pubsub_build.COMPONENT,),
+    "kafka": (kafka_build.COMPONENT,),
     "buckets": (buckets.COMPONENT,),
 }
 """What each name of ``make`` puts into the cache."""
