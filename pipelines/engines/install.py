@@ -1,4 +1,4 @@
-"""``python -m weir.pipelines.engines.install prism|flink|pubsub|kafka|buckets|all``: fills the cache.
+"""``python -m weir.pipelines.engines.install NAME|all``: fills the cache; NAME is one of GROUPS.
 
 Several are installed side by side. Exit 0 when all are there, 1 when one failed (the reason is on
 stderr). The paths are printed on stdout.

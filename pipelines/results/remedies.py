@@ -16,6 +16,8 @@ _KIND = "Correct the values of {field}, or name another column"
 _REMEDIES = {
     "malformed": "Check the format of the source, its delimiter, quotes and encoding",
     "too_long": "Set limits.line_bytes to the longest line that is right",
+    "no_value": "Leave records without a value (tombstones) out of the topic",
+    "stamp_ahead": "Correct the clocks of the producers, or raise limits.ahead",
     "missing_time": _TIME,
     "unreadable_time": _TIME,
     "unreadable_key": _TEXT,

@@ -17,6 +17,8 @@ COUNTERS = {
     "lost_bytes": "bytes of files that could not be read",
     "malformed": "malformed",
     "too_long": "longer than limits.line_bytes",
+    "no_value": "without a value (tombstones)",
+    "stamp_ahead": "stamped by their producer more than limits.ahead after the reader's clock",
     "missing_time": "without an event time",
     "unreadable_time": "whose time cannot be read",
     "unreadable_key": "whose key cannot be read",

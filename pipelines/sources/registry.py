@@ -16,6 +16,7 @@ SOURCES = Doors(
         "parquet": "weir.pipelines.sources.parquet:ParquetSource",
         "arrow": "weir.pipelines.sources.arrow:ArrowSource",
         "avro": "weir.pipelines.sources.avro:AvroSource",
+        "kafka": "weir.pipelines.sources.kafka:KafkaSource",
         "pubsub": "weir.pipelines.sources.pubsub:PubSubSource",
     },
     "weir.sources",

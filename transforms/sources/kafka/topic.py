@@ -1,0 +1,74 @@
+"""What to read of Kafka, and when its records arrived.
+
+A broker stamps each record: with the time at which it appended it (``LogAppendTime``), which is its
+own clock's, or with what the producer says (``CreateTime``). An arrival that a column of the events
+declares is bounded by that stamp, as with every other stream: a public rule on one record alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from weir.transforms.decode.epoch import FIRST, LAST
+from weir.transforms.decode.messages import Message
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.sources.kafka.properties import Properties
+
+Start = Literal["earliest", "latest"] | int
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic, and how it is read.
+
+    Attributes:
+      name: of the topic. properties: of librdkafka's clients.
+      start: where a stream begins; an int is a time, microseconds since 1970.
+      readers: over how many its partitions are spread.
+      committed: whether only records of committed transactions count.
+      slack: microseconds after which a record can be read that a broker has stamped.
+      ahead: microseconds that a producer's stamp may lie after the reader's clock.
+      stamps_behind, stamps_ahead: microseconds that a declared arrival may lie before and after the
+        record's stamp; 0 where none is declared.
+      stream: what wall time stands for.
+      group: consumer group that offsets are committed for, or None.
+    """
+
+    name: str
+    properties: Properties
+    start: Start = "earliest"
+    readers: int = 1
+    committed: bool = True
+    slack: int = 500_000
+    ahead: int = 300_000_000
+    stamps_behind: int = 0
+    stamps_ahead: int = 0
+    stream: StreamTime = PRESENT
+    group: str | None = None
+
+    @property
+    def earliest(self) -> StreamTime:
+        """Wall time of a record's stamp -> the earliest arrival that its events may have."""
+        return replace(self.stream, started=self.stream.started + self.stamps_behind)
+
+    def partitions_of(self, reader: int, count: int) -> range:
+        """The partitions of a reader, of as many as there are."""
+        return range(reader, count, self.readers)
+
+    def message(self, partition: int, offset: int, value: bytes, stamp: int) -> Message:
+        """A record as the decoder takes it. stamp: wall time, microseconds since 1970."""
+        first, last = FIRST, LAST
+        if self.stream == PRESENT:
+            first = min(max(stamp - self.stamps_behind, FIRST), LAST)
+            last = min(max(stamp + self.stamps_ahead, FIRST), LAST)
+        arrival = min(max(self.stream.at(stamp), FIRST), LAST)
+        return Message(record_id(partition, offset), value, arrival, first, last)
+
+
+def record_id(partition: int, offset: int) -> str:
+    """Names a record within its topic."""
+    return f"{partition}@{offset}"
+
+
+__all__ = ["Start", "Topic", "record_id"]
