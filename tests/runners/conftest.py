@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.components import needed
-from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
+from weir.pipelines.engines import flink_home, job_server, kafka_build, prism, pubsub_build
 from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.engines.pubsub import PubSubServer
 
@@ -48,6 +49,23 @@ def pubsub_server(
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", running_pubsub.host)
     yield running_pubsub
     running_pubsub.up()
+
+
+@pytest.fixture(scope="session")
+def running_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    needed(kafka_build.jars)
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker(running_kafka: KafkaBroker) -> KafkaBroker:
+    """A Kafka broker that answers. Topics of earlier tests are still there; it may be killed."""
+    from tests.runners.topics import await_answers
+
+    running_kafka.start()
+    await_answers(running_kafka)
+    return running_kafka
 
 
 @pytest.fixture(scope="session")

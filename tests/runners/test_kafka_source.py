@@ -1,0 +1,145 @@
+"""The reader of Kafka against a real broker, on Prism: what it reads, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineState
+
+from tests.runners.pulling import SCHEMA, SECOND, Reading, prism_flags, until
+from tests.runners.topics import Topic
+from tests.transforms.running import keep
+from weir.dpcore.leaves.clock import Clock
+from weir.pipelines.engines.kafka import KafkaBroker
+from weir.transforms.decode.messages import MessageDecoder
+from weir.transforms.sources.kafka.properties import Properties
+from weir.transforms.sources.kafka.source import ReadKafka
+from weir.transforms.sources.kafka.topic import Topic as Source
+
+PARTITIONS = 3
+
+
+@contextmanager
+def reading(
+    prism: Path, topic: Topic, seconds: int | None, form: str = "ndjson", **options: Any
+) -> Iterator[Reading]:
+    """A reader over a clock of one-second ticks from now on; cancelled on exit."""
+    start = time.time_ns() // 1000 // SECOND * SECOND
+    clock = Clock(start, SECOND, None if seconds is None else start + seconds * SECOND)
+    properties = options.pop("properties", Properties(topic.broker.address))
+    line_bytes = options.pop("line_bytes", 1 << 20)
+    pipeline = beam.Pipeline(options=PipelineOptions(prism_flags(prism)))
+    decoder = MessageDecoder(form, SCHEMA, topic.name, line_bytes)
+    read = pipeline | "Read" >> ReadKafka(Source(topic.name, properties, **options), decoder, clock)
+    events, dead = keep(read.events, "events"), keep(read.dead, "dead")
+    result = pipeline.run()
+    try:
+        yield Reading(result, events, dead)
+    finally:
+        if not PipelineState.is_terminal(result.state):
+            result.cancel()
+
+
+def line(name: object, **other: Any) -> bytes:
+    now = time.time_ns() // 1000
+    return json.dumps({"at": now, "id": str(name), "x": 1.0, **other}).encode() + b"\n"
+
+
+def test_all_is_read_and_ended_with_the_clock(
+    kafka_broker: KafkaBroker, prism_location: Path
+) -> None:
+    """Keys or none, headers, every compression, transactions, tombstones, poison, 10 MB at once."""
+    topic = Topic(kafka_broker, "all", PARTITIONS)
+    for kind in ("none", "gzip", "snappy", "lz4", "zstd"):
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": kafka_broker.address, "compression.type": kind})
+        for i in range(200):
+            more = {"key": b"k", "headers": [("a", b"b")]} if i % 2 else {}
+            producer.produce(topic.name, line(f"{kind}-{i}"), **more)
+        assert producer.flush(30) == 0
+    topic.transaction([line("committed")], commit=True)
+    topic.transaction([line("aborted")], commit=False)
+    before = topic.ends()[0]
+    topic.send(None, 0, key=b"gone")
+    topic.send(b"\x00poison\xff", 0)
+    topic.send(b"", 0)
+    large = [line(f"large-{i}", y="z" * 1_000_000) for i in range(10)]
+    topic.publish([b"".join(large)])
+    wanted = [
+        f"{kind}-{i}" for kind in ("none", "gzip", "snappy", "lz4", "zstd") for i in range(200)
+    ]
+    with reading(prism_location, topic, 4, readers=2, line_bytes=2 << 20) as job:
+        until(job.done)
+        large_ids = [f"large-{i}" for i in range(10)]
+        assert sorted(job.ids()) == sorted([*wanted, "committed", *large_ids])
+        name = topic.name
+        assert job.letters() == [
+            (f"{name}#0@{before}", -1, "", "no_value"),
+            (f"{name}#0@{before + 1}", 1, "", "malformed"),
+            (f"{name}#0@{before + 2}", -1, "", "malformed"),
+        ]
+
+
+def test_a_silent_topic_ends_with_its_clock_and_an_open_transaction_holds_it(
+    kafka_broker: KafkaBroker, prism_location: Path
+) -> None:
+    topic = Topic(kafka_broker, "silent", PARTITIONS)
+    with (
+        topic.open_transaction([line("open")]) as end,
+        reading(prism_location, topic, 2) as job,
+    ):
+        time.sleep(8)
+        assert not job.done() and job.ids() == []
+        end(True)
+        until(job.done)
+        assert job.ids() == ["open"]
+
+
+def test_partitions_that_are_added_are_read_from_their_start(
+    kafka_broker: KafkaBroker, prism_location: Path
+) -> None:
+    topic = Topic(kafka_broker, "grown", 1)
+    with reading(prism_location, topic, None, readers=2, start="latest") as job:
+        time.sleep(3)
+        topic.publish(line(i) for i in range(10))
+        until(lambda: len(job.ids()) == 10)
+        topic.grow(4)
+        topic.publish(line(i) for i in range(10, 50))
+        until(lambda: len(job.ids()) == 50)
+        assert sorted(map(int, job.ids())) == list(range(50))
+
+
+def test_a_broker_that_is_killed_costs_nothing(
+    kafka_broker: KafkaBroker, prism_location: Path
+) -> None:
+    topic = Topic(kafka_broker, "killed", PARTITIONS)
+    topic.publish(line(i) for i in range(100))
+    with reading(prism_location, topic, None) as job:
+        until(lambda: len(job.ids()) == 100)
+        kafka_broker.kill()
+        time.sleep(5)
+        assert not job.done()
+        kafka_broker.start()
+        topic.publish(line(i) for i in range(100, 200))
+        until(lambda: len(job.ids()) >= 200)
+        assert sorted(map(int, job.ids())) == list(range(200))
+
+
+def test_a_topic_that_is_deleted_ends_the_reader(
+    kafka_broker: KafkaBroker, prism_location: Path
+) -> None:
+    topic = Topic(kafka_broker, "deleted", 1)
+    topic.publish([line(1)])
+    with reading(prism_location, topic, None) as job:
+        until(lambda: job.ids() == ["1"])
+        topic.delete()
+        until(job.done, 60)
+        assert job.result.state == PipelineState.FAILED
