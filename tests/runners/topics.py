@@ -39,6 +39,17 @@ def await_answers(broker: KafkaBroker) -> None:
             assert time.monotonic() < end, "Kafka does not answer"
 
 
+def patiently(call: Callable[[], None], seconds: float = 120) -> None:
+    """Calls again while a broker is away."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > end:
+                raise
+
+
 class Topic:
     """A topic of one test, numbered, so that no two meet.
 
@@ -133,7 +144,7 @@ class Topic:
         """Sends a transaction that stays open until what is yielded is called."""
         id = f"{self.name}-{next(_NUMBERS)}"
         producer = Producer({**self._common, "transactional.id": id})
-        producer.init_transactions(60)
+        patiently(lambda: producer.init_transactions(60))
         producer.begin_transaction()
         for value in values:
             self._send(producer, value)
@@ -143,10 +154,8 @@ class Topic:
         def end(commit: bool) -> None:
             nonlocal ended
             ended = True
-            if commit:
-                producer.commit_transaction(60)
-            else:
-                producer.abort_transaction(60)
+            over = producer.commit_transaction if commit else producer.abort_transaction
+            patiently(lambda: over(60))
 
         try:
             yield end

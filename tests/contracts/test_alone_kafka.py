@@ -1,0 +1,108 @@
+"""A record of Kafka is read alone: whatever its producer puts in its place, the others stay as they
+are, and so do the offsets that are claimed and the watermark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.contracts import alone_cells
+from tests.contracts.test_alone import _by_place
+from tests.transforms.kafka_double import T0, Cluster, S
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.messages import MessageDecoder
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime.dead_letters import DEAD
+from weir.transforms.sources.kafka import source
+from weir.transforms.sources.kafka.position import Position, PositionTracker
+from weir.transforms.sources.kafka.properties import Properties
+from weir.transforms.sources.kafka.reader import BY_BROKER, BY_PRODUCER
+from weir.transforms.sources.kafka.topic import Topic
+
+EXAMPLES = int(os.environ.get("ALONE_EXAMPLES", "60"))
+AHEAD = 60 * S
+
+
+class Watermark:
+    """What a turn calls of one."""
+
+    def __init__(self) -> None:
+        self.at: Any = None
+
+    def current_watermark(self) -> Any:
+        return self.at
+
+    def set_watermark(self, at: Any) -> None:
+        self.at = at
+
+
+class Tracker(PositionTracker):
+    """As a runner hands it to a turn."""
+
+    def defer_remainder(self, wait: Any) -> None:
+        self.try_split(0)
+
+
+def read(records: Sequence[Any], kind: int, schema: EventSchema, form: str) -> tuple[Any, ...]:
+    """What becomes of records (value, stamp): by place; and position and watermark after it."""
+    cluster = Cluster(2)
+    for at, (value, stamp) in enumerate(records):
+        # A producer chooses its stamp; a broker's is its own.
+        cluster.append(value, at % 2, stamp if kind == BY_PRODUCER else T0 - 90 * S + at * S, kind)
+    reader = cluster.reader(ahead=AHEAD)
+    topic, clock = Topic("t", Properties("b:1"), ahead=AHEAD), Clock(T0 - 100 * S, S // 2)
+    decoder = MessageDecoder(form, schema, "t")
+    tracker, watermark = Tracker(Position()), Watermark()
+    outputs: list[Decoded] = []
+    with pytest.MonkeyPatch.context() as patch:
+        readers = SimpleNamespace(reader=lambda *_: reader)
+        patch.setattr(source, "READERS", readers)
+        for _ in range(2):
+            finalizer = SimpleNamespace(register=lambda _: None)
+            turn = source.ReadRecords(topic, decoder, clock).process
+            for output in turn("0", finalizer, tracker, watermark):
+                if isinstance(output, beam.pvalue.TaggedOutput):
+                    assert output.tag == DEAD
+                    outputs.append(Decoded(None, output.value.value))
+                else:
+                    outputs.append(Decoded(output.value, None))
+            cluster.now += S
+            left = tracker.current_restriction()
+            tracker = Tracker(Position(left.topic, left.offsets))
+    return _by_place(outputs), left, watermark.at
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [BY_BROKER, BY_PRODUCER])
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_a_record_moves_nothing_but_itself(kind: int, form: str) -> None:
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
+    @given(st.data())
+    def run(data: Any) -> None:
+        schema = data.draw(alone_cells.schemas())
+        lines = data.draw(alone_cells.json_lines(schema, False))
+        values = [*lines, None, b"", b"\x00poison\xff", lines[0] + b"\n" + lines[-1]]
+        stamps = st.integers(T0 - 10**9 * S, T0 + 10**9 * S).map(lambda at: at // 1000 * 1000)
+        near = st.sampled_from([T0 - 80 * S, T0 + AHEAD, T0 + AHEAD + 1000])
+        record = st.tuples(st.sampled_from(values), stamps | near)
+        records = data.draw(st.lists(record, min_size=2, max_size=8))
+        at = data.draw(st.integers(0, len(records) - 1))
+        other = [*records[:at], data.draw(record), *records[at + 1 :]]
+        mine = f"t#{at % 2}@{at // 2}"
+        (cells, *rest), (changed, *others) = (
+            read(some, kind, schema, form) for some in (records, other)
+        )
+        assert rest == others
+        assert {place: found for place, found in cells.items() if place[0] != mine} == {
+            place: found for place, found in changed.items() if place[0] != mine
+        }
+
+    run()
