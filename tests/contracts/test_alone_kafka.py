@@ -57,6 +57,9 @@ def read(records: Sequence[Any], kind: int, schema: EventSchema, form: str) -> t
     for at, (value, stamp) in enumerate(records):
         # A producer chooses its stamp; a broker's is its own.
         cluster.append(value, at % 2, stamp if kind == BY_PRODUCER else T0 - 90 * S + at * S, kind)
+    for partition in (0, 1):  # an open transaction, so that no end is reached
+        cluster.stable[partition] = cluster.ends[partition]
+        cluster.append(b"open", partition, T0 - 10 * S)
     reader = cluster.reader(ahead=AHEAD)
     topic, clock = Topic("t", Properties("b:1"), ahead=AHEAD), Clock(T0 - 100 * S, S // 2)
     decoder = MessageDecoder(form, schema, "t")
