@@ -54,7 +54,10 @@ def pubsub_server(
 @pytest.fixture(scope="session")
 def running_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     needed(kafka_build.jars)
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+    from tests.runners.kafka_security import LISTENER, settings
+
+    folder = tmp_path_factory.mktemp("kafka")
+    with KafkaBroker(folder, settings(folder), {LISTENER: "SASL_SSL"}) as broker:
         yield broker
 
 

@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
+from confluent_kafka import Producer
 
+from tests.runners.kafka_security import LISTENER, PASSWORD, USER
 from tests.runners.pulling import SCHEMA, SECOND, Reading, prism_flags, until
 from tests.runners.topics import Topic
 from tests.transforms.running import keep
 from weir.dpcore.leaves.clock import Clock
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.transforms.decode.messages import MessageDecoder
-from weir.transforms.sources.kafka.properties import Properties
+from weir.transforms.sources.kafka import faults
+from weir.transforms.sources.kafka.properties import Properties, Reference
 from weir.transforms.sources.kafka.source import ReadKafka
 from weir.transforms.sources.kafka.topic import Topic as Source
 
@@ -58,8 +62,6 @@ def test_all_is_read_and_ended_with_the_clock(
     """Keys or none, headers, every compression, transactions, tombstones, poison, 10 MB at once."""
     topic = Topic(kafka_broker, "all", PARTITIONS)
     for kind in ("none", "gzip", "snappy", "lz4", "zstd"):
-        from confluent_kafka import Producer
-
         producer = Producer({"bootstrap.servers": kafka_broker.address, "compression.type": kind})
         for i in range(200):
             more = {"key": b"k", "headers": [("a", b"b")]} if i % 2 else {}
@@ -143,3 +145,30 @@ def test_a_topic_that_is_deleted_ends_the_reader(
         topic.delete()
         until(job.done, 60)
         assert job.result.state == PipelineState.FAILED
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_broker_with_tls_and_a_password(
+    kafka_broker: KafkaBroker,
+    prism_location: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    right: bool,
+) -> None:
+    topic = Topic(kafka_broker, "secured", 1)
+    topic.publish([line(1)])
+    monkeypatch.setitem(faults.REFUSALS, "_AUTHENTICATION", 3.0)
+    key = tmp_path / "key"
+    key.write_text(PASSWORD if right else "wrong")
+    plain = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(kafka_broker.folder / "ca.pem"),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+    }
+    secrets = (("sasl.password", Reference(file=str(key))),)
+    properties = Properties(kafka_broker.address_of(LISTENER), tuple(plain.items()), secrets)
+    with reading(prism_location, topic, 3, properties=properties) as job:
+        until(job.done, 60)
+        assert job.ids() == (["1"] if right else [])
+        assert job.result.state == (PipelineState.DONE if right else PipelineState.FAILED)
