@@ -90,6 +90,7 @@ class Reader:
         self._question: Question | None = None
         self._next_question = 0
         self._mean = BYTES / FIRST
+        self._stamp, self._times = 0, topic.times(0)
         self._failures = 0
         self._warned = 0
         self._refused: dict[str, tuple[str, int, int]] = {}
@@ -144,13 +145,13 @@ class Reader:
             return None
         count = min(RECORDS, max(1, round(BYTES / self._mean)))
         batch = Batch([], [], {}, {})
-        wall, size = self.wall(), 0
+        size, latest = 0, self.wall() + self._topic.ahead
         for record in self._clients.consume(count, seconds):
             error = record.error()
             if error is not None:
                 self._errs(batch, record, error)
                 continue
-            size += self._add(batch, record, wall)
+            size += self._add(batch, record, latest)
         if not batch.offsets:
             return None
         self._refused.pop("records", None)
@@ -201,8 +202,12 @@ class Reader:
         self._assigned = False
         self._clients.close()
 
-    def _add(self, batch: Batch, record: Any, wall: int) -> int:
-        """Adds a record to a batch; returns its bytes."""
+    def _add(self, batch: Batch, record: Any, latest: int) -> int:
+        """Adds a record to a batch; returns its bytes.
+
+        Args:
+          latest: that a producer may say, microseconds since 1970.
+        """
         partition, offset, value = record.partition(), record.offset(), record.value()
         kind, milliseconds = record.timestamp()
         stamp = milliseconds * 1000
@@ -212,10 +217,12 @@ class Reader:
         if value is None:
             batch.dead.append((record_id(partition, offset), "no_value"))
             return 0
-        if kind == BY_PRODUCER and stamp > wall + self._topic.ahead:
+        if kind == BY_PRODUCER and stamp > latest:
             batch.dead.append((record_id(partition, offset), "stamp_ahead"))
-        else:
-            batch.messages.append(self._topic.message(partition, offset, value, stamp))
+            return len(value)
+        if stamp != self._stamp:  # brokers stamp many at once
+            self._stamp, self._times = stamp, self._topic.times(stamp)
+        batch.messages.append(Message(record_id(partition, offset), value, *self._times))
         return len(value)
 
     def _errs(self, batch: Batch, record: Any, error: Any) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from weir.transforms.decode.epoch import FIRST, LAST
-from weir.transforms.decode.messages import Message
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 from weir.transforms.sources.kafka.properties import Properties
 
@@ -56,14 +55,22 @@ class Topic:
         """The partitions of a reader, of as many as there are."""
         return range(reader, count, self.readers)
 
-    def message(self, partition: int, offset: int, value: bytes, stamp: int) -> Message:
-        """A record as the decoder takes it. stamp: wall time, microseconds since 1970."""
+    def times(self, stamp: int) -> tuple[int, int, int]:
+        """Of a record with this stamp: its arrival, and the bounds of what its events may declare.
+
+        Args:
+          stamp: wall time, microseconds since 1970.
+        """
         first, last = FIRST, LAST
         if self.stream == PRESENT:
-            first = min(max(stamp - self.stamps_behind, FIRST), LAST)
-            last = min(max(stamp + self.stamps_ahead, FIRST), LAST)
-        arrival = min(max(self.stream.at(stamp), FIRST), LAST)
-        return Message(record_id(partition, offset), value, arrival, first, last)
+            first = _time(stamp - self.stamps_behind)
+            last = _time(stamp + self.stamps_ahead)
+        return _time(self.stream.at(stamp)), first, last
+
+
+def _time(moment: int) -> int:
+    """The nearest moment that is a time."""
+    return min(max(moment, FIRST), LAST)
 
 
 def record_id(partition: int, offset: int) -> str:
