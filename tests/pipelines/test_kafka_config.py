@@ -6,7 +6,12 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
+import pyarrow as pa
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tests.pipelines.conftest import SMALL
 from weir.dpcore.errors import ConfigError
@@ -126,3 +131,27 @@ def test_brokers_that_are_away_are_a_warning(monkeypatch: pytest.MonkeyPatch) ->
     assert job.source is not None
     (said,) = job.source.check()
     assert "purchases cannot be looked up from here" in said
+
+
+@pytest.mark.parametrize("runner", ["PrismRunner", "FlinkRunner", "DataflowRunner"])
+def test_every_runner_gets_the_same_reader_and_no_secret(
+    runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph is built without a look at a broker or a secret."""
+    key = tmp_path / "key"
+    key.write_text(PASSWORD)
+    job = stream(f"source.kafka.options={{sasl.password: {{file: {key}}}}}")
+    monkeypatch.setattr(clients, "library", lambda: pytest.fail("it asks for clients"))
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(["--streaming"]))
+    pipeline.options.view_as(StandardOptions).runner = runner
+    assert job.source is not None
+    read = pipeline | "Read" >> job.source.open(Plan.from_config(job.plan_config()), job.limits)
+    assert read.events.element_type is pa.RecordBatch and read.dead is not None
+    graph = pipeline.to_runner_api()
+    payloads = b"".join(t.spec.payload for t in graph.components.transforms.values())
+    assert PASSWORD.encode() not in graph.SerializeToString() + payloads
+    unbounded = [
+        one for one in graph.components.pcollections.values()
+        if one.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
+    ]  # fmt: skip
+    assert unbounded
