@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Bench, Compared, main
 from benchmarks.whole_run import MINUTE, START, whole_run
-from weir.dpcore.leaves.id_hash import id_hashes
+from weir.dpcore.leaves.hashes import id_hashes
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph import build
 from weir.pipelines.graph.parts import parts_of

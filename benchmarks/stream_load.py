@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from weir.dpcore.config import durations
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.flink_config import Memory
+from weir.pipelines.engines.flink_config import TaskManagerMemory
 from weir.pipelines.engines.processes import Process
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.runtime.pubsub_client import EMULATOR, publisher, subscriber
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,7 +170,7 @@ def engines(heap: int | None = None) -> Iterator[tuple[PubSubServer, FlinkCluste
     Args:
       heap: bytes of each TaskManager's tasks; None: as the cluster has it.
     """
-    memory = None if heap is None else Memory(heap=heap)
+    memory = None if heap is None else TaskManagerMemory(heap=heap)
     with (
         PubSubServer() as server,
         FlinkCluster(environment={EMULATOR: server.host}, memory=memory) as cluster,

@@ -62,8 +62,8 @@ def pages() -> dict[str, str]:
 def reference() -> dict[str, str]:
     """Pages that are made of the code."""
     from weir.pipelines.cli.main import main
-    from weir.pipelines.show.commands import markdown
-    from weir.pipelines.show.fields import fields_page
+    from weir.pipelines.show.algorithms import commands_markdown as markdown
+    from weir.pipelines.show.algorithms import fields_page
 
     return {"reference/commands.md": markdown(main, "weir"), "reference/config.md": fields_page()}
 

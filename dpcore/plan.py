@@ -12,29 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.accounting.circumstances import NONE, Circumstances
-from weir.dpcore.accounting.guarantee import Guarantee
+from weir.dpcore.accounting.guarantee import NO_ASSUMPTIONS, Guarantee, RuntimeAssumptions
 from weir.dpcore.accounting.precision import refuse_uneven
+from weir.dpcore.aggregates.compile import found_by
 from weir.dpcore.aggregates.program import Aggregates
-from weir.dpcore.aggregates.selection import found_by
 from weir.dpcore.arrays import Ints
-from weir.dpcore.canonical import canonical_value
-from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.continual.base import canonical_value
+from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.leaves.wide import LIMB
-from weir.dpcore.people.person import Person
-from weir.dpcore.plan_bias import left_out
+from weir.dpcore.leaves.lattice import LIMB
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.plan_promise import Grouping, groupings_of, guarantee_of
-from weir.dpcore.plan_warnings import warnings_for
-from weir.dpcore.pricing.band import band_of
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.plan_guarantee import Grouping, groupings_of, guarantee_of, left_out, warnings_for
+from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
-from weir.dpcore.pricing.together import CapPrice, KnowsNoise, cap_prices
+from weir.dpcore.pricing.user_periods import CapPrice, KnowsNoise, cap_prices
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
 from weir.dpcore.spaced import compiled
+from weir.dpcore.users.unit import UserUnit
 
 
 @dataclass(frozen=True)
@@ -67,11 +63,13 @@ class Plan:
     guarantee: Guarantee
     alternatives: tuple[Alternative, ...]
     warnings: tuple[str, ...]
-    circumstances: Circumstances = NONE
-    discovery: Rule | None = None
+    circumstances: RuntimeAssumptions = NO_ASSUMPTIONS
+    discovery: DiscoveryRule | None = None
 
     @classmethod
-    def from_config(cls, config: PlanConfig, circumstances: Circumstances = NONE) -> Plan:
+    def from_config(
+        cls, config: PlanConfig, circumstances: RuntimeAssumptions = NO_ASSUMPTIONS
+    ) -> Plan:
         """Chooses a mechanism and prices it.
 
         Args:
@@ -112,7 +110,7 @@ class Plan:
         """A plan from the text of a config; sections that shape no plan are passed over."""
         return cls.from_config(PlanConfig.from_yaml(text))
 
-    def under(self, circumstances: Circumstances) -> Plan:
+    def under(self, circumstances: RuntimeAssumptions) -> Plan:
         """The same plan with the promise that holds under these circumstances.
 
         Noise, digest and layout stay: circumstances say what the promise means, and change nothing
@@ -160,7 +158,7 @@ class Plan:
         return band_of(next((a.noise for a in self.alternatives if a.chosen), "gaussian"))
 
     @cached_property
-    def person(self) -> Person | None:
+    def person(self) -> UserUnit | None:
         """The user as privacy unit, its caps and periods; None: the unit is an event."""
         return self.config.person(self.clock)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from weir.dpcore.config.event import Key, Schema
-from weir.dpcore.config.promise import Privacy
+from weir.dpcore.config.key import Key
+from weir.dpcore.config.privacy import Privacy
+from weir.dpcore.config.schema import Schema
 from weir.dpcore.config.section import refusal
 
 

@@ -11,29 +11,25 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm
-from weir.dpcore.aggregates.config import AnyAggregate
+from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm, AnyAggregate
 from weir.dpcore.algorithm import Algorithm
 from weir.dpcore.config import durations, yaml
-from weir.dpcore.config import version as versions
+from weir.dpcore.config import schema as versions
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
-from weir.dpcore.config.event import Key, Schema, TimeColumn
-from weir.dpcore.config.expect import Expect
-from weir.dpcore.config.in_ticks import in_ticks
-from weir.dpcore.config.misread import misread
-from weir.dpcore.config.numbers import AnyTicks
-from weir.dpcore.config.promise import ClockConfig, Privacy
-from weir.dpcore.config.section import Says, Section, refusal, validate
-from weir.dpcore.config.version import PLAN_VERSION, Version
+from weir.dpcore.config.key import Key
+from weir.dpcore.config.privacy import Privacy
+from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, TimeColumn, Version
+from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
+from weir.dpcore.config.ticks import in_ticks
+from weir.dpcore.config.validation import validate
+from weir.dpcore.config.yaml import yaml11_numbers
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.models.config import AnyModel
-from weir.dpcore.people.caps import Caps
-from weir.dpcore.people.discover import DELTA, Discover
-from weir.dpcore.people.periods import Months, Periods
-from weir.dpcore.people.person import Person
 from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
-from weir.dpcore.pricing.mechanism import MechanismConfig
+from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.users.unit import DELTA, ContributionBounds, Discover, Months, Periods, UserUnit
 
 __all__ = [
     "JOB_SECTIONS",
@@ -154,7 +150,7 @@ class PlanConfig(Section):
         examples=[16],
     )
 
-    _misread: tuple[str, ...] = PrivateAttr(default=())
+    _yaml11_numbers: tuple[str, ...] = PrivateAttr(default=())
     counted: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("release_every",),
         ("aggregates", "*", "over"),
@@ -239,7 +235,7 @@ class PlanConfig(Section):
         names = {info.alias or name for name, info in cls.model_fields.items()}
         kept = {k: v for k, v in data.items() if k in names or k not in JOB_SECTIONS}
         config = validate(cls, kept)
-        config._misread = tuple(misread(kept, config))
+        config._yaml11_numbers = tuple(yaml11_numbers(kept, config))
         return config
 
     @classmethod
@@ -248,9 +244,9 @@ class PlanConfig(Section):
         return cls.from_dict(yaml.parse_mapping(text, variables))
 
     @property
-    def misread(self) -> tuple[str, ...]:
+    def yaml11_numbers(self) -> tuple[str, ...]:
         """Fields that were text and read as numbers."""
-        return self._misread
+        return self._yaml11_numbers
 
     @property
     def plan_version(self) -> int:
@@ -270,7 +266,7 @@ class PlanConfig(Section):
         """Events that a key is expected to have in a tick."""
         return None if self.expect is None else float(self.expect.events)
 
-    def person(self, clock: Clock) -> Person | None:
+    def person(self, clock: Clock) -> UserUnit | None:
         """The user as privacy unit; None where it is the event.
 
         Raises:
@@ -283,7 +279,9 @@ class PlanConfig(Section):
         per: int | Months | None = None if months is None else Months(months)
         if months is None and privacy.per != "all":
             per = durations.duration(privacy.per)
-        return Person(Caps(**privacy.contributions.model_dump()), Periods(clock, per))
+        return UserUnit(
+            ContributionBounds(**privacy.contributions.model_dump()), Periods(clock, per)
+        )
 
     def terms(self) -> Terms:
         """What every algorithm is told besides its own section.

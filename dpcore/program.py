@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.leaves.rows import Capped, RowLeaf
+from weir.dpcore.leaves.rows import CappedLeaf, RowLeaf
 from weir.dpcore.noise.noise import NoiseOf as NoiseOf
 from weir.dpcore.training import Training
 
@@ -206,7 +206,7 @@ class RowProgram(Program, Protocol):
 
 
 def by_users(program: Program) -> bool:
-    """Whether the hash of a row is its user's (``dpcore.leaves.row_hash.hashes_of_users``)."""
+    """Whether the hash of a row is its user's (``dpcore.leaves.hashes.hashes_of_users``)."""
     return getattr(program, "most_users", None) is not None  # other packages need not say
 
 
@@ -216,7 +216,7 @@ def hash_ticks(program: Program, ticks: Ints) -> Ints:
     return ticks // int(getattr(program, "user_ticks", 1))
 
 
-def within_cap(program: RowProgram, leaf: RowLeaf) -> Capped:
+def within_cap(program: RowProgram, leaf: RowLeaf) -> CappedLeaf:
     """A leaf within the cap of its program."""
     if not by_users(program):
         return leaf.capped(program.cap)

@@ -29,12 +29,12 @@ from weir.dpcore.neighbours import family_of
 _FILES = {
     "blt": "weir.dpcore.continual.blt:Blt",
     "toeplitz": "weir.dpcore.continual.toeplitz:Toeplitz",
-    "sliding": "weir.dpcore.continual.sliding:Sliding",
+    "sliding": "weir.dpcore.continual.sliding:SlidingSum",
     "independent": "weir.dpcore.continual.independent:Independent",
     "tree": "weir.dpcore.continual.tree:Tree",
     "window_tree": "weir.dpcore.continual.window_tree:WindowTree",
     "merging_tree": "weir.dpcore.continual.merging_tree:MergingTree",
-    "hybrid": "weir.dpcore.continual.hybrid:Hybrid",
+    "hybrid": "weir.dpcore.continual.tree:Hybrid",
 }
 
 
@@ -123,12 +123,12 @@ CONTINUAL_SUMS = Sums(_FILES, "weir.algorithms.continual_sums")
 
 AGGREGATES = Algorithms(
     {
-        "count": "weir.dpcore.aggregates.count:Count",
-        "sum": "weir.dpcore.aggregates.sum:Sum",
-        "mean": "weir.dpcore.aggregates.mean:Mean",
-        "variance": "weir.dpcore.aggregates.variance:Variance",
-        "histogram": "weir.dpcore.aggregates.histogram:Histogram",
-        "quantile": "weir.dpcore.aggregates.quantile:Quantile",
+        "count": "weir.dpcore.aggregates.counts:Count",
+        "sum": "weir.dpcore.aggregates.moments:Sum",
+        "mean": "weir.dpcore.aggregates.moments:Mean",
+        "variance": "weir.dpcore.aggregates.moments:Variance",
+        "histogram": "weir.dpcore.aggregates.counts:Histogram",
+        "quantile": "weir.dpcore.aggregates.quantile:QuantileAggregate",
     },
     "weir.algorithms.aggregates",
 )

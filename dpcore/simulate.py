@@ -11,19 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.discovery.whole import lives
+from weir.dpcore.discovery.reference import lives
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.list_columns import Expanded
-from weir.dpcore.leaves.row_hash import event_hashes, hashes_of_users
+from weir.dpcore.leaves.hashes import event_hashes, hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.leaves.sparse_rows import Expanded, SparseRows
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.noise.prf import KeyedNoise
-from weir.dpcore.people.cap import Spent, cap_events
-from weir.dpcore.people.cells import Hashed
-from weir.dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
-from weir.dpcore.people.person import Person
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import (
     NoiseOf,
@@ -36,6 +31,16 @@ from weir.dpcore.program import (
     texts_of,
     within_cap,
 )
+from weir.dpcore.users.cap import UsedBounds, cap_events
+from weir.dpcore.users.cells import (
+    CapKeys,
+    Hashed,
+    contents_of,
+    pair_hashes,
+    row_hashes,
+    user_hashes,
+)
+from weir.dpcore.users.unit import UserUnit
 
 STRIDE = 128
 
@@ -51,7 +56,7 @@ class Events:
       columns: numeric column -> (n,) float64; a column of declared texts -> (n,) texts or None; a
         list column -> (n, size) float64, or ``SparseRows``: a row with a NaN lacks its list. An
         aggregate's own predicate -> (n,) 1 where an event satisfies it, else 0, under its text
-        behind ``dpcore.aggregates.gates.GATE``.
+        behind ``dpcore.aggregates.bounding.GATE``.
       ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
       users: (n,) text or None, where the unit is a user; events of nobody do not count.
 
@@ -172,7 +177,7 @@ def _grouped(plan: Plan, names: Any) -> list[Any]:
 
 
 def within_caps(
-    plan: Plan, person: Person, events: Events, live: Ints, tick: Ints, names: Any, secret: bytes
+    plan: Plan, person: UserUnit, events: Events, live: Ints, tick: Ints, names: Any, secret: bytes
 ) -> tuple[Ints, dict[str, NDArray[Any]], NDArray[np.uint64]]:
     """Events that the caps of their users leave room for: cell by cell.
 
@@ -201,7 +206,7 @@ def within_caps(
     rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
     hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
     stop = int(ticks.max()) + 1 if len(ticks) else 0
-    kept = cap_events(Spent.nothing(0), hashed, stop, person)
+    kept = cap_events(UsedBounds.nothing(0), hashed, stop, person)
     who_high, who_low = np.ascontiguousarray(users[kept.rows].T)
     columns_of_cells: dict[str, NDArray[Any]] = {"@cell": kept.cell, "@new": kept.new}
     if takes_rows(plan.program):

@@ -16,7 +16,7 @@ from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.noise.noise import Noise
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
 

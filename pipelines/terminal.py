@@ -7,13 +7,12 @@ import sys
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from weir.dpcore.leaves.calendar import UTC, shown_unit
-from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.clock import UTC, Clock, shown_unit
 from weir.dpcore.words import bytes_text as bytes_text
 from weir.dpcore.words import number as number
 from weir.dpcore.words import sentence as sentence
@@ -85,6 +84,11 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 def heading(text: str) -> Text:
     """A heading of a section."""
     return Text(f"\n{text}", style="bold cyan")
+
+
+def indent(part: RenderableType) -> RenderableType:
+    """A part of a page, below its heading."""
+    return Padding(part, (0, 0, 0, 2), expand=False)
 
 
 def count(value: int, noun: str) -> str:

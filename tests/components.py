@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from weir.pipelines.engines.cache import EngineMissing
+from weir.pipelines.engines.tools import EngineMissing
 
 T = TypeVar("T")
 

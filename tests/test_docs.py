@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from examples.shop.truth import CLIP, EDGES, EVENTS, MONTHS, TICKS
 from weir.dpcore.accounting.scope import gdp_of_pure
-from weir.dpcore.leaves.timed_set import entries
-from weir.dpcore.people.caps import Caps
+from weir.dpcore.leaves.hash_sets import entries
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.dpcore.users.unit import ContributionBounds
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import look
-from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.ledger.reservations import look
+from weir.pipelines.results.verdict import COUNTERS
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.runtime.dead_letters import REASONS
 from weir.transforms.select.timed_cells import FOREVER, segment
@@ -124,7 +124,7 @@ def test_the_demos_truth_is_about_the_demos_plans() -> None:
     assert customers().aggregates == shop().aggregates
     person = plan_of(customers()).person
     assert person is not None and str(person.periods.per) == f"{MONTHS} months"
-    assert person.caps == Caps(TICKS, 1, EVENTS)
+    assert person.caps == ContributionBounds(TICKS, 1, EVENTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,13 +29,12 @@ ROOMS = {
         "noise",
         "leaves",
         "config",
-        "people",
+        "users",
         "neighbours",
         "continual",
         "training",
         "program",
         "discovery",
-        "canonical",
         "registry",
         "geometry",
         "pricing",
@@ -51,10 +50,8 @@ ROOMS = {
         "spaced",
         "plan_checks",
         "plan_config",
-        "plan_bias",
         "plan_html",
-        "plan_promise",
-        "plan_warnings",
+        "plan_guarantee",
         "plan",
         "simulate",
         "audit",
@@ -75,7 +72,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
-        "doors",
+        "connectors",
         "results",
         "sources",
         "sinks",
@@ -100,6 +97,21 @@ ROOMS = {
 }
 """Rooms of a layer, in the order in which they may import each other: only what stands before. A
 file that lies at the top of a layer is a room of its own. docs/architecture.md tells of each."""
+FACES = (
+    "dpcore.accounting",
+    "dpcore.aggregates",
+    "dpcore.audit",
+    "dpcore.config",
+    "dpcore.continual",
+    "dpcore.discovery",
+    "dpcore.geometry",
+    "dpcore.leaves",
+    "dpcore.noise",
+    "dpcore.pricing",
+    "dpcore.users",
+)
+"""Packages whose ``__all__`` lists what other packages may import of them."""
+
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 SOURCES = [
     *FILES,
@@ -260,6 +272,30 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(name for name in arrows if name in reached(name))
 
 
+def face_of(package: str) -> list[str]:
+    """``__all__`` of a package of ours, by its dotted name below ``weir``."""
+    path = ROOT / package.replace(".", "/") / "__init__.py"
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def face_faults(module: str, tree: ast.AST, faces: Mapping[str, Sequence[str]]) -> list[str]:
+    """Imports, by a module of ours, of what a package does not export: a module of it that is not
+    in ``__all__``, or a name with an underscore in front."""
+    found = []
+    for line, imported in imports(tree):
+        for package, exported in faces.items():
+            inside = f"weir.{package}"
+            if not within(imported, inside) or within(module, inside) or imported == inside:
+                continue
+            first, *names = imported.removeprefix(f"{inside}.").split(".")
+            if first not in exported or any(name.startswith("_") for name in names):
+                found.append(f"line {line}: {package} does not export {imported}")
+    return found
+
+
 def purity_faults(tree: ast.AST) -> list[str]:
     found = [
         f"line {line}: imports {module} ({what})"
@@ -317,6 +353,38 @@ def test_layers_are_imported_by_their_installed_names(path: Path) -> None:
 @pytest.mark.parametrize("path", [p for p in FILES if p.name != "__init__.py"], ids=name_of)
 def test_rooms_import_only_rooms_before_them(path: Path) -> None:
     assert room_faults(module_of(path), ast.parse(path.read_text())) == []
+
+
+@pytest.mark.slow
+def test_packages_import_only_what_others_export() -> None:
+    faces = {package: face_of(package) for package in FACES}
+    found = {
+        name_of(path): faults
+        for path in FILES
+        if (faults := face_faults(module_of(path), ast.parse(path.read_text()), faces))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("package", FACES)
+def test_a_face_says_what_a_package_is_for(package: str) -> None:
+    folder = ROOT / package.replace(".", "/")
+    text = (folder / "__init__.py").read_text()
+    assert 3 <= len((ast.get_docstring(ast.parse(text)) or "").splitlines()) <= 10
+    exported = face_of(package)
+    assert exported == sorted(exported)
+    assert {path.stem for path in folder.glob("*.py")} >= set(exported)
+
+
+def test_a_hidden_import_is_seen() -> None:
+    faces = {"dpcore.noise": ["prf"]}
+    code = ast.parse("from weir.dpcore.noise.acceptance import accept")
+    assert face_faults("weir.dpcore.plan", code, faces)
+    assert not face_faults("weir.dpcore.noise.prf", code, faces)
+    assert not face_faults(
+        "weir.dpcore.plan", ast.parse("from weir.dpcore.noise import prf"), faces
+    )
+    assert face_faults("weir.dpcore.plan", ast.parse("from weir.dpcore.noise.prf import _a"), faces)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from benchmarks.dp_sqlp import bound, data, ours, peer, results
 from benchmarks.dp_sqlp.errors import Errors, errors
 from benchmarks.dp_sqlp.published import CAP, LINES
 from weir.dpcore.accounting.calibrate import gdp_mu
-from weir.dpcore.accounting.participation import toeplitz_participation
+from weir.dpcore.accounting.contributions import toeplitz_participation
 from weir.dpcore.continual import toeplitz
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of

@@ -30,11 +30,9 @@ from apache_beam.utils.timestamp import Timestamp
 from benchmarks.harness import write_rows
 from benchmarks.studies.cells import IdShard, UserShard
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.leaves.timed_set import Entries, sort_hashes
-from weir.dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped
-from weir.dpcore.people.caps import Caps
-from weir.dpcore.people.periods import Periods
-from weir.dpcore.people.person import Person
+from weir.dpcore.leaves.hash_sets import Entries, sort_hashes
+from weir.dpcore.users.cap import PAIR_NOTES, USER_NOTES, CappedCells
+from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 from weir.transforms.runtime import heartbeat
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.select.cap import CloseTicks
@@ -56,14 +54,16 @@ class Program(NamedTuple):
 class Plan(NamedTuple):
     """What the step reads of a plan."""
 
-    person: Person
+    person: UserUnit
     clock: Clock = CLOCK
     program: Any = Program()
     digest: str = "ab" * 32
     layout: str = LAYOUT
 
 
-PLAN: Any = Plan(Person(Caps(ticks=8, keys=3, events=5, ticks_per_key=4), Periods(CLOCK, None)))
+PLAN: Any = Plan(
+    UserUnit(ContributionBounds(ticks=8, keys=3, events=5, ticks_per_key=4), Periods(CLOCK, None))
+)
 BUNDLE, TICKS, SHARDS, ONE_OF = 50_000, 10, 8, 64
 USERS, KEYS, OF_A_USER = 100_000, 50, 6
 
@@ -175,7 +175,7 @@ def remembered(users: int) -> Iterator[Row]:
     spent = SpentCells(0, ONE_OF, layout, *logs, dofn._shelves)
     nothing = np.zeros(0, dtype=np.int8), np.zeros(0, dtype=bool), 0
     people, pairs = entries(rng, mine, USER_NOTES), entries(rng, OF_A_USER * mine, PAIR_NOTES)
-    spent.write(Capped(*nothing, people, pairs), 0)
+    spent.write(CappedCells(*nothing, people, pairs), 0)
     held = spent.spent(0)
     yield Row("in memory", users, (held.users.nbytes + held.pairs.nbytes) / mine, "bytes a user")
     stored = [cell.values for cell in (shard.users_log, shard.pairs_log)]

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.leaves.lists import to_rows

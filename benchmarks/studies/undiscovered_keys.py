@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.aggregates.selection import found_by
+from weir.dpcore.aggregates.compile import found_by
 from weir.dpcore.discovery.step import step
-from weir.dpcore.discovery.waiting import Block, Cells
+from weir.dpcore.discovery.waiting import Block, KeyCells
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.noise import label
 from weir.dpcore.plan_config import PlanConfig
@@ -64,7 +64,7 @@ def measured(keys: int, users: int, stride: int) -> dict[str, Any]:
     before, began = memory(), time.process_time()
     for low in range(0, TICKS, stride):
         a, b = np.searchsorted(first, [low, low + stride])
-        cells = Cells(first[a:b], np.arange(b - a), values[a:b])
+        cells = KeyCells(first[a:b], np.arange(b - a), values[a:b])
         for at, block in enumerate(blocks):
             blocks[at], _ = step(
                 program, rule, noises, block, names[at][a:b], cells, low, low + stride

@@ -1,1 +1,18 @@
-"""Calibration and composition of privacy loss: every search rounds toward more privacy."""
+"""Privacy loss as numbers: what a release costs, and what a plan guarantees.
+
+``guarantee`` has losses that compose and the guarantee of a plan; ``statement`` says it in words.
+``calibrate`` converts between (epsilon, delta), GDP and zCDP; ``joint`` and ``contributions`` give
+the sensitivity of an event and of a user; ``precision`` rejects noise too coarse for doubles.
+``price`` and ``scope`` add up the losses of several plans in a budget.
+"""
+
+__all__ = [
+    "calibrate",
+    "contributions",
+    "guarantee",
+    "joint",
+    "precision",
+    "price",
+    "scope",
+    "statement",
+]

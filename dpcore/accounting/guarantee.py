@@ -1,4 +1,4 @@
-"""What is promised: privacy loss as a number that composes, and the guarantee a plan prints."""
+"""Privacy loss as a number that composes, and the guarantee that a plan prints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,43 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from weir.dpcore.accounting import calibrate
-from weir.dpcore.errors import WeirError
+from weir.dpcore.errors import ConfigError, WeirError
+
+SHARDS = 8
+"""Shards of ids where a job does not say."""
+USER_SHARDS = 256
+"""Shards of users on a stream where a job does not say."""
+MOST_SHARDS = 4096
+
+
+@dataclass(frozen=True)
+class RuntimeAssumptions:
+    """Facts about how a plan is run. No release and no digest depends on them.
+
+    Attributes:
+      id_horizon: ticks of the clock after which the id of an event is forgotten, so that a copy of
+        a later tick counts as an event of its own; None: ids are remembered for the whole run.
+      id_shards: over how many pieces of state ids, or users, are spread; stored state hangs on it.
+      limits: sentences that say what else the promise leaves open, in the order of the statement.
+    """
+
+    id_horizon: int | None = None
+    limits: tuple[str, ...] = ()
+    id_shards: int = SHARDS
+
+    def __post_init__(self) -> None:
+        if self.id_horizon is not None and self.id_horizon < 1:
+            raise ConfigError(
+                "deduplicate.horizon", self.id_horizon, "must be at least one tick of the clock."
+            )
+        if not 1 <= self.id_shards <= MOST_SHARDS:
+            raise ConfigError(
+                "deduplicate.shards", self.id_shards, f"must be from 1 to {MOST_SHARDS:,}."
+            )
+
+
+NO_ASSUMPTIONS = RuntimeAssumptions()
+"""Ids are remembered for the whole run, and nothing else is to be said."""
 
 Relation = Literal["add_remove", "replace_one", "replace_anywhere"]
 LossKind = Literal["gdp", "zcdp", "pure"]
@@ -132,7 +168,7 @@ class Copies:
 
 
 @dataclass(frozen=True)
-class Together:
+class SeveralPeriods:
     """What a user has in ``count`` periods together.
 
     Attributes:
@@ -220,7 +256,7 @@ class Guarantee:
     expiration: tuple[Expiration, ...]
     statement: str
     copies: tuple[Copies, ...] = ()
-    together: tuple[Together, ...] = ()
+    together: tuple[SeveralPeriods, ...] = ()
     every_period: EveryPeriod | None = None
     event: float | None = None
     delta_sel: float = 0.0

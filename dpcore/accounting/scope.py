@@ -1,4 +1,6 @@
-"""Whom a ledger's budget is for, and what a plan takes of it.
+"""Budgets of a group of people: what is spent, and what further plans may spend.
+
+Whom a ledger's budget is for, and what a plan takes of it.
 
 **Formal guarantees.** A scope fixes, before anything is released under it, one kind of neighbour
 (unit, period, relation), one horizon and one way of adding: GDP (mu^2 adds), zCDP (rho adds) or
@@ -17,23 +19,37 @@ Of another unit or relation:
     whole period, as caps may keep other events then: twice, and the slack too;
   - add_remove in replace_one: a removal and an addition: twice.
 
+Of a guarantee that somebody enters by hand, of a mechanism that nobody can look into:
+  - losses over separate times are not added, slacks are: each of k mechanisms may announce at its
+    start, with probability delta, that it will publish everything. Whoever chooses the period of a
+    person after looking takes one that was announced, with probability 1 - (1 - delta)^k. An
+    adversary that stops unless it chose mechanism i attacks i alone, so that delta(eps) is at most
+    the sum over all. Weir's own plans draw their noise after the data that it hides, row by row,
+    and need no sum (docs/proofs.md, the row lemma).
+
 Sources: Smith, Thakurta (2022), "Fully Adaptive Composition for Gaussian Differential Privacy";
 Whitehouse, Ramdas, Rogers, Wu (2023), "Fully-Adaptive Composition in Differential Privacy"; Rogers,
 Roth, Ullman, Vadhan (2016); Dong, Roth, Su (2022), Section 2; Bun, Steinke (2016), Proposition 1.4.
+
+What is spent of a scope's budget, in which of its periods, and what still fits.
+
+Losses and slacks are added exactly, as fractions, and rounded up once. The charges that meet a
+period change only where one of them begins or ends, so a sweep over those ends sees every sum.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 from scipy.special import ndtri_exp
 
 from weir.dpcore.accounting import calibrate
-from weir.dpcore.accounting.grid import Grid
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
-from weir.dpcore.accounting.price import Price, Unit
+from weir.dpcore.accounting.price import PeriodGrid, Price, Unit
 from weir.dpcore.errors import ConfigError
 
 GIVEN_UP: Final = 1 + 2.0**-37
@@ -58,7 +74,7 @@ class Scope:
     delta: float
     accounting: LossKind
     horizon: int | None = None
-    grid: Grid | None = None
+    grid: PeriodGrid | None = None
 
     def __post_init__(self) -> None:
         if self.accounting != "pure" and self.delta == 0:
@@ -109,7 +125,7 @@ class Scope:
     def from_json(cls, found: Any) -> Scope:
         """As ``to_json`` wrote it."""
         read = {name: float.fromhex(found[name]) for name in ("epsilon", "delta")}
-        grid = None if found["grid"] is None else Grid(**found["grid"])
+        grid = None if found["grid"] is None else PeriodGrid(**found["grid"])
         return cls(**{**found, **read, "grid": grid})
 
 
@@ -121,12 +137,14 @@ class Charge:
       first, last: periods of the scope that it meets, both included (microseconds where the unit is
         an event); None: without end.
       loss: in numbers that add: mu^2, rho or epsilon; rounded up. slack: delta beside it.
+      opaque: whether nobody can look into the mechanism: its slack counts in every period.
     """
 
     first: int
     last: int | None
     loss: float
     slack: float
+    opaque: bool = False
 
 
 def charge(price: Price, scope: Scope) -> Charge:
@@ -263,3 +281,104 @@ def _up(value: float) -> float:
 
 def _shown(microseconds: int | None) -> str:
     return "all" if microseconds is None else f"{microseconds / 86_400e6:g} days"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Periods first .. last (None: without end) that the same charges meet, and their sum."""
+
+    first: int
+    last: int | None
+    loss: float
+    slack: float
+
+
+def sweep(charges: Sequence[Charge]) -> tuple[Span, ...]:
+    """Sums of all charges period by period, in order; periods that none meets are left out."""
+    steps: dict[int, tuple[Fraction, Fraction, int]] = {}
+
+    def add(where: int, loss: Fraction, slack: Fraction, many: int) -> None:
+        before = steps.get(where, (Fraction(0), Fraction(0), 0))
+        steps[where] = (before[0] + loss, before[1] + slack, before[2] + many)
+
+    for one in charges:
+        loss, slack = Fraction(one.loss), Fraction(one.slack)
+        if one.opaque and slack:
+            add(_FIRST, Fraction(0), slack, 1)
+            slack = Fraction(0)
+        add(one.first, loss, slack, 1)
+        if one.last is not None:
+            add(one.last + 1, -loss, -slack, -1)
+    return tuple(_spans(sorted(steps.items())))
+
+
+def _spans(steps: Sequence[tuple[int, tuple[Fraction, Fraction, int]]]) -> Iterator[Span]:
+    loss, slack, many = Fraction(0), Fraction(0), 0
+    for place, (where, step) in enumerate(steps):
+        loss, slack, many = loss + step[0], slack + step[1], many + step[2]
+        if many:
+            last = steps[place + 1][0] - 1 if place + 1 < len(steps) else None
+            yield Span(where, last, _float_up(loss), _float_up(slack))
+
+
+def _float_up(value: Fraction) -> float:
+    found = float(value)
+    return found if Fraction(found) >= value else math.nextafter(found, math.inf)
+
+
+def worst(scope: Scope, spans: Sequence[Span], within: Charge | None = None) -> Span | None:
+    """The span of which the least is left, among those that ``within`` meets; None: none.
+
+    Its epsilon at the budget's delta is the largest.
+    """
+    met = [span for span in spans if within is None or _overlaps(span, within)]
+    return min(met, key=lambda span: scope.limit(span.slack) - span.loss, default=None)
+
+
+def room(scope: Scope, spans: Sequence[Span], asked: Charge) -> float:
+    """The most that a charge over the periods and with the slack of ``asked`` may lose; rounded
+    down. Below 0: not even nothing fits."""
+    found = scope.limit(asked.slack)
+    for span in spans:
+        if _overlaps(span, asked):
+            limit = scope.limit(_float_up(Fraction(span.slack) + Fraction(asked.slack)))
+            rest = Fraction(limit) - Fraction(span.loss)
+            found = min(found, -_float_up(-rest))
+    return found
+
+
+def fits(scope: Scope, charges: Sequence[Charge], asked: Charge) -> bool:
+    """Whether a charge stays within the budget in every period, beside those that are there.
+
+    The gate: plans may be chosen after seeing what earlier ones released (``scope``).
+    """
+    return asked.loss <= room(scope, sweep(charges), asked)
+
+
+def fitting(scope: Scope, charges: Sequence[Charge], price: Price) -> float:
+    """Largest factor s <= 1 such that a plan with 1 / s times the noise fits, rounded down; 0:
+    there is none.
+
+    Its losses are s times as large (rho: s^2); slack stays.
+    """
+    spans = sweep(charges)
+
+    def allowed(factor: float) -> bool:
+        asked = charge(price.scaled(factor), scope)
+        return asked.loss <= room(scope, spans, asked)
+
+    if allowed(1.0):
+        return 1.0
+    if not allowed(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(52):
+        middle = (low + high) / 2
+        low, high = (middle, high) if allowed(middle) else (low, middle)
+    return low
+
+
+def _overlaps(span: Span, other: Charge) -> bool:
+    return (other.last is None or span.first <= other.last) and (
+        span.last is None or other.first <= span.last
+    )

@@ -1,5 +1,9 @@
-"""Private aggregates: counts, sums, means, variances and histograms as one joint continual sum."""
+"""Counts, sums, means, variances, histograms and quantiles as one joint continual sum.
 
-from weir.dpcore.aggregates.program import Aggregates
+``algorithm`` is the section of a config, which compiles to the ``Aggregates`` of ``program``.
+``compile`` finds the count that partition selection reads; ``bounding`` names the columns of
+predicates. A new aggregate subclasses ``Aggregate`` (``aggregate``) and asks a ``Layout``
+(``channel``) for channels.
+"""
 
-__all__ = ["Aggregates"]
+__all__ = ["aggregate", "algorithm", "bounding", "channel", "compile", "program"]

@@ -1,25 +1,129 @@
-"""What every aggregate is in a config. A new kind is one file here and one line in the registry.
+"""Base classes of an aggregate: its section in a config, and the output that runs.
+
+What every aggregate is in a config. A new kind is one file here and one line in the registry.
 
 A kind is a section whose field of the kind's own name says what it is of (``sum: column``). It owns
-its other fields, says in words what it is, and makes the ``Output`` that runs.
+its other fields, says in words what it is, and makes the ``AggregateOutput`` that runs.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from weir.dpcore.aggregates.layout import Layout
-from weir.dpcore.aggregates.output import Output
-from weir.dpcore.algorithm import Bias
-from weir.dpcore.config.limits import MOST_TICKS
-from weir.dpcore.config.numbers import Lengths, Span, Weight
-from weir.dpcore.config.section import Section
+from weir.dpcore.aggregates.channel import Layout
+from weir.dpcore.algorithm import Bias, Takes
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.durations import MOST_TICKS
+from weir.dpcore.config.section import Lengths, Section, Span, Weight, refusal
 from weir.dpcore.neighbours import Family
+
+Solved = tuple[Floats, Floats] | tuple[Floats, Floats, Floats, Floats]
+"""Value and standard deviation, and low and high where the margin is an interval of its own."""
+
+Noisy = Callable[[int], tuple[Floats, Floats]]
+"""Channel index -> (value (n, K, m), stddev (n, 1, m)) in the user's units, for one ``over``."""
+
+
+@dataclass(frozen=True)
+class AggregateOutput(ABC):
+    """One aggregate as the user named it.
+
+    Attributes:
+      name: the user's name for it. column: what it reads.
+      overs: which windows are released (None: since the start).
+      weight: how much its accuracy counts when the noise is split.
+      kind: what it is (of the class). interval: whether it gives low and high itself.
+    """
+
+    name: str
+    column: str | None
+    overs: tuple[int | None, ...]
+    weight: float
+
+    kind: ClassVar[str]
+    interval: ClassVar[bool] = False
+
+    @property
+    def between(self) -> tuple[float, float] | None:
+        """Public ends that its values never leave, where it has both."""
+        return None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of the components; ("",) for a single number."""
+        return ("",)
+
+    @property
+    def unit(self) -> float:
+        """One event's largest effect, in the user's unit: the output's own sensitivity."""
+        return 1.0
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Channels it reads."""
+        return tuple(self.importance())
+
+    def canonical(self) -> tuple[Any, ...]:
+        """What shapes its values beside its name, kind, column and spans: JSON-able."""
+        return ()
+
+    @abstractmethod
+    def importance(self) -> dict[int, float]:
+        """Channel -> weight of its noise variance in this output's squared relative error.
+
+        The relative error is in units of one event's largest effect: 1 for a count or a bin, the
+        clip for a sum, half the clip's width for a mean (times N), its square for a variance (times
+        N), and the worst case over the true moments, which are private.
+        """
+
+    @abstractmethod
+    def solve(self, noisy: Noisy) -> Solved:
+        """Noisy channels -> (value, stddev), each (n, K, m); and (low, high) of an interval."""
+
+
+Of = Literal["events", "users"]
+
+OF = (
+    "events; or users (privacy.unit: user): of each user's own mean in a key and tick, which "
+    "counts once however many events are in it; a histogram counts each once in every bin of "
+    "theirs, over: 1."
+)
+ONLY = (
+    "needs to know users, and this plan protects events; set privacy.unit: user with privacy.per "
+    "and privacy.contributions, and name the column of users in schema.unit. Or {instead}."
+)
+"""What a plan of events says to an aggregate of users."""
+
+
+def takes(of: Of) -> Takes:
+    """What a channel counts."""
+    return "users" if of == "users" else "events"
+
+
+def tick_by_tick(data: Any, counts_users: bool) -> Any:
+    """A count of users is of each tick, unless the config says otherwise."""
+    if counts_users and isinstance(data, Mapping) and data.get("over") is None:
+        return {**data, "over": 1}
+    return data
+
+
+def refuse_user_ticks(over: tuple[Any, ...], remedy: str) -> None:
+    """Raises an error unless users are counted over single ticks: a sum over several counts who
+    comes in three of them three times, and distinct users of several ticks are no sum."""
+    if over != (1,):
+        shown = list(over) if len(over) > 1 else over[0]
+        raise refusal(
+            "over",
+            shown,
+            "would count a user once for each tick that they come in, which is no number of users: "
+            f"write over: 1, the users of each tick alone, {remedy}.",
+        )
 
 
 def _overs(value: Any) -> Any:
@@ -93,9 +197,9 @@ class Aggregate(Section):
     )
 
     @property
-    @abstractmethod
     def column(self) -> str | None:
-        """The column it reads; None for a count."""
+        """The column it reads, which the field of the kind's own name has; None for a count."""
+        return str(getattr(self, self.kind))
 
     @property
     def overs(self) -> tuple[int | None, ...]:
@@ -139,7 +243,7 @@ class Aggregate(Section):
         return None
 
     @abstractmethod
-    def output(self, name: str, layout: Layout) -> Output:
+    def output(self, name: str, layout: Layout) -> AggregateOutput:
         """What runs, over channels of a leaf that it asks the layout for."""
 
     def refused(self, name: str) -> Iterator[str]:

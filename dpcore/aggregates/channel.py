@@ -1,19 +1,114 @@
-"""A channel: one group of coordinates of a leaf, and what an event may contribute to it."""
+"""Channels: bounded numbers that an event, or a user's cell, adds to an exact sum.
+
+Cells of users: what counts once of all events that one user has in a key and tick.
+
+Behind the cap a batch holds whole cells, the rows of each in one piece. What a cell adds sits on
+its first row, and is 0 on the others, so that row i of what is bounded still belongs to event i.
+
+**Same bits.** Sums within a cell are of whole numbers below 2^61 in all: exact, whatever the order
+of its rows. An average is one division of such a sum.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.joint import ChannelGroup
-from weir.dpcore.aggregates.cells import Cells
 from weir.dpcore.algorithm import Takes
 from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import WeirError
 from weir.dpcore.leaves.lattice import resolution_for
+
+CELL, NEW = "@cell", "@new"
+"""Columns behind the cap: the number of a row's cell within its batch; whether the user has no
+earlier cell of the same key in the period."""
+
+BITS = 20
+"""Of the lattice of a cell's result. Its rows have as many more as their number has, so that what
+rounding them adds up to is below one step of the result."""
+
+
+class UserCells(NamedTuple):
+    """Cells of a batch.
+
+    Attributes:
+      starts: (m,) first row of each. counts: (m,) rows of each. new: (m,) bool, whether it is the
+        first of its user and key in the period.
+    """
+
+    starts: Ints
+    counts: Ints
+    new: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, columns: Mapping[str, NDArray[Any]], n_events: int, most: int) -> UserCells:
+        """Cells as the columns of a batch have them.
+
+        Args:
+          columns: ``@cell`` (n,) int64 and ``@new`` (n,) bool among them. most: rows of a cell.
+
+        Raises:
+          WeirError: a cell in two pieces, or of more rows: sums of it would be of no use.
+        """
+        cells = np.asarray(columns[CELL])
+        starts = np.flatnonzero(np.concatenate([[n_events > 0], cells[1:] != cells[:-1]]))
+        own = cells[starts]
+        if not (own[1:] > own[:-1]).all() and len(np.unique(own)) < len(own):
+            raise WeirError("a user's events of a cell are not in one piece.")
+        counts = np.diff(starts, append=n_events)
+        if len(counts) and counts.max() > most:
+            raise WeirError(f"a user has more events in a cell than their cap, {most}.")
+        return cls(starts, counts, np.asarray(columns[NEW], dtype=bool)[starts])
+
+    def totals(self, values: Floats, bound: float, most: int) -> Floats:
+        """Each cell's sum: (n,) -> (m,). What is not finite counts as 0.
+
+        A value counts for 2^(61 - b) steps of 2^-(20 + b) of the bound at most, b the bits of the
+        number of rows: 512 times the bound, or far more where there are fewer than 65,536.
+        """
+        finite = np.where(np.isfinite(values), values, 0.0)
+        return self._sums(finite, bound, most)
+
+    def averages(self, values: Floats, low: float, high: float, most: int) -> Floats:
+        """Each cell's mean of values in [low, high]: (n,) -> (m,), in [low, high]."""
+        centre = (low + high) / 2
+        half = max(abs(low - centre), abs(high - centre))
+        sums = self._sums(values - centre, half, most)
+        return np.asarray(np.clip(sums / self.counts + centre, low, high))
+
+    def _sums(self, values: Floats, bound: float, most: int) -> Floats:
+        bits = most.bit_length()
+        step = resolution_for(bound, BITS + bits)
+        largest = float(1 << (61 - bits))
+        with np.errstate(over="ignore"):
+            whole = np.rint(values * (1.0 / step))
+        whole = np.clip(whole, -largest, largest).astype(np.int64)
+        if not len(self.starts):
+            return np.zeros(0)
+        return np.add.reduceat(whole, self.starts).astype(np.float64) * step
+
+    def once(self, coordinate: Ints) -> Ints:
+        """Coordinates (n,), -1 where a row before it in its cell has the same: each counts once."""
+        out = np.full(len(coordinate), -1, dtype=np.int64)
+        some = np.flatnonzero(coordinate >= 0)
+        if some.size:
+            cell = np.repeat(np.arange(len(self.starts)), self.counts)[some]
+            code = cell * (int(coordinate.max()) + 1) + coordinate[some]
+            first = some[np.unique(code, return_index=True)[1]]
+            out[first] = coordinate[first]
+        return out
+
+    def on_first_rows(self, amount: Floats | int, n_events: int) -> Floats:
+        """What each cell adds (m,), on its first row: (n,)."""
+        out = np.zeros(n_events)
+        out[self.starts] = amount
+        return out
+
 
 ChannelKind = Literal["count", "value", "square", "bins"]
 
@@ -76,11 +171,10 @@ class Channel:
         where: str | None = None,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
-        bare = cls(kind, column, clip[0], clip[1], centre, edges)
-        counted = kind in ("count", "bins")
-        resolution = 1.0 if counted and whole else resolution_for(bare.bound)
-        low, high = clip
-        return cls(kind, column, low, high, centre, edges, resolution, takes, events, where)
+        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where)
+        if whole and kind in ("count", "bins"):
+            return bare
+        return replace(bare, resolution=resolution_for(bare.bound))
 
     @property
     def half(self) -> float:
@@ -120,7 +214,7 @@ class Channel:
             return ChannelGroup(start, self.size, 0, high, True, self.events, distinct, gate)
         return ChannelGroup(start, self.size, low, high, events=self.times, gate=gate)
 
-    def of_users(self, cells: Cells, one: Contribution, n_events: int) -> Contribution:
+    def of_users(self, cells: UserCells, one: Contribution, n_events: int) -> Contribution:
         """What users add, each where it counts. one: ``contribution`` of values (m,), one a cell;
         of (n,) for bins."""
         if one.coordinate is not None:
@@ -166,3 +260,59 @@ class Channel:
             **({} if self.takes == "events" else {"takes": self.takes}),
             **({} if self.where is None else {"where": self.where}),
         }
+
+
+@dataclass
+class Layout:
+    """Channels as outputs ask for them: equal ones are one.
+
+    Attributes:
+      whole: counts live on the integers (discrete noise).
+      centred: (where, column, low, high) whose middle is taken off: a sum over a column and clip
+        whose mean is asked too is (centred sum) + centre * count, one channel less.
+      events: of a user in a cell at most; 1 where the unit is an event.
+      channels: so far, in the order of a leaf.
+      where: predicate of the events that count in channels that are asked for; None: all do.
+    """
+
+    whole: bool
+    centred: Set[tuple[str | None, str, float, float]]
+    events: int = 1
+    channels: list[Channel] = field(default_factory=list)
+    where: str | None = None
+
+    def under(self, where: str | None) -> Layout:
+        """The same channels, to be asked for those of the events that satisfy a predicate."""
+        return replace(self, where=where)
+
+    def add(self, kind: ChannelKind, **fields: Any) -> int:
+        """Index of a channel; fields: as of ``Channel.make``."""
+        channel = Channel.make(kind, events=self.events, where=self.where, **fields)
+        if channel not in self.channels:
+            self.channels.append(channel)
+        return self.channels.index(channel)
+
+    def count(self, takes: Takes = "events") -> int:
+        """Index of the number of events, or of users."""
+        return self.add("count", whole=self.whole, takes=takes)
+
+    def value(
+        self, column: str, low: float, high: float, takes: Takes = "events"
+    ) -> tuple[int, float]:
+        """Index of the sum of a clipped column, of each user's average or total of it; and what is
+        taken off each value."""
+        centred = takes == "users" or (
+            takes == "events" and (self.where, column, low, high) in self.centred
+        )
+        centre = (low + high) / 2 if centred else 0.0
+        at = self.add("value", column=column, clip=(low, high), centre=centre, takes=takes)
+        return at, centre
+
+    def square(self, column: str, low: float, high: float, takes: Takes = "events") -> int:
+        """Index of the sum of squares of a centred column, or of each user's average of it."""
+        centre = (low + high) / 2
+        return self.add("square", column=column, clip=(low, high), centre=centre, takes=takes)
+
+    def bins(self, column: str, edges: tuple[float, ...], takes: Takes = "events") -> int:
+        """Index of the counts of events, or of users, by a column's value."""
+        return self.add("bins", column=column, edges=edges, whole=self.whole, takes=takes)

@@ -1,28 +1,135 @@
-"""The aggregates section and the terms -> a program over the best continual sums."""
+"""Compiles aggregates under the terms of a plan, with a count for partition selection."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.aggregates.aggregate import Aggregate
-from weir.dpcore.aggregates.channel import Channel
-from weir.dpcore.aggregates.layout import Layout
-from weir.dpcore.aggregates.leaf import ChannelLeaf
-from weir.dpcore.aggregates.output import Output
-from weir.dpcore.aggregates.people import ONLY
-from weir.dpcore.aggregates.program import Aggregates, Part
-from weir.dpcore.aggregates.selection import selecting
+from weir.dpcore.aggregates.aggregate import ONLY, Aggregate, AggregateOutput
+from weir.dpcore.aggregates.channel import Channel, Layout
+from weir.dpcore.aggregates.counts import CountOutput
+from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf, SumPart
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.pricing.best import SPLIT, Offer, Way, best_way, sums_for
-from weir.dpcore.pricing.calibrate import calibrated
-from weir.dpcore.pricing.price import Alternative, share
+from weir.dpcore.pricing.alternatives import SPLIT, Offer, Strategy, best_way, sums_for
+from weir.dpcore.pricing.calibration import Alternative, calibrated, share
 from weir.dpcore.pricing.terms import Terms, events_of
+
+SUMS: Mapping[str, tuple[str, ...]] = {
+    "gaussian": ("blt",),
+    "discrete_gaussian": ("tree", "hybrid"),
+    "k_norm": ("tree", "hybrid"),
+}
+"""Which sum the count gets where it is released nowhere: the first that serves."""
+
+PERIOD = 1
+"""Ticks from a period's last one on that the count is looked at: that one alone."""
+
+
+def found_by(program: Aggregates, terms: Terms) -> DiscoveryRule | None:
+    """The rule of a program that carries the count; None where no key is found in private.
+
+    Raises:
+      ConfigError: threshold and noise leave the integers of the lattice; or keys are to be retired
+        by a count that is released nowhere.
+    """
+    discover, person = terms.discover, terms.person
+    if discover is None or person is None:
+        return None
+    where = _where(program)
+    assert where is not None
+    part, channel, array = where
+    if part.hidden and discover.retire is not None:
+        raise ConfigError(
+            "key.discover.retire",
+            asdict(discover.retire),
+            "is a rule on what a key releases, and no output releases its users; add an aggregate "
+            "{count: users, per: period}, or leave it out.",
+        )
+    before = part.channels[: part.channels.index(channel)]
+    coordinate = sum(program.channels[one].size for one in before)
+    return DiscoveryRule(
+        discover,
+        person.periods,
+        person.pattern.touched,
+        terms.delta_sel / terms.factor,
+        part.mechanism,
+        coordinate,
+        array,
+        part.coordinates[coordinate],
+        next(i for i, one in enumerate(program.parts) if one is part),
+        part.coordinates,
+        round(1 / program.channels[channel].resolution),
+        part.hidden,
+    )
+
+
+def _where(program: Aggregates) -> tuple[SumPart, int, int] | None:
+    """Part, channel and noisy array that have each key's users so far; None: nothing does."""
+    array = 0
+    for part in program.parts:
+        for over in part.mechanism.overs:
+            for channel in part.channels:
+                of = program.channels[channel]
+                if over is None and (of.kind, of.takes) == ("count", "newcomers"):
+                    return part, channel, array
+            array += 1
+    return None
+
+
+def selecting(way: Strategy[Aggregates], noise: str, terms: Terms) -> Strategy[Aggregates]:
+    """The way, with a count of users beside it where its program has none.
+
+    Formal guarantees: the count gets ``discover.share`` of the budget and the rest of the program
+    the other; both compose adaptively. Where an output releases the count, finding keys by it is
+    post-processing.
+    """
+    discover = terms.discover
+    if discover is None:
+        return way
+    fraction = discover.share
+
+    def with_count(budget: PrivacyLoss) -> Offer[Aggregates]:
+        whole = way(budget)
+        if _where(whole.program) is not None:
+            return whole
+        rest = way(share(budget, 1 - fraction))
+        found = _counting(rest.program, noise, terms, share(budget, fraction))
+        return replace(rest, program=found)
+
+    return with_count
+
+
+def _counting(program: Aggregates, noise: str, terms: Terms, budget: PrivacyLoss) -> Aggregates:
+    """The program and a hidden part that counts the users of each key and period."""
+    whole = noise == "discrete_gaussian"
+    counting = Channel.make("count", whole=whole, takes="newcomers", events=events_of(terms))
+    channels = program.channels
+    if counting not in channels:
+        channels = (*channels, counting)
+    at = channels.index(counting)
+    alone = replace(terms, window=PERIOD, options=())
+    leaf = ChannelLeaf(channels, (CountOutput("", None, (None,), 1.0, at),), (None,), alone)
+    part = SumPart(_sum(leaf, noise, alone, budget), leaf.read, leaf.coordinates, hidden=True)
+    return replace(program, channels=channels, parts=(*program.parts, part))
+
+
+def _sum(leaf: ChannelLeaf, noise: str, terms: Terms, budget: PrivacyLoss) -> ContinualSum:
+    refused: ConfigError | None = None
+    for name in SUMS[noise]:
+        try:
+            return calibrated(name, leaf, terms, budget)
+        except ConfigError as error:
+            refused = error
+    assert refused is not None
+    raise refused
+
 
 RUNNING = "blt"
 SPLIT_INTO = (RUNNING, "sliding", "independent")
@@ -38,13 +145,13 @@ def compile_aggregates(
     """
     refuse_users(aggregates, terms)
 
-    def ways(noise: str) -> dict[str, Way[Aggregates]]:
+    def ways(noise: str) -> dict[str, Strategy[Aggregates]]:
         on_integers = noise == "discrete_gaussian"
         channels, outputs = outputs_of(aggregates, on_integers, events_of(terms))
         leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms)
 
         def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
-            part = Part(mechanism, leaf.read, leaf.coordinates)
+            part = SumPart(mechanism, leaf.read, leaf.coordinates)
             return offer(Aggregates(channels, outputs, (part,)), terms)
 
         by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
@@ -72,7 +179,7 @@ def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
 
 def outputs_of(
     aggregates: Mapping[str, Aggregate], whole: bool, events: int = 1
-) -> tuple[tuple[Channel, ...], tuple[Output, ...]]:
+) -> tuple[tuple[Channel, ...], tuple[AggregateOutput, ...]]:
     """Channels in the order of a leaf, and outputs in the user's order.
 
     whole: counts live on the integers (discrete noise). events: of the unit in a cell.
@@ -83,7 +190,7 @@ def outputs_of(
     return tuple(layout.channels), outputs
 
 
-def overs_of(outputs: tuple[Output, ...]) -> tuple[int | None, ...]:
+def overs_of(outputs: tuple[AggregateOutput, ...]) -> tuple[int | None, ...]:
     """Everything asked of any output: since the start first, then by length, longest first."""
     asked = {over for output in outputs for over in output.overs}
     return tuple(sorted(asked, key=lambda over: math.inf if over is None else over))[::-1]
@@ -99,7 +206,7 @@ def offer(program: Aggregates, terms: Terms) -> Offer[Aggregates]:
     return Offer(program, program.score(ticks), named)
 
 
-def better(*ways: Way[Aggregates]) -> Way[Aggregates]:
+def better(*ways: Strategy[Aggregates]) -> Strategy[Aggregates]:
     """The offer of the smallest error; ConfigError where there is none."""
 
     def best(budget: PrivacyLoss) -> Offer[Aggregates]:
@@ -140,7 +247,7 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[tuple[str, ChannelLeaf]]:
     return found
 
 
-def counts_once(leaf: ChannelLeaf, output: Output) -> bool:
+def counts_once(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
     """Whether a user counts once a key and period in all that an output reads."""
     return ChannelLeaf(leaf.channels, (output,), output.overs, leaf.terms).once
 
@@ -163,7 +270,7 @@ def apart(
         made = []
         for (own, leaf), fraction in zip(parts, fractions, strict=True):
             mechanism = calibrated(name or own, leaf, leaf.terms, share(budget, fraction))
-            made.append(Part(mechanism, leaf.read, leaf.coordinates))
+            made.append(SumPart(mechanism, leaf.read, leaf.coordinates))
         return Aggregates(whole.channels, whole.outputs, tuple(made))
 
     trial = program([1 / len(parts) for _ in parts])

@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class UnitChange:
     """Two sets of events beside the same background; ``slots`` keys make one trial.
 
     Attributes:
@@ -59,7 +59,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateEvents:
     """Contents that an event may have.
 
     Attributes:
@@ -102,14 +102,14 @@ def corners(config: PlanConfig) -> dict[str, tuple[float, ...]]:
     return {column: tuple(sorted(values)) for column, values in found.items()}
 
 
-def candidates(config: PlanConfig) -> Candidates:
+def candidates(config: PlanConfig) -> CandidateEvents:
     """What the changed event may hold, the worst by reputation first, the odd ones last."""
     if isinstance(config.model, Predictor):
         return _of_model(config.model)
     return _of_columns(corners(config))
 
 
-def _of_columns(values: Mapping[str, tuple[float, ...]]) -> Candidates:
+def _of_columns(values: Mapping[str, tuple[float, ...]]) -> CandidateEvents:
     """Every combination, or where those are too many the extreme ones together."""
     columns = sorted(values)
     size = int(np.prod([len(values[name]) for name in columns])) if columns else 1
@@ -129,10 +129,10 @@ def _of_columns(values: Mapping[str, tuple[float, ...]]) -> Candidates:
         names.append(f"every number {odd:g}")
     table = np.asarray(grid, dtype=np.float64).reshape(len(grid), len(columns))
     by_name = {name: table[:, at] for at, name in enumerate(columns)}
-    return Candidates(by_name, tuple(one or "an event" for one in names), sound)
+    return CandidateEvents(by_name, tuple(one or "an event" for one in names), sound)
 
 
-def _of_model(model: Predictor) -> Candidates:
+def _of_model(model: Predictor) -> CandidateEvents:
     """Canaries: rows as long as the clip allows, with the target at either end."""
     ranges, listed = model.public_ranges, model.listed
     targets = tuple(name for name in model.targets)
@@ -171,7 +171,7 @@ def _of_model(model: Predictor) -> Candidates:
         grid.append((row, f"every number {odd:g}"))
     names = tuple(words for _, words in grid)
     columns = {name: np.asarray([row[name] for row, _ in grid]) for name in grid[0][0]}
-    return Candidates(columns, names, sound)
+    return CandidateEvents(columns, names, sound)
 
 
 def user_events(plan: Plan, first: int, candidate: int) -> tuple[Placed, ...]:
@@ -191,13 +191,13 @@ def user_events(plan: Plan, first: int, candidate: int) -> tuple[Placed, ...]:
     return tuple(cells)
 
 
-def changes(plan: Plan, offered: Candidates, ticks: tuple[int, ...]) -> list[Change]:
+def changes(plan: Plan, offered: CandidateEvents, ticks: tuple[int, ...]) -> list[UnitChange]:
     """Every change of the family: each candidate at each tick, under the plan's relation.
 
     Args:
       offered: contents. ticks: of the family.
     """
-    relation, found = plan.guarantee.relation, list[Change]()
+    relation, found = plan.guarantee.relation, list[UnitChange]()
     sound = range(offered.sound)
     if plan.person is not None:
         slots = min(plan.person.caps.keys, plan.person.caps.touched)
@@ -205,7 +205,7 @@ def changes(plan: Plan, offered: Candidates, ticks: tuple[int, ...]) -> list[Cha
             for one in sound:
                 events = user_events(plan, tick, one)
                 name = f"a user from tick {tick} on: {offered.names[one]}"
-                found.append(Change(name, events, (), slots, whole=True))
+                found.append(UnitChange(name, events, (), slots, whole=True))
         return found
     for tick in ticks:
         if relation == "add_remove":
@@ -217,19 +217,19 @@ def changes(plan: Plan, offered: Candidates, ticks: tuple[int, ...]) -> list[Cha
                 if one != other and offered.names[one] != offered.names[other]:
                     name = f"at tick {tick}: {offered.names[one]} for {offered.names[other]}"
                     here, there = Placed(0, tick, one), Placed(0, tick, other)
-                    found.append(Change(name, (here,), (there,)))
+                    found.append(UnitChange(name, (here,), (there,)))
             if relation == "replace_anywhere":
                 name = f"at tick {tick}, in another key: {offered.names[one]}"
                 pair = (Placed(0, tick, one),), (Placed(1, tick, one),)
-                found.append(Change(name, *pair, slots=2))
+                found.append(UnitChange(name, *pair, slots=2))
     return found
 
 
-def _alone(offered: Candidates, tick: int, one: int) -> Change:
-    return Change(f"added at tick {tick}: {offered.names[one]}", (Placed(0, tick, one),), ())
+def _alone(offered: CandidateEvents, tick: int, one: int) -> UnitChange:
+    return UnitChange(f"added at tick {tick}: {offered.names[one]}", (Placed(0, tick, one),), ())
 
 
-def odd_changes(plan: Plan, offered: Candidates, tick: int) -> list[Change]:
+def odd_changes(plan: Plan, offered: CandidateEvents, tick: int) -> list[UnitChange]:
     """Contents that are not finite, or far beyond every clip, under the plan's relation."""
     found = []
     for one in range(offered.sound, len(offered)):
@@ -237,10 +237,10 @@ def odd_changes(plan: Plan, offered: Candidates, tick: int) -> list[Change]:
             events = user_events(plan, tick, one)
             slots = min(plan.person.caps.keys, plan.person.caps.touched)
             name = f"a user from tick {tick} on: {offered.names[one]}"
-            found.append(Change(name, events, (), slots, whole=True))
+            found.append(UnitChange(name, events, (), slots, whole=True))
         elif plan.guarantee.relation == "add_remove":
             found.append(_alone(offered, tick, one))
         else:
             name = f"at tick {tick}: {offered.names[one]} for {offered.names[0]}"
-            found.append(Change(name, (Placed(0, tick, one),), (Placed(0, tick, 0),)))
+            found.append(UnitChange(name, (Placed(0, tick, one),), (Placed(0, tick, 0),)))
     return found

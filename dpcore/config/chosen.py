@@ -11,8 +11,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from weir.dpcore.config.bare import skeleton
-from weir.dpcore.config.section import Section, no_section, refusal, validate
+from weir.dpcore.config.section import Section, no_section, refusal
+from weir.dpcore.config.validation import skeleton, validate
 from weir.dpcore.errors import ConfigError, UnknownField
 
 

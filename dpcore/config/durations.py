@@ -6,6 +6,9 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+MOST_TICKS = 1 << 40
+"""Longest span of ticks: 34,865 years of seconds."""
+
 UNITS = {
     "us": 1,
     "ms": 1_000,
@@ -22,7 +25,7 @@ MONTHS = r"^([1-9]\d{0,2}) months?$"
 _PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
 _WHOLE = re.compile(r"(?:\d+(?:us|ms|s|m|h|d|w))+\Z")
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}\Z")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX = 2**62
 
 
@@ -74,7 +77,7 @@ def timestamp(text: str) -> int:
         raise ValueError(
             "must say its zone: add Z for UTC, or an offset like +01:00 (1997-01-01T00:00:00Z)."
         )
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def show_duration(microseconds: int) -> str:
@@ -91,6 +94,6 @@ def show_duration(microseconds: int) -> str:
 
 def show_timestamp(microseconds: int) -> str:
     """Microseconds since 1970 -> ISO text in UTC, as short as it can be."""
-    moment = _EPOCH + timedelta(microseconds=microseconds)
+    moment = EPOCH + timedelta(microseconds=microseconds)
     text = moment.replace(tzinfo=None).isoformat(timespec="auto")
     return f"{text}Z"

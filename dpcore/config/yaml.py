@@ -1,5 +1,7 @@
 """YAML 1.2 core schema: text -> plain values, and nothing that surprises.
 
+YAML 1.2 core schema: text -> plain values, and nothing that surprises.
+
 Under the core schema ``1e-6`` is a number, ``no`` and timestamps are text, ``007`` is 7.
 Keys of mappings are always text, a key that stands twice is an error, and ``${NAME}`` in a value is
 replaced after the text has been parsed, so that what a variable holds can never add a field.
@@ -16,6 +18,28 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from weir.dpcore.errors import ConfigError
+
+YAML11_NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"
+"""Numbers that tools of YAML 1.1 read as text, and write in quotes."""
+_YAML11_NUMBER = re.compile(YAML11_NUMBER)
+
+
+def with_numbers(value: Any) -> Any:
+    """Plain values with text that YAML 1.1 made of numbers as numbers, at any depth.
+
+    For fields that are checked by a function of their own and hold no text that spells a number.
+    """
+    if isinstance(value, Mapping):
+        return {name: with_numbers(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_numbers(one) for one in value]
+    return float(value) if is_yaml11_number(value) else value
+
+
+def is_yaml11_number(value: Any) -> bool:
+    """Whether a text is a number by YAML 1.2 that YAML 1.1 takes for text: ``1e-6``, ``1.5e6``."""
+    return isinstance(value, str) and _YAML11_NUMBER.match(value) is not None
+
 
 # The core schema to the letter. The parser's own resolver for YAML 1.2 knows more (0b11, 1_000,
 # -0x1F, timestamps, <<) and less (-.5e3).
@@ -266,3 +290,32 @@ class _Builder:
             return variables[name]
 
         return _MARKED.sub(value_of, text)
+
+
+def yaml11_numbers(written: Any, read: Any, at: str = "") -> Iterator[str]:
+    """Paths of texts that were read as numbers.
+
+    Args:
+      written: plain values of a config. read: the section that they became.
+    """
+    if isinstance(written, Mapping):
+        for name, one in written.items():
+            below = f"{at}.{name}" if at else str(name)
+            yield from yaml11_numbers(one, _named(read, str(name)), below)
+    elif isinstance(written, list | tuple) and isinstance(read, list | tuple):
+        for place, (one, two) in enumerate(zip(written, read, strict=False)):
+            yield from yaml11_numbers(one, two, f"{at}[{place}]")
+    elif is_yaml11_number(written) and isinstance(read[0] if _many(read) else read, float):
+        yield at
+
+
+def _many(read: Any) -> bool:
+    return isinstance(read, tuple) and len(read) > 0
+
+
+def _named(section: Any, name: str) -> Any:
+    if _many(section):  # edges, of {log: [low, high, bins]}
+        return section
+    if isinstance(section, Mapping):
+        return section.get(name)
+    return getattr(section, name, None) or getattr(section, f"{name}_", None)

@@ -1,0 +1,8 @@
+"""Continual sums: running totals and sliding sums under correlated noise, at every tick.
+
+``base`` has ``ContinualSum``, which every mechanism subclasses; ``unit`` has the request that one
+is calibrated for, and units of noise. Mechanisms are found by name in ``dpcore.registry``; ``blt``
+and ``tree`` are open to models that build on them, ``independent`` to new mechanisms.
+"""
+
+__all__ = ["base", "blt", "independent", "tree", "unit"]

@@ -1,34 +1,22 @@
-"""The contract that all hangs on: a mechanism is a pure state machine from leaves to releases."""
+"""Base class of continual sums, and the canonical form of one that digests are made of."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.accounting.precision import refuse_coarse
-from weir.dpcore.arrays import Digests, Floats, Ints, State, accumulate, arrays_of
-from weir.dpcore.leaves.wide import add_wide, total_of, wide_modulo
+from weir.dpcore.arrays import Digests, Floats, Ints, accumulate, arrays_of
+from weir.dpcore.continual.unit import SumRequest, check_request
+from weir.dpcore.leaves.lattice import add_wide, total_of, wide_modulo
 from weir.dpcore.noise.noise import Noise
-
-
-class Mechanism(Protocol):
-    """A frozen value of public numbers; all state is passed in and out."""
-
-    def loss(self, ticks: int | None) -> PrivacyLoss:
-        """A record's loss against all releases within ``ticks`` of its arrival (None: forever)."""
-
-    def init(self, n_keys: int) -> State:
-        """State of n_keys keys before the first tick."""
-
-    def step(self, state: State, leaves: Ints, noise: Noise) -> tuple[State, tuple[Floats, ...]]:
-        """Steps through a stride of ticks. Pure: changes no argument and remembers nothing."""
 
 
 class SumState(NamedTuple):
@@ -113,27 +101,11 @@ class ContinualSum(ABC):
 
     @classmethod
     @abstractmethod
-    def serves(cls, overs: Sequence[int | None]) -> bool:
-        """Whether it can serve such sums at all."""
-
-    @classmethod
-    @abstractmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        **options: Any,
-    ) -> Self:
-        """The least noise whose loss(window) is at most the budget; its kind decides the noise.
+    def fitted(cls, request: SumRequest) -> Self:
+        """The least noise whose loss within the window is at most the budget.
 
         Raises:
-          ConfigError: it cannot serve this, an option that it does not have included.
+          ConfigError: it cannot serve this.
         """
 
     @abstractmethod
@@ -191,6 +163,48 @@ class ContinualSum(ABC):
         number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too coarse."""
 
     # ---- shared
+
+    @classmethod
+    def serves(cls, overs: Sequence[int | None]) -> bool:
+        """Whether it can serve such sums at all. Running totals serve any ``over``: sums over N
+        ticks are differences of two of them."""
+        return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        dimension: int,
+        scales: tuple[float, ...],
+        sensitivity: float,
+        overs: tuple[int | None, ...],
+        window: int | None,
+        horizon: int | None,
+        budget: PrivacyLoss,
+        pattern: Pattern | None = None,
+        **options: Any,
+    ) -> Self:
+        """The least noise whose loss(window) is at most the budget; see ``SumRequest``.
+
+        Raises:
+          ConfigError: it cannot serve this, an option that it does not have included.
+        """
+        request = SumRequest(
+            dimension=dimension,
+            scales=scales,
+            sensitivity=sensitivity,
+            overs=overs,
+            window=window,
+            horizon=horizon,
+            budget=budget,
+            pattern=pattern,
+            options=options,
+        )
+        unknown = {name: value for name, value in options.items() if name not in cls.settings}
+        if not cls.patterned:
+            unknown["pattern"] = pattern
+        check_request(cls.name, cls.kinds, request, cls.serves(overs), unknown)
+        return cls.fitted(request)
 
     @property
     def largest_multiplier(self) -> float:
@@ -273,3 +287,24 @@ class ContinualSum(ABC):
         """Bytes of state per key. Nothing is allocated."""
         arrays = arrays_of(self.init(0))
         return sum(math.prod(array.shape[1:]) * array.itemsize for array in arrays)
+
+
+def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
+    """Name and every field of a mechanism; floats as hex strings. Without a pattern, none."""
+    fields = canonical_value(mechanism)
+    if mechanism.pattern is None:
+        del fields["pattern"]
+    return {"name": mechanism.name, **fields}
+
+
+def canonical_value(value: Any) -> Any:
+    """JSON-able form in which floats are hex strings."""
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, list | tuple):
+        return [canonical_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): canonical_value(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return {f.name: canonical_value(getattr(value, f.name)) for f in fields(value)}
+    return value

@@ -1,19 +1,182 @@
-"""Independent noise at every tick: best for single ticks, and only for those."""
+"""Independent noise at each tick, and dyadic covers of spans of ticks."""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.cover import CoverSum, Node
-from weir.dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.blt import check_room
+from weir.dpcore.continual.unit import (
+    SumRequest,
+    draw_units,
+    lattice_variances,
+    loss_of_units,
+    unit_variance,
+    within_horizon,
+)
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
+from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import Noise, label
+
+UNBOUNDED = 2**40 - 1
+"""Ticks that a clock without end may have (34,865 years of seconds): states have fixed shapes."""
+
+
+class Node(NamedTuple):
+    """One unit of noise, for the leaves [start, end); its scale is multiplier * noise_scale."""
+
+    start: int
+    end: int
+    multiplier: float = 1.0
+
+
+@dataclass(frozen=True)
+class CoverSum(ContinualSum):
+    """Noise of the running total at a tick = sum of the units of the nodes in that tick's cover.
+
+    Every node's unit is drawn once, keyed with a label of the node's own and with the digest of
+    the node's own leaves: chain[end] XOR chain[start].
+
+    **Keys that appear later** start from zero state at a tick b > 0: nodes that were complete
+    before b are missing from their covers. Such nodes hold none of the key's leaves, so no record
+    loses protection, and every node that does hold one is completed at b or later, so its unit is
+    drawn. Which nodes exist depends on the public tick alone. The variance is at most that of a key
+    born at tick 0.
+
+    Attributes:
+      kind: "gaussian", "discrete_gaussian" or "k_norm".
+      horizon: number of ticks of the clock, None without end.
+    """
+
+    kind: str
+    horizon: int | None
+
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "discrete_gaussian", "k_norm")
+    title: ClassVar[str]
+    source: ClassVar[str]
+    settings: ClassVar[dict[str, str]] = {}
+
+    @property
+    def real_noise(self) -> tuple[str, float]:
+        """Each unit is rounded by itself; whole numbers add up."""
+        stddev = math.sqrt(self.unit_variance) * self.largest_multiplier
+        return self.kind, stddev * max(self.scales, default=0.0)
+
+    @property
+    def unit_variance(self) -> float:
+        """Variance of one coordinate of one unit of multiplier 1, in units of scales^2."""
+        return unit_variance(self.kind, self.noise_scale, self.scales)
+
+    def stddev(self, ticks: Ints, over: int | None) -> Floats:
+        """As in ``ContinualSum``; variances of discrete units are whole numbers: (m, d)."""
+        if self.kind != "discrete_gaussian":
+            return super().stddev(ticks, over)
+        return np.asarray(np.sqrt(self.lattice_variance(ticks, over)))
+
+    def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
+        """Variance of discrete noise, lattice units, where every multiplier is 1: (m, d)."""
+        unit = np.asarray(lattice_variances(self.noise_scale, self.scales), dtype=np.float64)
+        return np.asarray(self.factor(ticks, over)[:, None] * unit)
+
+    @abstractmethod
+    def cover(self, tick: int) -> tuple[Node, ...]:
+        """Nodes whose units make the noise of the running total at a tick. For tests only."""
+
+    def materialize(self, n: int) -> Floats:
+        """(n, m) matrix B: noise of n running totals = B @ (m units). For tests only."""
+        covers = [self.cover(tick) for tick in range(n)]
+        columns = {node: j for j, node in enumerate(dict.fromkeys(x for c in covers for x in c))}
+        matrix = np.zeros((n, len(columns)))
+        for row, nodes in enumerate(covers):
+            for node in nodes:
+                matrix[row, columns[node]] = node.multiplier
+        return matrix
+
+    def rows(self, ticks: int | None) -> int | None:
+        """Rows that are looked at within ``ticks``; None: all."""
+        rows = ticks if self.pattern is None else self.pattern.rows(ticks)
+        if rows is None or self.horizon is None:
+            return rows
+        return min(max(rows, 0), self.horizon)
+
+    def loss_of(self, units: float) -> PrivacyLoss:
+        """Loss of a record that lies in ``units`` nodes of multiplier 1."""
+        return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)
+
+    @classmethod
+    def of(cls, request: SumRequest, units: float, **fields: Any) -> Self:
+        """The mechanism that costs the budget for so many units; fields: of the class itself.
+
+        Raises:
+          ConfigError: its noise could outgrow the lattice's integers.
+        """
+        made = cls(**request.fields(units), kind=request.kind, horizon=request.horizon, **fields)
+        made.check_size()
+        return made
+
+    def check_size(self) -> None:
+        """Raises ConfigError when its noise could outgrow the lattice's integers."""
+        end = self.horizon or UNBOUNDED
+        # The largest covers are those of times 2^k - 1; the last tick bounds growth beyond them.
+        ticks = np.asarray([end - 1, max((1 << (end.bit_length() - 1)) - 2, 0)])
+        worst = 2 * float(self.factor(ticks, None).max())
+        check_room(self.name, math.sqrt(self.unit_variance), self.scales, worst)
+        if self.kind == "discrete_gaussian":
+            drawn = lattice_variances(self.noise_scale, self.scales, self.largest_multiplier)
+            if max(drawn, default=0) > MAX_VARIANCE:
+                raise ConfigError(
+                    "privacy.epsilon",
+                    None,
+                    f"asks {self.name} for discrete noise of a variance above 2^80 squared steps "
+                    "of the lattice; raise epsilon or delta, or protect for a shorter time.",
+                )
+
+    def roundings(self, ticks: Ints) -> Floats:
+        """Each unit is rounded by itself; none is smaller than ``smallest_multiplier``."""
+        return np.asarray(self.factor(ticks, None) / self.smallest_multiplier**2)
+
+    @property
+    def smallest_multiplier(self) -> float:
+        """Of all units that are ever drawn."""
+        return 1.0
+
+    def check(self, noise: Noise, n: int) -> None:
+        """Raises WeirError when a stride leaves the clock."""
+        within_horizon(self.name, self.horizon or UNBOUNDED, noise.first_tick, n)
+
+    def units(
+        self, noise: Noise, labels: Digests, digests: Digests, multipliers: Floats | None = None
+    ) -> Ints:
+        """Units of noise, one a label: (m, K, d) int64 lattice units."""
+        return draw_units(
+            self.kind, noise, labels, digests, self.noise_scale, self.scales, multipliers
+        )
+
+
+def trailing_zeros(values: Ints) -> Ints:
+    """Exponent of the largest power of two that divides each value > 0: same shape."""
+    return np.asarray(np.bitwise_count((values & -values) - 1), dtype=np.int64)
+
+
+def common_below(a: Ints, b: Ints) -> Ints:
+    """How many units two prefixes [0, a) and [0, b) of one tree do not share: same shape.
+
+    The cover of [0, t) has one node a binary digit 1 of t; two covers share those above the highest
+    digit in which a and b differ.
+    """
+    differ = a ^ b
+    mask = differ.copy()
+    for shift in (1, 2, 4, 8, 16, 32):
+        mask |= mask >> shift
+    return np.asarray(np.bitwise_count(a & mask) + np.bitwise_count(b & mask), dtype=np.int64)
 
 
 class IndependentState(NamedTuple):
@@ -49,27 +212,9 @@ class Independent(CoverSum):
     source: ClassVar[str] = "Dwork, McSherry, Nissim, Smith (2006)"
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        **options: Any,
-    ) -> Independent:
+    def fitted(cls, request: SumRequest) -> Independent:
         """The mechanism with the least noise whose loss, for ever, is at most the budget."""
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        kind = noise_for(cls.name, cls.kinds, budget)
-        scale = noise_scale_for(1 if pattern is None else pattern.cells, sensitivity, budget)
-        return cls(
-            dimension, scales, sensitivity, scale, overs, kind, horizon, pattern=pattern
-        ).fitting()
+        return cls.of(request, 1 if request.pattern is None else request.pattern.cells)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """A unit a cell, whenever one looks."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import over_keys, tree_squares
+from weir.dpcore.accounting.contributions import Pattern, over_keys, tree_squares
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.cover import UNBOUNDED, CoverSum, Node
+from weir.dpcore.continual.independent import UNBOUNDED, CoverSum, Node
 from weir.dpcore.continual.unit import (
+    SumRequest,
     lattice_variances,
-    noise_for,
-    noise_scale_for,
-    refuse_options,
-    refuse_overs,
 )
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
@@ -98,46 +94,17 @@ class MergingTree(CoverSum):
     }
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        gamma: float | None = None,
-        **options: Any,
-    ) -> MergingTree:
+    def fitted(cls, request: SumRequest) -> MergingTree:
         """The tree whose loss within the window (None: for ever) is at most the budget.
 
         Raises:
-          ConfigError: gamma is out of range, or the noise, the sums or an option is not served.
+          ConfigError: gamma is out of range.
         """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        kind = noise_for(cls.name, cls.kinds, budget)
-        last = _levels(horizon) - 1
-        rows = window if pattern is None else pattern.rows(window)
+        last, rows = _levels(request.horizon) - 1, request.rows
         top = last if rows is None else min(rows.bit_length() - 1, last)
-        units = units_of([1.0] * (top + 1), top, kind, pattern)
-        scale = noise_scale_for(units, sensitivity, budget)
-        gamma = GAMMA if gamma is None else float(gamma)
-        return cls(
-            dimension,
-            scales,
-            sensitivity,
-            scale,
-            overs,
-            kind,
-            horizon,
-            top,
-            gamma,
-            pattern=pattern,
-        ).fitting()
+        units = units_of([1.0] * (top + 1), top, request.kind, request.pattern)
+        gamma = request.options.get("gamma")
+        return cls.of(request, units, top=top, gamma=GAMMA if gamma is None else float(gamma))
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.gamma <= 2:

@@ -1,39 +1,136 @@
-"""Sums over the last N ticks alone: less noise than running totals, protected for ever."""
+"""Sliding sums under correlated noise, also of contributions of any sign."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from weir.dpcore.accounting.contributions import Pattern, apart, of_distances, over_keys
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.blt_table import WINDOWS
-from weir.dpcore.continual.buffers import (
+from weir.dpcore.continual.blt import (
     BufferedSum,
     BufferState,
     best_form,
-    check_room,
     record_units,
     with_buffers,
 )
-from weir.dpcore.continual.rational import Rational
-from weir.dpcore.continual.signed import user_units, user_units_of_periods
-from weir.dpcore.continual.sliding_table import SLIDING
-from weir.dpcore.continual.unit import (
-    loss_of_units,
-    noise_for,
-    noise_scale_for,
-    refuse_options,
-    refuse_overs,
+from weir.dpcore.continual.rational import (
+    MARGIN,
+    MOST,
+    Rational,
+    exponentials,
+    repeated_squares,
+    round_up,
+    series_at,
 )
-from weir.dpcore.leaves.wide import add_wide, shift_wide, wide_to_float
+from weir.dpcore.continual.tables import SLIDING, WINDOWS
+from weir.dpcore.continual.unit import (
+    SumRequest,
+    loss_of_units,
+)
+from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_to_float
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise.noise import Noise
+
+LONGEST = 1 << 18
+"""Lags that are looked at. Where the window is longer, A(0) bounds them all."""
+
+
+@lru_cache(maxsize=4096)
+def user_units(form: Rational, rows: int | None, over: int, pattern: Pattern) -> float:
+    """Units of noise that a user's contributions of a period move within so many rows of it.
+
+    e_k = c_k - c_{k-N} is negative from N on, so contributions of either sign may add up, and which
+    ticks are worst depends on the form. Over all rows the inner product of columns d apart is
+    A(d) = sum of e_k e_{k+d}, and ``of_distances`` bounds a key's contributions, whatever their
+    signs; fewer rows hold less. Up to N rows e is c, and the earliest ticks are the worst.
+    """
+
+    def of_key(count: int) -> float:
+        if count == 1:
+            return round_up(form.record_squares(rows, over))
+        lags = np.arange(count, dtype=np.int64) * pattern.spacing
+        bound = of_distances(envelope(form, over, lags))
+        if rows is None or rows > over:
+            return bound
+        return min(bound, round_up(repeated_squares(form, count, pattern.spacing, rows)))
+
+    return over_keys(of_key, pattern)
+
+
+@lru_cache(maxsize=1024)
+def user_units_of_periods(form: Rational, periods: int, over: int, pattern: Pattern) -> float:
+    """Units that contributions of so many periods move, ever: by their distances."""
+    each, times = (1, pattern.cells) if pattern.key_ticks == 1 else (pattern.ticks, pattern.keys)
+    count = periods * each
+    if count > MOST:
+        return np.inf
+    one = pattern.single() if each == 1 else pattern
+    lags = np.concatenate([[0], apart(np.arange(1, count), one)]).astype(np.int64)
+    return times * of_distances(envelope(form, over, lags))
+
+
+def envelope(form: Rational, over: int, lags: Ints) -> Floats:
+    """A(0), and max |A(x)| over x >= d for the lags d after it, rounded up: (n,) -> (n,).
+
+    Lags up to twice N are looked at one by one; from N on A is a sum of decaying exponentials, and
+    the sum of their sizes at a lag bounds all that follow.
+    """
+    first = float(products(form, over, np.zeros(1, dtype=np.int64))[0])
+    if 2 * over > LONGEST:
+        return np.full(lags.size, first * (1 + MARGIN))
+    seen = np.abs(products(form, over, np.arange(2 * over + 1)))
+    beyond = _bound(form, over, np.maximum(lags, 2 * over))
+    largest = np.maximum.accumulate(seen[::-1])[::-1]
+    found = np.maximum(largest[np.minimum(lags, 2 * over)] * (lags <= 2 * over), beyond)
+    found[0] = first
+    return np.asarray(np.minimum(found, first) + MARGIN * first)
+
+
+def products(form: Rational, over: int, lags: Ints) -> Floats:
+    """A(d) = sum over all k of e_k e_{k+d}, e_k = c_k - c_{k-N}, float64: (n,) -> (n,).
+
+    The first N rows are c, the others a sum of exponentials without the constant: e_k = sum of t_l
+    x_l^(k-N), t_l = a_l (x_l^N - 1). Heads meet heads N - d times, and tails min(d, N) times.
+    """
+    weights, logs = exponentials(form)
+    tails = weights[1:] * np.expm1(over * logs[1:])
+    heads = np.maximum(over - lags, 0).astype(np.float64)
+    mixed = np.minimum(lags, over).astype(np.float64)
+    gap = np.maximum(lags - over, 0)
+    out = np.zeros(lags.size)
+    for weight, log in zip(weights, logs, strict=True):
+        met = np.zeros(lags.size)
+        for other, slope in zip(weights, logs, strict=True):
+            met += other * np.exp(lags * slope) * series_at(log + slope, heads)
+        behind = np.zeros(lags.size)
+        for tail, slope in zip(tails, logs[1:], strict=True):
+            behind += tail * np.exp(gap * slope) * series_at(log + slope, mixed)
+        out += weight * (met * (heads > 0) + np.exp(heads * log) * behind)
+    for tail, log in zip(tails, logs[1:], strict=True):
+        for other, slope in zip(tails, logs[1:], strict=True):
+            out += tail * other * np.exp(lags * slope) / -np.expm1(log + slope)
+    return out
+
+
+def _bound(form: Rational, over: int, lags: Ints) -> Floats:
+    """A bound on |A| at lags >= N and all that follow: (n,) -> (n,)."""
+    weights, logs = exponentials(form)
+    tails = weights[1:] * np.expm1(over * logs[1:])
+    out = np.zeros(lags.size)
+    for tail, slope in zip(tails, logs[1:], strict=True):
+        size = 0.0
+        for weight, log in zip(weights, logs, strict=True):
+            size += weight * float(series_at(log + slope, np.asarray([float(over)]))[0])
+        for other, log in zip(tails, logs[1:], strict=True):
+            size += other * float(np.exp(over * slope) / -np.expm1(log + slope))
+        out += abs(tail * size) * np.exp((lags - over) * slope)
+    return out
 
 
 class SlidingState(NamedTuple):
@@ -58,7 +155,7 @@ class SlidingState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sliding(BufferedSum):
+class SlidingSum(BufferedSum):
     """Sums over the last N ticks with correlated noise of their own; the promise is permanent.
 
     Release w = (M - S^N M) v + B xi, M the running sum, S the shift by one tick, B as in ``Blt``.
@@ -73,7 +170,7 @@ class Sliding(BufferedSum):
         releases up to tick i + n - 1 are a function of the first i + n - 1 rows of (C v + xi), and
         beyond N the e_k fall off like the decay of the slowest zero. Within n ticks: the first n.
         e_k is negative for k >= N: what a user's contributions to several ticks move is bounded for
-        any signs of them (``dpcore.continual.signed``), hence adaptively too.
+        any signs of them (``dpcore.continual.sliding``), hence adaptively too.
       Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), bounded for all t.
       Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
         floating point is not exactly Gaussian.
@@ -98,44 +195,18 @@ class Sliding(BufferedSum):
         return len(overs) == 1 and overs[0] is not None and overs[0] >= 2
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        buffers: int | None = None,
-        **options: Any,
-    ) -> Sliding:
+    def fitted(cls, request: SumRequest) -> SlidingSum:
         """The least noise whose loss, for ever, is at most the budget, whatever the window.
 
-        Args:
-          dimension, scales, sensitivity, overs: as in ``ContinualSum``.
-          window: protection window; not used, the promise is permanent.
-          horizon: ticks of the clock; None: no end.
-          budget: mu of Gaussian DP.
-          pattern: of a user's contributions.
-          buffers: take no more buffers than this.
-          options: none.
+        The option ``buffers`` is the most vectors of state.
 
         Raises:
           ConfigError: it cannot serve this.
         """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        noise_for(cls.name, cls.kinds, budget)
-        over = overs[0]
+        over, horizon = request.overs[0], request.horizon
         assert over is not None
-        form = chosen(over, horizon, buffers)
-        scale = noise_scale_for(units_of(form, horizon, over, pattern), sensitivity, budget)
-        made = cls(dimension, scales, sensitivity, scale, overs, form, horizon, pattern=pattern)
-        check_room(cls.name, scale, scales, float(form.noise_squares(horizon)))
-        return made
+        form = chosen(over, horizon, request.options.get("buffers"))
+        return cls.of(request, units_of(form, horizon, over, request.pattern), form, horizon)
 
     @property
     def over(self) -> int:
@@ -201,7 +272,7 @@ class Sliding(BufferedSum):
 @lru_cache(maxsize=1024)
 def chosen(over: int, horizon: int | None, buffers: int | None = None) -> Rational:
     """The form of least worst-tick error for sums over ``over`` ticks."""
-    forms = with_buffers(Sliding.name, (Rational((), ()), *SLIDING, *WINDOWS), buffers)
+    forms = with_buffers(SlidingSum.name, (Rational((), ()), *SLIDING, *WINDOWS), buffers)
     return best_form(forms, lambda form: form.record_squares(horizon, over), horizon)
 
 

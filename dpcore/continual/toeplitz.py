@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import over_keys
+from weir.dpcore.accounting.contributions import Pattern, over_keys
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.continual.buffers import check_room, toeplitz_matrix
+from weir.dpcore.continual.blt import check_room, toeplitz_matrix
 from weir.dpcore.continual.unit import (
+    SumRequest,
     loss_of_units,
-    noise_for,
-    noise_scale_for,
     noisy_coordinates,
-    refuse_options,
-    refuse_overs,
     within_horizon,
 )
 from weir.dpcore.errors import ConfigError
@@ -97,43 +92,22 @@ class Toeplitz(ContinualSum):
     source: ClassVar[str] = "Fichtenberger, Henzinger, Upadhyay (2023)"
 
     @classmethod
-    def serves(cls, overs: Sequence[int | None]) -> bool:
-        """Running totals serve any ``over``: sums over N ticks are differences of two of them."""
-        return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
-
-    @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        **options: Any,
-    ) -> Toeplitz:
-        """The least noise whose loss(window) is at most the budget (see ``Blt.calibrated``).
+    def fitted(cls, request: SumRequest) -> Toeplitz:
+        """The least noise whose loss(window) is at most the budget (see ``Blt.fitted``).
 
         Raises:
-          ConfigError: it cannot serve this, in particular a window above 65536 ticks.
+          ConfigError: the window is above 65536 ticks, or the noise too large.
         """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        noise_for(cls.name, cls.kinds, budget)
-        rows = window if pattern is None else pattern.rows(window)
-        count = min((end for end in (rows, horizon) if end is not None), default=None)
+        count = request.end
         if count is None or count > LARGEST:
             raise ConfigError(
                 "privacy.protect_for",
                 "all" if count is None else count,
                 f"toeplitz keeps one vector a tick of the window, at most {LARGEST}; choose blt.",
             )
-        scale = noise_scale_for(units_of(count, count, pattern), sensitivity, budget)
-        made = cls(dimension, scales, sensitivity, scale, overs, count, horizon, pattern=pattern)
-        check_room(cls.name, scale, scales, record_units(count, count))
+        units = units_of(count, count, request.pattern)
+        made = cls(**request.fields(units), window=count, horizon=request.horizon)
+        check_room(cls.name, made.noise_scale, made.scales, record_units(count, count))
         return made
 
     def loss(self, ticks: int | None) -> PrivacyLoss:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError, WeirError
@@ -21,6 +23,55 @@ NOISE_OF: Mapping[LossKind, str] = {
     "pure": "k_norm",
 }
 """The noise that meets a budget of each kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumRequest:
+    """What a continual sum is calibrated for.
+
+    Attributes:
+      dimension, scales, sensitivity, overs, pattern: as of a ``ContinualSum``.
+      window: protection horizon in ticks; None: for ever.
+      horizon: ticks of the clock; None: no end.
+      budget: its kind decides the noise. options: of the mechanism, by field of its section.
+    """
+
+    dimension: int
+    scales: tuple[float, ...]
+    sensitivity: float
+    overs: tuple[int | None, ...]
+    window: int | None
+    horizon: int | None
+    budget: PrivacyLoss
+    pattern: Pattern | None
+    options: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """The noise."""
+        return NOISE_OF[self.budget.kind]
+
+    @property
+    def rows(self) -> int | None:
+        """Rows against which a neighbour's change is protected; None: all."""
+        return self.window if self.pattern is None else self.pattern.rows(self.window)
+
+    @property
+    def end(self) -> int | None:
+        """Those rows, or the ticks of a shorter clock; None: neither has an end."""
+        return min((n for n in (self.rows, self.horizon) if n is not None), default=None)
+
+    def fields(self, units: float) -> dict[str, Any]:
+        """The fields of any ``ContinualSum`` that costs the budget for so many units of noise."""
+        scale = noise_scale_for(units, self.sensitivity, self.budget)
+        return {
+            "dimension": self.dimension,
+            "scales": self.scales,
+            "sensitivity": self.sensitivity,
+            "noise_scale": scale,
+            "overs": self.overs,
+            "pattern": self.pattern,
+        }
 
 
 @lru_cache(maxsize=1024)
@@ -162,37 +213,34 @@ def noise_scale_for(units: float, sensitivity: float, budget: PrivacyLoss) -> fl
     return scale
 
 
-def noise_for(mechanism: str, kinds: Sequence[str], budget: PrivacyLoss) -> str:
-    """The noise that meets a budget of this kind.
+def check_request(
+    mechanism: str,
+    kinds: Sequence[str],
+    request: SumRequest,
+    served: bool,
+    unknown: Mapping[str, Any],
+) -> None:
+    """Raises ConfigError unless the mechanism serves what is requested.
 
-    Raises:
-      ConfigError: the mechanism has no such noise.
+    Args:
+      kinds: noises that it has. served: whether it serves the sums. unknown: settings that it does
+        not have.
     """
-    noise = NOISE_OF[budget.kind]
-    if noise not in kinds:
-        raise ConfigError(
-            "mechanism.noise",
-            noise,
-            f"{mechanism} serves {', '.join(kinds)}; choose another mechanism.",
-        )
-    return noise
-
-
-def refuse_options(mechanism: str, options: Mapping[str, Any]) -> None:
-    """Raises ConfigError when options are set that this mechanism does not have."""
-    for name, value in options.items():
+    for name, value in unknown.items():
         if value is not None:
             raise ConfigError(
                 f"mechanism.{name}", value, f"{mechanism} has no such setting; remove it."
             )
-
-
-def refuse_overs(mechanism: str, overs: Sequence[int | None], served: bool) -> None:
-    """Raises ConfigError unless the mechanism serves what is asked."""
     if not served:
-        shown = ["all" if over is None else over for over in overs]
+        shown = ["all" if over is None else over for over in request.overs]
         raise ConfigError(
             "over", shown, f"{mechanism} cannot serve this; choose another mechanism."
+        )
+    if request.kind not in kinds:
+        raise ConfigError(
+            "mechanism.noise",
+            request.kind,
+            f"{mechanism} serves {', '.join(kinds)}; choose another mechanism.",
         )
 
 

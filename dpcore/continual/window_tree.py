@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import over_keys, tree_squares
+from weir.dpcore.accounting.contributions import Pattern, over_keys, tree_squares
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.cover import CoverSum, Node, trailing_zeros
-from weir.dpcore.continual.prefix import Slots
-from weir.dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from weir.dpcore.continual.independent import CoverSum, Node, trailing_zeros
+from weir.dpcore.continual.tree import Slots
+from weir.dpcore.continual.unit import SumRequest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise.noise import Noise, label
@@ -80,39 +79,18 @@ class WindowTree(CoverSum):
     source: ClassVar[str] = "Bolot, Fawaz, Muthukrishnan, Nikolov, Taft (2013); Lou and Cheung"
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        dimension: int,
-        scales: tuple[float, ...],
-        sensitivity: float,
-        overs: tuple[int | None, ...],
-        window: int | None,
-        horizon: int | None,
-        budget: PrivacyLoss,
-        pattern: Pattern | None = None,
-        **options: Any,
-    ) -> WindowTree:
+    def fitted(cls, request: SumRequest) -> WindowTree:
         """The window tree whose loss within the window, rounded up to 2^h, is at most the budget.
 
         Raises:
-          ConfigError: neither the window nor the stream has an end, or the noise, the sums or an
-            option is not served.
+          ConfigError: neither the window nor the stream has an end.
         """
-        refuse_options(cls.name, options)
-        refuse_overs(cls.name, overs, cls.serves(overs))
-        rows = window if pattern is None else pattern.rows(window)
-        ends = [ticks for ticks in (rows, horizon) if ticks is not None]
-        if not ends:
+        if request.end is None:
             raise ConfigError(
                 "privacy.protect_for", "all", "window_tree needs a window (or clock.end)."
             )
-        h = (min(ends) - 1).bit_length()
-        kind = noise_for(cls.name, cls.kinds, budget)
-        scale = noise_scale_for(units_of(h, kind, pattern), sensitivity, budget)
-        return cls(
-            dimension, scales, sensitivity, scale, overs, kind, horizon, 1 << h, pattern=pattern
-        ).fitting()
+        h = (request.end - 1).bit_length()
+        return cls.of(request, units_of(h, request.kind, request.pattern), window=1 << h)
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.window & (self.window - 1):

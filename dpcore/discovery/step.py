@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints, State, accumulate, concatenate, take
-from weir.dpcore.discovery.rule import Rule
-from weir.dpcore.discovery.waiting import Block, Cells, Tested, Watched
+from weir.dpcore.discovery.rule import DiscoveryRule
+from weir.dpcore.discovery.waiting import Block, KeyCells, Tested, Watched
 from weir.dpcore.errors import WeirError
 from weir.dpcore.program import NoiseOf, Program
 
@@ -68,11 +68,11 @@ class Entered(NamedTuple):
 
 def step(
     program: Program,
-    rule: Rule,
+    rule: DiscoveryRule,
     noises: Noises,
     block: Block,
     names: Sequence[bytes],
-    cells: Cells,
+    cells: KeyCells,
     low: int,
     high: int,
     aside: int = 0,
@@ -127,8 +127,13 @@ def step(
 
 
 def _placed(
-    rule: Rule, noises: Noises, block: Block, names: Sequence[bytes], cells: Cells, low: int
-) -> tuple[Block, Cells, Cells]:
+    rule: DiscoveryRule,
+    noises: Noises,
+    block: Block,
+    names: Sequence[bytes],
+    cells: KeyCells,
+    low: int,
+) -> tuple[Block, KeyCells, KeyCells]:
     """Cells of live and of tested keys; the others' are kept with the faint keys."""
     asked = {name: at for at, name in enumerate(names)}
     where = np.full((3, len(names)), -1, dtype=np.int64)
@@ -155,8 +160,8 @@ def _placed(
 
 
 def _ready(
-    program: Program, rule: Rule, noises: Noises, block: Block, low: int
-) -> tuple[Block, Cells]:
+    program: Program, rule: DiscoveryRule, noises: Noises, block: Block, low: int
+) -> tuple[Block, KeyCells]:
     """Faint keys that have their users now join the tested ones, after every tick before ``low``.
 
     Returns:
@@ -184,7 +189,13 @@ def _ready(
 
 
 def _test(
-    program: Program, rule: Rule, noises: Noises, tested: Tested, cells: Cells, low: int, high: int
+    program: Program,
+    rule: DiscoveryRule,
+    noises: Noises,
+    tested: Tested,
+    cells: KeyCells,
+    low: int,
+    high: int,
 ) -> tuple[Tested, Entered]:
     """Steps the tested keys and compares every tick."""
     if not tested.names:
@@ -220,7 +231,7 @@ def _test(
     return new, _in_order(found)
 
 
-def passed(rule: Rule, counts: Ints, noisy: Floats, bars: Ints) -> NDArray[np.bool_]:
+def passed(rule: DiscoveryRule, counts: Ints, noisy: Floats, bars: Ints) -> NDArray[np.bool_]:
     """Where a key may be found: every tick is compared, whether or not data came.
 
     Args:
@@ -249,7 +260,7 @@ def _in_order(found: list[Entered]) -> Entered:
 
 
 def _piece(
-    rule: Rule,
+    rule: DiscoveryRule,
     live: tuple[bytes, ...],
     arrays: tuple[Floats, ...],
     entered: Entered,
@@ -279,7 +290,7 @@ def _groups(program: Program, n_keys: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + size, n_keys)
 
 
-def _joined(one: Cells, other: Cells) -> Cells:
+def _joined(one: KeyCells, other: KeyCells) -> KeyCells:
     """All cells, in order of ticks."""
     if not len(other.ticks):
         return one
@@ -287,4 +298,4 @@ def _joined(one: Cells, other: Cells) -> Cells:
     order = np.argsort(ticks, kind="stable")
     rows = np.concatenate([one.rows, other.rows])
     values = np.concatenate([one.values, other.values])
-    return Cells(ticks[order], rows[order], values[order])
+    return KeyCells(ticks[order], rows[order], values[order])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Floats, Ints, State, concatenate, take
 
 
-class Cells(NamedTuple):
+class KeyCells(NamedTuple):
     """Leaves of some keys, cell by cell: exact sums, sorted by tick, no cell twice.
 
     Attributes:
@@ -23,24 +23,24 @@ class Cells(NamedTuple):
     values: Ints
 
     @classmethod
-    def none(cls, dimension: int) -> Cells:
+    def none(cls, dimension: int) -> KeyCells:
         """No cell."""
         empty = np.zeros(0, dtype=np.int64)
         return cls(empty, empty, np.zeros((0, dimension), dtype=np.int64))
 
-    def pick(self, which: NDArray[Any] | slice) -> Cells:
+    def pick(self, which: NDArray[Any] | slice) -> KeyCells:
         """Some of the cells."""
-        return Cells(self.ticks[which], self.rows[which], self.values[which])
+        return KeyCells(self.ticks[which], self.rows[which], self.values[which])
 
-    def between(self, first: int, stop: int) -> Cells:
+    def between(self, first: int, stop: int) -> KeyCells:
         """Those of ticks [first, stop)."""
         return self.pick(slice(*np.searchsorted(self.ticks, [first, stop])))
 
-    def renumbered(self, place: Ints) -> Cells:
+    def renumbered(self, place: Ints) -> KeyCells:
         """Rows by another order: place[row] is the new one, below 0 where a key is left out."""
         rows = place[self.rows]
         kept = rows >= 0
-        return Cells(self.ticks[kept], rows[kept], self.values[kept])
+        return KeyCells(self.ticks[kept], rows[kept], self.values[kept])
 
     def dense(self, first: int, stop: int, low: int, high: int) -> Ints:
         """Leaves of ticks [first, stop) and keys [low, high): (n, K, D), zeros where there is no
@@ -63,14 +63,14 @@ class Faint(NamedTuple):
 
     names: tuple[bytes, ...]
     users: Ints
-    cells: Cells
+    cells: KeyCells
 
     @classmethod
     def none(cls, dimension: int) -> Faint:
         """No key."""
-        return cls((), np.zeros(0, dtype=np.int64), Cells.none(dimension))
+        return cls((), np.zeros(0, dtype=np.int64), KeyCells.none(dimension))
 
-    def with_cells(self, fresh: Sequence[bytes], cells: Cells, leaf: int) -> Faint:
+    def with_cells(self, fresh: Sequence[bytes], cells: KeyCells, leaf: int) -> Faint:
         """After more ticks: ``fresh`` keys behind the old ones; cells have rows of both.
 
         leaf: the coordinate that counts users.
@@ -78,9 +78,9 @@ class Faint(NamedTuple):
         users = np.concatenate([self.users, np.zeros(len(fresh), dtype=np.int64)])
         np.add.at(users, cells.rows, cells.values[:, leaf])
         joined = [np.concatenate(pair) for pair in zip(self.cells, cells, strict=True)]
-        return Faint((*self.names, *fresh), users, Cells(*joined))
+        return Faint((*self.names, *fresh), users, KeyCells(*joined))
 
-    def split(self, enough: int) -> tuple[tuple[bytes, ...], Cells, Faint]:
+    def split(self, enough: int) -> tuple[tuple[bytes, ...], KeyCells, Faint]:
         """Names and cells of those that have so many users, and the others."""
         ready = self.users >= enough
         if not ready.any():

@@ -1,19 +1,21 @@
-"""What a solver may ask of a convex set; it never sees the geometry itself."""
+"""Base class of convex sets, and their Gaussian widths."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainc, gammaincc, log_ndtr, ndtr
 
-from weir.dpcore.errors import ConfigError, WeirError
-
-Floats = NDArray[np.float64]
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError, WeirError, at_least_one, positive
 
 _CHUNK = 1 << 15
 
@@ -127,19 +129,6 @@ class ConvexSet(ABC):
             return self.diameter_in(p) / 2
         return norm_of(self.start(), p) + self.diameter_in(p)
 
-    def support(self, costs: Floats) -> Floats:
-        """max over p in P of <p, c>, for each row c: (K, d) -> (K,)."""
-        best = self.linear_oracle(-rows(costs))
-        return np.asarray(np.add.reduce(rows(best * costs), axis=1))
-
-    def dual_norm(self, costs: Floats) -> Floats:
-        """Half of the width of P along each row c: (K, d) -> (K,).
-
-        It is dual to the norm whose unit ball is (P - P) / 2: of a ball of radius r, r times the
-        dual norm of that ball's.
-        """
-        return (self.support(costs) + self.support(-costs)) / 2
-
     def corners(self) -> Corners | None:
         """The vertices, where P is a polytope with few of them; None otherwise."""
         return None
@@ -168,6 +157,41 @@ class ConvexSet(ABC):
     @abstractmethod
     def canonical(self) -> Mapping[str, Any]:
         """Every number that shapes the set, JSON-able; floats as hex strings."""
+
+
+@dataclass(frozen=True)
+class NormBall(ConvexSet):
+    """{x : norm(x) <= radius}, symmetric about the origin.
+
+    Attributes:
+      radius: above 0.
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        positive(radius=self.radius)
+
+    @abstractmethod
+    def norms(self, points: Floats) -> Floats:
+        """The norm of each row: (K, d) -> (K,)."""
+
+    def start(self) -> Floats:
+        return np.zeros(self.dimension)
+
+    @property
+    def diameter(self) -> float:
+        return 2 * self.radius
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return np.asarray(self.norms(points) <= self.radius + slack)
+
+    def scales(self, points: Floats) -> Scales:
+        return Scales(self.norms(points) / self.radius, np.full(len(points), np.inf))
 
 
 def check_exponent(p: float) -> None:
@@ -234,3 +258,90 @@ def scales_of(left: Floats, right: Floats) -> Scales:
     high = np.min(left[:, below] / right[below], axis=1, initial=np.inf)
     missed = np.max(left[:, at], axis=1, initial=0.0) > size
     return Scales(np.where(missed, np.inf, low), np.where(missed, 0.0, high))
+
+
+_STEP = 2.0**-9
+_FAR = 40.0
+
+
+def largest_of(n: int) -> float:
+    """E max of n independent standard normals; absolute error below 1e-9."""
+    t = np.arange(0.0, _FAR, _STEP) + _STEP / 2
+    above = -np.expm1(n * log_ndtr(t))
+    below = np.exp(n * log_ndtr(-t))
+    return math.fsum(above - below) * _STEP
+
+
+def largest_size_of(n: int) -> float:
+    """E max |g_i| of n independent standard normals; absolute error below 1e-9."""
+    if n == 1:
+        return math.sqrt(2 / math.pi)
+    t = np.arange(0.0, _FAR, _STEP) + _STEP / 2
+    inside = np.log1p(-2 * ndtr(-t))
+    return math.fsum(-np.expm1(n * inside)) * _STEP
+
+
+def length_of(n: int) -> float:
+    """E of the l2 norm of n independent standard normals."""
+    return math.sqrt(2) * math.exp(math.lgamma((n + 1) / 2) - math.lgamma(n / 2))
+
+
+def hull_bound(diameter: float, log_vertices: float) -> float:
+    """A bound above the width of a hull of n points whose distances are at most ``diameter``.
+
+    Their inner products with g differ by at most ``diameter`` in standard deviation, as those of
+    n independent normals of deviation diameter / sqrt 2 do (Sudakov-Fernique), whose largest has
+    mean at most diameter sqrt(ln n).
+    """
+    return diameter * math.sqrt(max(log_vertices, 0.0))
+
+
+def largest_length_of(sizes: Sequence[int]) -> float:
+    """E of the largest l2 norm of independent standard normal vectors of these sizes; absolute
+    error below 1e-8."""
+    far = math.sqrt(max(sizes)) + _FAR
+    t = np.arange(0.0, far, _STEP) + _STEP / 2
+    log_inside = np.zeros_like(t)
+    with np.errstate(divide="ignore"):
+        for size, count in sorted(Counter(sizes).items()):
+            outside = gammaincc(size / 2, t * t / 2)
+            log_inside += count * np.where(
+                outside < 0.5, np.log1p(-outside), np.log(gammainc(size / 2, t * t / 2))
+            )
+    return math.fsum(-np.expm1(log_inside)) * _STEP
+
+
+def norm_bound(n: int, q: float) -> float:
+    """A bound above E ||g||_q of n standard normals, q >= 1.
+
+    ||g||_q <= ||g||_r for r <= q, and E ||g||_r <= (n E |g|^r)^(1/r): the least over r in (0, q].
+    For q that is not much above 2 ln n, r = q is best, and it is within a few per cent.
+    """
+    at_least_one(n=n)
+
+    def jensen(r: float) -> float:
+        moment = r / 2 * math.log(2) + math.lgamma((r + 1) / 2) - math.log(math.pi) / 2
+        return math.exp((math.log(n) + moment) / r)
+
+    return min(jensen(1 + (q - 1) * i / 64) for i in range(65))
+
+
+def sparse_bound(n: int, k: int) -> float:
+    """A bound above the width of {x in R^n : ||x||_2 <= 1, at most k entries are not 0}.
+
+    The width is E sqrt(S), S the sum of the k largest g_i^2. S = min over t of k t +
+    sum_i max(g_i^2 - t, 0), so E sqrt(S) <= sqrt(min over t of k t + n E max(g^2 - t, 0)).
+    """
+    _at_most(n, k)
+    if k == n:
+        return length_of(n)
+    u = np.linspace(0.0, 12.0, 4097)
+    density = np.exp(-u * u / 2) / math.sqrt(2 * math.pi)
+    above = 2 * (u * density + (1 - u * u) * ndtr(-u))  # E max(g^2 - u^2, 0)
+    return math.sqrt(float(np.min(k * u * u + n * above)))
+
+
+def _at_most(n: int, k: int) -> None:
+    at_least_one(n=n, k=k)
+    if k > n:
+        raise ConfigError("k_sparse", k, f"must be at most the {n} coordinates there are.")

@@ -12,22 +12,23 @@ Source: Garber, Hazan (2016), "A linearly convergent variant of the conditional 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball
-from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats, by_chunks, rows
-from weir.dpcore.geometry.order import take_largest_first
+from weir.dpcore.geometry.boxes import Box, Product, Simplex, take_largest_first
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+    by_chunks,
+    rows,
+)
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.simplex import Simplex
 
 
-class Memory(NamedTuple):
+class OracleMemory(NamedTuple):
     """What an oracle keeps of each key's point from step to step.
 
     Attributes:
@@ -41,36 +42,42 @@ class LocalPoint(NamedTuple):
     """An oracle's answer.
 
     Attributes:
-      point: (K, d) p. weights: (K, n) of p, as in ``Memory``.
+      point: (K, d) p. weights: (K, n) of p, as in ``OracleMemory``.
     """
 
     point: Floats
     weights: Floats
 
 
-class LocalOracle(ABC):
+class LocalOracle:
     """A local linear oracle of one set, for K rows at once; a row depends on that row alone.
 
     Attributes:
       rho: ||p - x|| <= rho r; 1 or more.
-      columns: n, columns of the weights in ``Memory``.
+      columns: n, columns of the weights in ``OracleMemory``.
     """
 
     rho: float
     columns: int = 0
 
-    def init(self, n_keys: int) -> Memory:
+    def init(self, n_keys: int) -> OracleMemory:
         """Memory of ``n_keys`` keys that are at ``start()`` of the set."""
-        return Memory(np.zeros((n_keys, 0)))
+        return OracleMemory(np.zeros((n_keys, 0)))
 
-    @abstractmethod
-    def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
+    def __call__(
+        self, x: Floats, radius: Floats, costs: Floats, memory: OracleMemory
+    ) -> LocalPoint:
         """x: (K, d) in P; radius: (K,) >= 0, may be infinite; costs: (K, d)."""
+        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
 
-    def update(self, memory: Memory, step: Floats, found: LocalPoint) -> Memory:
+    def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
+        """The points of an oracle that keeps no weights: (K, d)."""
+        raise NotImplementedError
+
+    def update(self, memory: OracleMemory, step: Floats, found: LocalPoint) -> OracleMemory:
         """Memory after x <- x + step (p - x). step: (K,) in [0, 1]."""
         moved = (1 - step[:, None]) * memory.weights + step[:, None] * found.weights
-        return Memory(np.asarray(moved))
+        return OracleMemory(np.asarray(moved))
 
 
 @dataclass(frozen=True)
@@ -85,9 +92,6 @@ class SimplexOracle(LocalOracle):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", max(math.sqrt(self.set.size / 2), 1.0))
-
-    def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
-        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
 
     def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         row = np.arange(len(x))
@@ -113,9 +117,6 @@ class L1BallOracle(LocalOracle):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", math.sqrt(self.set.size))
-
-    def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
-        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
 
     def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         row = np.arange(len(x))
@@ -146,10 +147,9 @@ class BoxOracle(LocalOracle):
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", math.sqrt(self.set.dimension))
 
-    def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
+    def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         reach = np.minimum(radius, self.set.diameter)[:, None]
-        p = np.clip(x - reach * np.sign(costs), self.set.low, self.set.high)
-        return LocalPoint(np.asarray(p), memory.weights)
+        return np.asarray(np.clip(x - reach * np.sign(costs), self.set.low, self.set.high))
 
 
 @dataclass(frozen=True)
@@ -166,10 +166,12 @@ class PolytopeOracle(LocalOracle):
         object.__setattr__(self, "rho", max(self.set.ratio * self.set.diameter, 1.0))
         object.__setattr__(self, "columns", len(self.set.vertices))
 
-    def init(self, n_keys: int) -> Memory:
-        return Memory(np.full((n_keys, self.columns), 1 / self.columns))
+    def init(self, n_keys: int) -> OracleMemory:
+        return OracleMemory(np.full((n_keys, self.columns), 1 / self.columns))
 
-    def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
+    def __call__(
+        self, x: Floats, radius: Floats, costs: Floats, memory: OracleMemory
+    ) -> LocalPoint:
         row = np.arange(len(x))
         prices = self.set.prices(costs)
         best = np.argmin(prices, axis=1)
@@ -193,14 +195,16 @@ class ProductOracle(LocalOracle):
         object.__setattr__(self, "rho", math.hypot(*(oracle.rho for oracle in self.oracles)))
         object.__setattr__(self, "columns", sum(oracle.columns for oracle in self.oracles))
 
-    def init(self, n_keys: int) -> Memory:
+    def init(self, n_keys: int) -> OracleMemory:
         parts = [oracle.init(n_keys).weights for oracle in self.oracles]
-        return Memory(np.concatenate(parts, axis=1))
+        return OracleMemory(np.concatenate(parts, axis=1))
 
-    def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
+    def __call__(
+        self, x: Floats, radius: Floats, costs: Floats, memory: OracleMemory
+    ) -> LocalPoint:
         points, weights, first = [], [], 0
         for oracle, (_, at) in zip(self.oracles, self.set.slices(), strict=True):
-            own = Memory(memory.weights[:, first : first + oracle.columns])
+            own = OracleMemory(memory.weights[:, first : first + oracle.columns])
             found = oracle(x[:, at], radius, costs[:, at], own)
             points.append(found.point)
             weights.append(found.weights)

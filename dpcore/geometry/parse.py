@@ -1,27 +1,22 @@
-"""The ``set`` of a model in a config -> a convex set."""
+"""The ``set`` of a model in a config -> a convex set, and its JSON Schema."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from weir.dpcore.config.section import nearest
+from pydantic import Field
+
+from weir.dpcore.config.section import FARTHEST, NEAREST, Section, nearest
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.balls import GroupL1Ball, L1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Box, Product, Simplex
+from weir.dpcore.geometry.combinatorial import Flow, Permutations
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.flows import Flow
-from weir.dpcore.geometry.group_l1 import GroupL1Ball
-from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.norm_balls import LpBall, TraceNormBall
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.simplex import Simplex
-from weir.dpcore.geometry.spectral import TraceNormBall
 
-FARTHEST, NEAREST = 1e60, 1e-60
-"""Sizes of a set, so that fourth powers of them are numbers."""
 _EXAMPLE = "write something like {l1_ball: 5}."
 
 
@@ -93,14 +88,6 @@ def _fields(value: Any, field: str, names: tuple[str, ...]) -> list[Any]:
     return [value[name] for name in names]
 
 
-def _l1_ball(value: Any, dimension: int, field: str) -> ConvexSet:
-    return L1Ball(_size(value, field), dimension)
-
-
-def _l2_ball(value: Any, dimension: int, field: str) -> ConvexSet:
-    return L2Ball(_size(value, field), dimension)
-
-
 def _lp_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     radius, p = _fields(value, field, ("radius", "p"))
     size = _size(radius, f"{field}.radius")
@@ -118,10 +105,6 @@ def _group_l1_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     if isinstance(groups, (list, tuple)):
         return GroupL1Ball(size, tuple(_whole(group, at) for group in _listed(groups, at)))
     return GroupL1Ball.even(size, _whole(groups, at), dimension)
-
-
-def _simplex(value: Any, dimension: int, field: str) -> ConvexSet:
-    return Simplex(_size(value, field), dimension)
 
 
 def _box(value: Any, dimension: int, field: str) -> ConvexSet:
@@ -171,10 +154,6 @@ def _trace_norm_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     return TraceNormBall(_size(radius, f"{field}.radius"), (m, n))
 
 
-def _permutations(value: Any, dimension: int, field: str) -> ConvexSet:
-    return Permutations(_whole(value, field))
-
-
 def _flow(value: Any, dimension: int, field: str) -> ConvexSet:
     nodes, edges, source, sink = _fields(value, field, ("nodes", "edges", "source", "sink"))
     parsed = []
@@ -194,16 +173,176 @@ def _flow(value: Any, dimension: int, field: str) -> ConvexSet:
 Parser = Callable[[Any, int, str], ConvexSet]
 
 SETS: dict[str, Parser] = {
-    "l1_ball": _l1_ball,
-    "l2_ball": _l2_ball,
-    "simplex": _simplex,
+    "l1_ball": lambda value, dimension, field: L1Ball(_size(value, field), dimension),
+    "l2_ball": lambda value, dimension, field: L2Ball(_size(value, field), dimension),
+    "simplex": lambda value, dimension, field: Simplex(_size(value, field), dimension),
     "box": _box,
     "polytope": _polytope,
     "product": _product,
     "trace_norm_ball": _trace_norm_ball,
-    "permutations": _permutations,
+    "permutations": lambda value, _, field: Permutations(_whole(value, field)),
     "flow": _flow,
     "lp_ball": _lp_ball,
     "group_l1_ball": _group_l1_ball,
 }
 """Name in the config -> what makes the set of its value, the dimension, and the field's path."""
+
+Size = Annotated[float, Field(ge=NEAREST, le=FARTHEST)]
+Number = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST)]
+Whole = Annotated[int, Field(ge=1)]
+Node = Annotated[int, Field(ge=0)]
+Part = Annotated[
+    dict[str, Any], Field(min_length=2, max_length=2, json_schema_extra={"required": ["size"]})
+]
+"""A set, and how many coefficients it holds."""
+End = Number | Annotated[list[Number], Field(min_length=1)]
+Edge = Annotated[list[Node], Field(min_length=2, max_length=2)]
+
+
+class L1BallSpec(Section):
+    """Coefficients whose sizes add up to a radius at most."""
+
+    l1_ball: Size = Field(description="Radius.", examples=[5])
+
+
+class L2BallSpec(Section):
+    """Coefficients of an l2 norm of a radius at most."""
+
+    l2_ball: Size = Field(description="Radius.", examples=[2])
+
+
+class SimplexSpec(Section):
+    """Coefficients of 0 or more that add up to a total."""
+
+    simplex: Size = Field(description="Total.", examples=[1])
+
+
+class BoxSpec(Section):
+    """Coefficients between two ends."""
+
+    box: Annotated[list[End], Field(min_length=2, max_length=2)] = Field(
+        description="[low, high]: two numbers, or two lists of one for each coefficient.",
+        examples=[[-1, 1]],
+    )
+
+
+class VerticesSpec(Section):
+    """Corners of a polytope."""
+
+    vertices: Annotated[list[Annotated[list[Number], Field(min_length=1)]], Field(min_length=1)] = (
+        Field(description="A list of numbers for each corner.", examples=[[[0, 1], [1, 0]]])
+    )
+
+
+class PolytopeSpec(Section):
+    """Mixtures of corners."""
+
+    polytope: VerticesSpec = Field(
+        description="Its corners.", examples=["{vertices: [[0, 1], [1, 0]]}"]
+    )
+
+
+class ProductSpec(Section):
+    """Sets for coefficients in order."""
+
+    product: Annotated[list[Part], Field(min_length=1)] = Field(
+        description="A set with its size for each stretch of coefficients.",
+        examples=["[{l1_ball: 5, size: 3}, {box: [-1, 1], size: 1}]"],
+    )
+
+
+class Matrices(Section):
+    """Matrices of bounded trace norm."""
+
+    radius: Size = Field(description="Largest trace norm.", examples=[1.0])
+    shape: Annotated[list[Whole], Field(min_length=2, max_length=2)] = Field(
+        description="Rows and columns.", examples=[[3, 4]]
+    )
+
+
+class TraceNormBallSpec(Section):
+    """Coefficients that are a matrix of bounded trace norm."""
+
+    trace_norm_ball: Matrices = Field(
+        description="Radius and shape.", examples=["{radius: 1, shape: [3, 4]}"]
+    )
+
+
+class PermutationsSpec(Section):
+    """Coefficients that are a doubly stochastic matrix."""
+
+    permutations: Whole = Field(description="How many things are permuted.", examples=[3])
+
+
+class Network(Section):
+    """A network with unit flows."""
+
+    nodes: Whole = Field(description="How many nodes, from 0 on.", examples=[4])
+    edges: Annotated[list[Edge], Field(min_length=1)] = Field(
+        description="[from, to] of each edge.", examples=[[[0, 1], [1, 2]]]
+    )
+    source: Node = Field(description="Where the flow comes from.", examples=[0])
+    sink: Node = Field(description="Where it goes to.", examples=[2])
+
+
+class FlowSpec(Section):
+    """Coefficients that are a unit flow over the edges of a network."""
+
+    flow: Network = Field(
+        description="The network.", examples=["{nodes: 2, edges: [[0, 1]], source: 0, sink: 1}"]
+    )
+
+
+class Radius(Section):
+    """Size and shape of a ball."""
+
+    radius: Size = Field(description="Radius.", examples=[1.0])
+    p: Annotated[float, Field(ge=1)] = Field(
+        description="The norm's exponent, 1 or more; .inf is the box.", examples=[1.5]
+    )
+
+
+class LpBallSpec(Section):
+    """Coefficients of a bounded lp norm."""
+
+    lp_ball: Radius = Field(description="Radius and exponent.", examples=["{radius: 1, p: 1.5}"])
+
+
+class GroupsSpec(Section):
+    """Groups of coefficients."""
+
+    radius: Size = Field(description="Radius.", examples=[1.0])
+    groups: Whole | Annotated[list[Whole], Field(min_length=1)] = Field(
+        description="Coefficients of a group, in order, or a list of the sizes of all groups.",
+        examples=[3],
+    )
+
+
+class GroupL1BallSpec(Section):
+    """Groups of coefficients whose l2 norms add up to a radius at most."""
+
+    group_l1_ball: GroupsSpec = Field(
+        description="Radius and groups.", examples=["{radius: 1, groups: 3}"]
+    )
+
+
+class SparseSpec(Section):
+    """Vectors with few entries that are not 0."""
+
+    k_sparse: Whole = Field(description="How many entries may differ from 0.", examples=[10])
+
+
+SetSpec = (
+    L1BallSpec
+    | L2BallSpec
+    | SimplexSpec
+    | BoxSpec
+    | PolytopeSpec
+    | ProductSpec
+    | TraceNormBallSpec
+    | PermutationsSpec
+    | FlowSpec
+    | LpBallSpec
+    | GroupL1BallSpec
+)
+InputsSpec = SetSpec | SparseSpec

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from weir.dpcore.arrays import Ints
-from weir.dpcore.noise.blake import digests
+from weir.dpcore.noise.streams import digests
 
 FEWEST = 16
 PER_BLOCK = 512

@@ -1,4 +1,6 @@
-"""The lattice: contributions as whole numbers of a power-of-two step, summed exactly.
+"""Clipping, rounding to the fixed-point grid, and exact sums.
+
+The lattice: contributions as whole numbers of a power-of-two step, summed exactly.
 
 **Formal guarantees.** Truncation toward zero never lengthens a vector, so l2 bounds survive it.
 Sums of whole numbers below 2^62 are exact and the same in any order, so a bundle that is run
@@ -13,12 +15,101 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats, Ints, accumulate
 from weir.dpcore.errors import ConfigError, positive
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+
+class ClippedValues(NamedTuple):
+    """Bounded values, and how many were changed (for the operator only).
+
+    Attributes:
+      values: same shape as the input.
+      clipped: how many finite values (rows, for ``clip_l2``) were outside.
+      non_finite: how many were NaN, infinite or missing.
+    """
+
+    values: Floats
+    clipped: int
+    non_finite: int
+
+
+def clip_values(values: Floats, low: float, high: float, fill: float = 0.0) -> ClippedValues:
+    """Clips numbers to the public interval [low, high].
+
+    Args:
+      values: (n,) float64; NaN where missing. Not changed.
+      low, high: finite, low <= high.
+      fill: what a non-finite number counts as, before its clip. For values that are summed after
+        subtracting a centre, the centre makes it the zero contribution.
+
+    Returns:
+      Every value in [low, high]; exact (no arithmetic on the values).
+
+    Raises:
+      ConfigError: the interval is empty or not finite.
+    """
+    if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+        raise ConfigError("clip", [low, high], "must be two finite numbers, low <= high.")
+    if not np.isfinite(fill):
+        raise ConfigError("fill", fill, "must be finite.")
+    bad = ~np.isfinite(values)
+    non_finite = int(np.count_nonzero(bad))
+    bounded = np.clip(values, low, high)
+    changed = int(np.count_nonzero(bounded != values))
+    if non_finite:  # each of them differs from its clip and was counted as changed
+        changed -= non_finite
+        bounded[bad] = min(max(fill, low), high)
+    return ClippedValues(bounded, changed, non_finite)
+
+
+def clip_l2(rows: Floats, bound: float) -> ClippedValues:
+    """Shortens each row to l2 norm at most ``bound``: joint clipping of all its columns.
+
+    The exact norm of every result is at most ``bound``, and at most that of its input: the factor
+    is reduced by more than the rounding error of the norm. A row's result depends on that row
+    alone, bit for bit: columns are added in order, never by a blocked reduction. Rows with a
+    non-finite entry become zero.
+
+    Args:
+      rows: (n, d) float64. Not changed.
+      bound: finite, above 0.
+
+    Raises:
+      ConfigError: bound is not finite and positive.
+    """
+    positive(bound=bound)
+    n, d = rows.shape
+    out = np.array(rows, dtype=np.float64, order="C", copy=True)
+    bad = np.zeros(n, dtype=bool)
+    largest = np.zeros(n)
+    for j in range(d):
+        size = np.abs(out[:, j])
+        bad |= ~np.isfinite(size)
+        np.maximum(largest, size, out=largest)
+    non_finite = int(np.count_nonzero(bad))
+    if non_finite:
+        out[bad] = 0.0
+        largest[bad] = 0.0
+    # Scaled by a power of two, exact, so that squares neither overflow nor vanish.
+    exponent = np.frexp(largest)[1]
+    square = np.zeros(n)
+    for j in range(d):
+        scaled = np.ldexp(out[:, j], -exponent)
+        square += scaled * scaled
+    scaled_norm = np.sqrt(square)
+    with np.errstate(over="ignore"):
+        norm = np.ldexp(scaled_norm, exponent)
+    clipped = int(np.count_nonzero(norm > bound))
+    if d == 1:  # the norm is exact
+        return ClippedValues(np.clip(out, -bound, bound), clipped, non_finite)
+    target = bound * (1 - (d + 8) * 2.0**-52)  # more than all rounding errors below the bound
+    long = np.flatnonzero(norm > target)
+    if long.size:
+        unit = np.ldexp(out[long], -exponent[long, None])
+        out[long] = unit * (target / scaled_norm[long])[:, None]
+    return ClippedValues(out, clipped, non_finite)
+
 
 CAPACITY = 1 << 62
 """Leaves stay below this in absolute value, so that one more addition cannot overflow int64."""
@@ -90,7 +181,7 @@ class Lattice:
         check_capacity(abs(self.steps(bound)), events, field)
 
 
-class Rows(NamedTuple):
+class LatticeRows(NamedTuple):
     """What n events add to one group of coordinates.
 
     Attributes:
@@ -105,7 +196,7 @@ class Rows(NamedTuple):
     amount: Floats | Ints | int
 
 
-def sum_cells(cells: Ints, rows: Sequence[Rows], n_cells: int, dimension: int) -> Ints:
+def sum_cells(cells: Ints, rows: Sequence[LatticeRows], n_cells: int, dimension: int) -> Ints:
     """Exact sums per cell.
 
     Args:
@@ -168,3 +259,73 @@ def _checked(sums: Ints, length: int) -> Ints:
     if len(sums) != length:
         raise ValueError("a cell is outside the block.")
     return sums
+
+
+LIMB = 62
+"""Bits in the low limb of an exact running sum."""
+
+
+def add_wide(total: Ints, leaves: Ints) -> Ints:
+    """Exact running sums in two limbs.
+
+    Args:
+      total: (K, d, 2), before the stride.
+      leaves: (n, K, d), |leaf| < 2^62.
+
+    Returns:
+      (n, K, d, 2).
+    """
+    out = np.empty((*leaves.shape, 2), dtype=np.int64)
+    mask = np.int64((1 << LIMB) - 1)
+    largest = 0  # one leaf fits beside a low limb in any case
+    if len(leaves) > 1 and leaves.size:
+        largest = max(int(leaves.max()), -int(leaves.min()))
+    if largest * len(leaves) < 1 << LIMB:  # the sum of the stride fits beside a low limb
+        low = leaves.copy()
+        low[:1] += total[..., 0]
+        accumulate(np.add, low)
+        np.right_shift(low, LIMB, out=out[..., 1])
+        out[..., 1] += total[..., 1]
+        np.bitwise_and(low, mask, out=out[..., 0])
+        return out
+    low, high = total[..., 0].copy(), total[..., 1].copy()
+    for t in range(leaves.shape[0]):
+        low += leaves[t]
+        high += low >> LIMB
+        low &= mask
+        out[t, ..., 0], out[t, ..., 1] = low, high
+    return out
+
+
+def shift_wide(wide: Ints, by: Ints) -> Ints:
+    """Adds int64 (|by| < 2^62) to exact sums in two limbs: same shape as ``wide``."""
+    low = wide[..., 0] + by
+    mask = np.int64((1 << LIMB) - 1)
+    return np.stack([low & mask, wide[..., 1] + (low >> LIMB)], axis=-1)
+
+
+def wide_to_float(wide: Ints) -> Floats:
+    """(..., 2) limbs -> (...) float64: exact up to 2^53, else rounded once a limb."""
+    # The low limb is centred first: -1 is (2^62 - 1, -1), and 2^62 - 1 is no float64.
+    carry = wide[..., 0] >> (LIMB - 1)
+    low, high = wide[..., 0] - (carry << LIMB), wide[..., 1] + carry
+    return np.asarray(high.astype(np.float64) * 2.0**LIMB + low, dtype=np.float64)
+
+
+def total_of(exact: Ints, drawn: Ints, noisy: Ints) -> Floats:
+    """Noisy running totals as floats: ``wide_to_float(shift_wide(exact, drawn))``.
+
+    Args:
+      exact: (..., 2) limbs. drawn: (...) noise, below 2^61. noisy: (...), their sum modulo 2^64.
+    """
+    high, near = exact[..., 1], 1 << (LIMB - 1)
+    small = noisy.size > 0 and int(high.min()) >= -1 and int(high.max()) <= 0  # no wrap yet
+    if small and -near <= int(noisy.min()) and int(noisy.max()) < near:
+        return noisy.astype(np.float64)  # the low limb is all there is
+    return wide_to_float(shift_wide(exact, drawn))
+
+
+def wide_modulo(wide: Ints) -> Ints:
+    """(..., 2) limbs -> (...) int64, the value modulo 2^64 (differences of these are exact)."""
+    with np.errstate(over="ignore"):
+        return np.asarray((wide[..., 1] << LIMB) + wide[..., 0], dtype=np.int64)

@@ -29,12 +29,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.errors import CodecError, at_least_one
-from weir.dpcore.leaves.id_hash import hash_spans
+from weir.dpcore.leaves.hashes import hash_spans
 from weir.dpcore.leaves.sparse_rows import SparseRows
 
-Ints = NDArray[np.int64]
-Digests = NDArray[np.uint64]
 Table = NDArray[np.float64] | NDArray[np.int64] | SparseRows
 
 _MAGIC: Final = b"WRL\x01"
@@ -148,12 +147,12 @@ class RowLeaf:
         """(n, r) rows of one key, in canonical order."""
         return self.rows[self.offsets[key] : self.offsets[key + 1]]
 
-    def capped(self, cap: int) -> Capped:
+    def capped(self, cap: int) -> CappedLeaf:
         """Keeps at most ``cap`` rows of each key: the smallest keyed hashes."""
         at_least_one(cap=cap)
         counts = self.counts
         if not len(counts) or counts.max() <= cap:
-            return Capped(self, 0)
+            return CappedLeaf(self, 0)
         keys = self.keys
         crowded = np.flatnonzero((counts > cap)[keys])
         own, hashes, times = keys[crowded], self.id_hash[crowded], self.event_time[crowded]
@@ -171,18 +170,18 @@ class RowLeaf:
             self.event_time[keep],
             self.id_hash[keep],
         )
-        return Capped(leaf, int(len(keep) - np.count_nonzero(keep)))
+        return CappedLeaf(leaf, int(len(keep) - np.count_nonzero(keep)))
 
     def by_user(self) -> tuple[Ints, Ints]:
         """Where hashes are of users: an order in which rows of a key and user lie together, and the
         first place of each: (N,), (u,)."""
         return grouped(self.keys, self.id_hash)
 
-    def capped_users(self, users: int) -> Capped:
+    def capped_users(self, users: int) -> CappedLeaf:
         """Keeps all rows of at most so many users of each key: those of the smallest hashes."""
         at_least_one(users=users)
         if not len(self.rows) or self.counts.max() <= users:
-            return Capped(self, 0)
+            return CappedLeaf(self, 0)
         order, starts = self.by_user()
         sizes = np.diff(starts, append=len(order))
         own = self.keys[order[starts]]
@@ -191,10 +190,10 @@ class RowLeaf:
         keep[order] = np.repeat(rank < users, sizes)
         dropped = int(len(keep) - np.count_nonzero(keep))
         if not dropped:
-            return Capped(self, 0)
+            return CappedLeaf(self, 0)
         counts = np.bincount(self.keys[keep], minlength=self.n_keys)
         rows, times = self.rows[keep], self.event_time[keep]
-        return Capped(RowLeaf(_offsets(counts), rows, times, self.id_hash[keep]), dropped)
+        return CappedLeaf(RowLeaf(_offsets(counts), rows, times, self.id_hash[keep]), dropped)
 
     def digests(self, tick: int, key: bytes) -> Digests:
         """Keyed digest of each key's data in this tick: what its noise is bound to.
@@ -287,7 +286,7 @@ class RowLeaf:
         return cls(offsets, rows, event_time, id_hash)
 
 
-class Capped(NamedTuple):
+class CappedLeaf(NamedTuple):
     """A leaf within its cap, and how many rows that cost (for the operator only)."""
 
     leaf: RowLeaf

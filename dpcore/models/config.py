@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from weir.dpcore.config.chosen import Chosen
-from weir.dpcore.config.section import field_names, nearest, refusal
+from weir.dpcore.config.section import nearest, refusal
+from weir.dpcore.config.validation import field_names
 from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.registry import MODELS
 

@@ -13,9 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from weir.dpcore.config.limits import NEAREST
-from weir.dpcore.config.numbers import Numbers, Positive
-from weir.dpcore.config.section import Section, refusal
+from weir.dpcore.config.section import NEAREST, Numbers, Positive, Section, refusal
 from weir.dpcore.models.model import Model
 from weir.dpcore.pricing.terms import Terms
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from weir.dpcore.config.event import column_name
-from weir.dpcore.config.limits import FARTHEST, MOST_TICKS
-from weir.dpcore.config.numbers import Lengths, Ticks
-from weir.dpcore.config.section import Says, Section, refusal, with_numbers
+from weir.dpcore.config.durations import MOST_TICKS
+from weir.dpcore.config.schema import column_name
+from weir.dpcore.config.section import FARTHEST, Lengths, Says, Section, Ticks, refusal
+from weir.dpcore.config.yaml import with_numbers
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.spec import SetSpec
+from weir.dpcore.geometry.parse import SetSpec
 from weir.dpcore.models.losses import parse_loss
 
 ALGORITHM = "Name of a learner; `weir algorithms` lists them."

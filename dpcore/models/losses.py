@@ -15,8 +15,8 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.noise.inverse_normal import exact_log
-from weir.dpcore.noise.powers import exact_exp as exact_exp
+from weir.dpcore.noise.gaussian import exact_log
+from weir.dpcore.noise.generalised_gaussian import exact_exp as exact_exp
 
 
 @runtime_checkable

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from weir.dpcore.models.moments import Moments
-from weir.dpcore.pricing.calibrate import FixedLeaf
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import FixedLeaf, round_up
 from weir.dpcore.pricing.terms import Terms
 
 

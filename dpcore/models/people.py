@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import LossKind
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.terms import Terms

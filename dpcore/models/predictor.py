@@ -17,18 +17,16 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.algorithm import Bias, Error, ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.config.limits import FARTHEST, NEAREST
-from weir.dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
-from weir.dpcore.config.numbers import Pair
-from weir.dpcore.config.section import Section, nearest, refusal
-from weir.dpcore.config.spans import spans_of
+from weir.dpcore.config.schema import FeatureColumns, ListColumn, listed_of
+from weir.dpcore.config.section import FARTHEST, NEAREST, Pair, Section, nearest, refusal
+from weir.dpcore.config.ticks import spans_of
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.advice import advice
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, Target
 from weir.dpcore.models.losses import parse_loss
 from weir.dpcore.models.prediction import Given, Predicted, linear
 from weir.dpcore.models.words import bounds_words, columns_words, loss_words
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.words import number

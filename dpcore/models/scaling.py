@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.clip import clip_values
+from weir.dpcore.leaves.lattice import clip_values
 from weir.dpcore.program import Bounded
 
 STEP = 2.0**-20

@@ -11,8 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.leaves.clip import clip_l2
-from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.leaves.lattice import Lattice, clip_l2
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.moments import BITS, Moments
 from weir.dpcore.models.scaling import is_void

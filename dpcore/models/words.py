@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weir.dpcore.algorithm import Shown
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.program import Program, by_users, takes_rows
 from weir.dpcore.words import listing
 

@@ -1,18 +1,155 @@
-"""Probabilities of acceptance in fixed point: whole numbers of 2^-32, certified from both sides."""
+"""Acceptance of exact samplers: bounds of the exponential, envelopes, and tests."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Ints
-from weir.dpcore.noise.envelope import HEIGHT_BITS, envelope
-from weir.dpcore.noise.exp_bounds import exp_bounds, log2_above
+
+
+def exp_bounds(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
+    """Integers low <= 2^bits * exp(-numerator / denominator) <= high.
+
+    They differ by 2 at most, and not at all where the argument is 0. Every step is an interval with
+    its ends rounded outward: halve the argument until it is below 1/2, add the Taylor series, whose
+    terms alternate and fall, so that what is left out is below the first term left out; square
+    back.
+
+    Args:
+      numerator: >= 0.
+      denominator: > 0.
+      bits: > 0, absolute precision.
+    """
+    if numerator < 0 or denominator <= 0 or bits <= 0:
+        raise ValueError("exp_bounds needs numerator >= 0, denominator > 0, bits > 0.")
+    if numerator == 0:
+        return 1 << bits, 1 << bits
+    halvings = max(0, numerator.bit_length() - denominator.bit_length() + 2)
+    precision = bits + 2 * halvings + 64
+    one = 1 << precision
+    low_x = (numerator << precision) // (denominator << halvings)
+    high_x = low_x + 1
+    low_sum = high_sum = low_term = high_term = one
+    order = 0
+    while high_term > 1:
+        order += 1
+        low_term = (low_term * low_x >> precision) // order
+        high_term = -((-high_term * high_x >> precision) // order)
+        if order % 2:
+            low_sum, high_sum = low_sum - high_term, high_sum - low_term
+        else:
+            low_sum, high_sum = low_sum + low_term, high_sum + high_term
+    low_sum, high_sum = low_sum - high_term, high_sum + high_term
+    for _ in range(halvings):
+        low_sum = low_sum * low_sum >> precision
+        high_sum = -(-high_sum * high_sum >> precision)
+    shift = precision - bits
+    return low_sum >> shift, -(-high_sum >> shift)
+
+
+def log2_above(numerator: int, denominator: int, bits: int) -> int:
+    """An integer L with log2(numerator / denominator) <= L / 2^bits < log2(...) + 1.01 / 2^bits.
+
+    Bit by bit: squaring doubles the logarithm, and a square of 2 or more gives a bit and is halved.
+    All roundings go up. Each is at most 2^-(2 bits + 64) of its number and doubles with every later
+    squaring, so together they stay far below a hundredth of the last bit.
+
+    Args:
+      numerator: >= denominator.
+      denominator: > 0.
+      bits: >= 0, bits after the point.
+    """
+    if not numerator >= denominator > 0 or bits < 0:
+        raise ValueError("log2_above needs numerator >= denominator > 0, bits >= 0.")
+    out = (numerator // denominator).bit_length() - 1
+    precision = 2 * bits + 64
+    one = 1 << precision
+    rest = -((-numerator << precision) // (denominator << out))
+    for _ in range(bits):
+        rest = -(-rest * rest >> precision)
+        out <<= 1
+        if rest >= 2 * one:
+            rest = -(-rest >> 1)
+            out += 1
+    return out + (rest > one)
+
+
+HEIGHT_BITS = 62
+"""Heights of envelopes are whole numbers of 2^-62."""
+
+
+class HalvingEnvelope(NamedTuple):
+    """Piecewise-constant envelope of exp(-y^2 / 2 S), halving from one bucket to the next.
+
+    Attributes:
+      shift: buckets have width t = 2^shift, 0.6 sigma < t <= 1.2 sigma.
+      height: height * 2^-62 <= 2^-v exp(t^2 v^2 / 2 S) for every bucket v >= 0.
+      variance: S = sigma^2.
+    """
+
+    shift: int
+    height: int
+    variance: int
+
+
+@functools.lru_cache(maxsize=4096)
+def envelope(variance: int) -> HalvingEnvelope:
+    """The envelope for sigma^2 = variance >= 1, with a certified height.
+
+    With t >= 0.6 sigma, t^2 v^2 / 2 S >= 0.18 v^2 > v ln 2 for v >= 4, so the least of
+    2^-v exp(t^2 v^2 / 2 S), which is 1 at v = 0, lies among v < 4.
+    """
+    shift = 0
+    while 25 * 4 ** (shift + 1) <= 36 * variance:
+        shift += 1
+    height = 1 << HEIGHT_BITS
+    for v in range(1, 4):
+        _, high = exp_bounds(v * v * 4**shift, 2 * variance, 200)
+        height = min(height, (1 << (HEIGHT_BITS + 200)) // (high << v))
+    return HalvingEnvelope(shift, height, variance)
+
+
+def settle(
+    shape: HalvingEnvelope, low: int, high: int, extend: Callable[[int], tuple[int, int]]
+) -> int | None:
+    """One attempt in exact integer arithmetic.
+
+    Args:
+      shape: the envelope.
+      low: the block's first word: offset, sign, then the bits whose trailing zeros are counted.
+      high: the block's second word: first 64 bits of the uniform number.
+      extend: number >= 1 -> (64 more bits to count zeros in, 64 more bits of the uniform number).
+
+    Returns:
+      The sample, or None when the attempt is rejected.
+    """
+    offset = low & ((1 << shape.shift) - 1)
+    sign = low >> shape.shift & 1
+    bits, bucket, width, number = low >> (shape.shift + 1), 0, 63 - shape.shift, 0
+    while not bits:
+        number += 1
+        bucket, width, bits = bucket + width, 64, extend(number)[0]
+    bucket += (bits & -bits).bit_length() - 1
+    y = offset + (bucket << shape.shift)
+    magnitude = y + sign
+    uniform, have, number = high, 64, 0
+    while True:
+        bits = have + bucket + 64
+        least, most = exp_bounds(magnitude * magnitude, 2 * shape.variance, bits)
+        scale = HEIGHT_BITS + bits - bucket - have  # of uniform, against height * exp
+        if uniform + 1 << scale <= shape.height * least:
+            return -1 - y if sign else y
+        if uniform << scale >= shape.height * most:
+            return None
+        number += 1
+        uniform, have = uniform << 64 | extend(number)[1], have + 64
+
 
 Wholes = NDArray[np.uint64]
 

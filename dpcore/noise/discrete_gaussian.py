@@ -17,11 +17,12 @@ from weir.dpcore.noise.acceptance import (
     POWERS,
     PROBABILITY_BITS,
     Constants,
+    HalvingEnvelope,
     acceptance,
+    envelope,
+    settle,
 )
-from weir.dpcore.noise.aes import Words, block_buffer
-from weir.dpcore.noise.envelope import Envelope, envelope, settle
-from weir.dpcore.noise.streams import Streams
+from weir.dpcore.noise.streams import Streams, Words, block_buffer
 
 MAX_VARIANCE = 1 << 80
 """Largest sigma^2: every magnitude that can be proposed without extension stays below 2^46."""
@@ -102,7 +103,7 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
 
 
 def _by_kernel(
-    streams: Streams, coordinates: Ints, envelopes: list[Envelope], constants: Constants
+    streams: Streams, coordinates: Ints, envelopes: list[HalvingEnvelope], constants: Constants
 ) -> Ints:
     """All samples; those whose attempts need more than the kernel's integers are made anew here."""
     assert ciphers is not None
@@ -125,7 +126,7 @@ def _sample(
     streams: Streams,
     seeds: Words,
     coordinates: Ints,
-    envelopes: list[Envelope],
+    envelopes: list[HalvingEnvelope],
     constants: Constants,
 ) -> Ints:
     """Samples of a piece. seeds: (P, 2); coordinates: (C,) -> (P * C,) int64."""

@@ -1,4 +1,4 @@
-"""The generalised Gaussian: density proportional to exp(-||x||_r^2 / 2)."""
+"""Generalised Gaussian noise, and powers with the same bits on every CPU."""
 
 from __future__ import annotations
 
@@ -10,11 +10,45 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError, at_least_one, positive
-from weir.dpcore.noise.aes import Words, block_buffer
-from weir.dpcore.noise.inverse_normal import exact_log, normal_from_bits
-from weir.dpcore.noise.knorm import sum_last
-from weir.dpcore.noise.powers import exact_exp, exact_power
-from weir.dpcore.noise.streams import Streams
+from weir.dpcore.noise.gaussian import exact_log, normal_from_bits, sum_last
+from weir.dpcore.noise.streams import Streams, Words, block_buffer
+
+_LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 37 bits: exact times any exponent
+_LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")
+_SERIES = tuple(1.0 / math.factorial(k) for k in range(14, -1, -1))
+
+
+def exact_exp(x: Floats) -> Floats:
+    """exp(x) for x <= 0 to about 2^-51, the same bits on every CPU (which is what is exact here).
+
+    x = k ln 2 + r, |r| <= 0.35: a Taylor polynomial in r, then an exact shift. Below -745: 0.
+    """
+    x = np.maximum(x, -800.0)
+    power = np.rint(x * (1.0 / math.log(2.0)))
+    rest = (x - power * _LN2_HIGH) - power * _LN2_LOW
+    out = np.full_like(rest, _SERIES[0])
+    for coefficient in _SERIES[1:]:
+        out *= rest
+        out += coefficient
+    return np.asarray(np.ldexp(out, power.astype(np.int64)))
+
+
+def exact_power(x: Floats, exponent: float) -> Floats:
+    """x^exponent for 0 < x <= 1 (normal floats) and exponent >= 0, to about 2^-50 (1 + exponent
+    |ln x|) of itself."""
+    return exact_exp(np.minimum(exponent * exact_log(x), 0.0))
+
+
+def exact_exp_of(x: float) -> float:
+    """``exact_exp`` of one float: the same bits."""
+    x = max(x, -800.0)
+    power = float(round(x * (1.0 / math.log(2.0))))
+    rest = (x - power * _LN2_HIGH) - power * _LN2_LOW
+    out = _SERIES[0]
+    for coefficient in _SERIES[1:]:
+        out = out * rest + coefficient
+    return math.ldexp(out, int(power))
+
 
 _ELEMENTS = 4096
 _COORDINATE_SHIFT = 24

@@ -18,13 +18,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import ciphers
-from weir.dpcore.noise.aes import Aes, Words, block_buffer
-from weir.dpcore.noise.blake import digests
 from weir.dpcore.noise.discrete_gaussian import discrete_gaussian
-from weir.dpcore.noise.gaussian import gaussian
+from weir.dpcore.noise.gaussian import Singles, float32_gaussian, gaussian, k_norm
 from weir.dpcore.noise.generalised_gaussian import generalised_gaussian
-from weir.dpcore.noise.knorm import k_norm
-from weir.dpcore.noise.near import Singles, near_gaussian
 from weir.dpcore.noise.selection import gumbel, laplace, select_gumbel
 from weir.dpcore.noise.streams import (
     DISCRETE_GAUSSIAN,
@@ -35,7 +31,11 @@ from weir.dpcore.noise.streams import (
     SAMPLE,
     SELECTION,
     WORDS,
+    Aes,
     Streams,
+    Words,
+    block_buffer,
+    digests,
 )
 
 VERSION = 1
@@ -274,10 +274,10 @@ class KeyedNoise:
         """Standard normals. labels: (m, 2) uint64; digests: (m, K, 2) -> (m, K, dimension)."""
         return gaussian(self._streams(GAUSSIAN, labels, digests), dimension)
 
-    def near_gaussian(self, labels: Digests, digests: Digests, coordinate: int) -> Singles:
+    def float32_gaussian(self, labels: Digests, digests: Digests, coordinate: int) -> Singles:
         """One coordinate of ``gaussian``, within ``near.ERROR``: (m, K) float32. For looking ahead
         at a fraction of the time; nothing that is released may be made of it."""
-        return near_gaussian(self._streams(GAUSSIAN, labels, digests), coordinate)
+        return float32_gaussian(self._streams(GAUSSIAN, labels, digests), coordinate)
 
     def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Density proportional to exp(-||x||_2). Shapes as in ``gaussian``."""

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import positive
-from weir.dpcore.noise.aes import Words
-from weir.dpcore.noise.inverse_normal import exact_log, exponential_from_bits
-from weir.dpcore.noise.streams import GUMBELS, LAPLACES, Streams
+from weir.dpcore.noise.gaussian import exact_log, exponential_from_bits
+from weir.dpcore.noise.streams import GUMBELS, LAPLACES, Streams, Words
 
 
 def gumbel(streams: Streams, dimension: int) -> Floats:

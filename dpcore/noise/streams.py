@@ -1,16 +1,106 @@
-"""Keyed streams of random bits: one per (label, user key, digest), all of a call made in bulk."""
+"""Keyed streams of random words, and the ciphers and hashes behind them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from weir.dpcore.native import ciphers
-from weir.dpcore.noise.aes import Aes, Words, block_buffer
+from weir.dpcore.errors import WeirError
+from weir.dpcore.native import ciphers, kernels
+
+if sys.byteorder != "little":  # words are laid out in blocks as they lie in memory
+    raise WeirError("Weir needs a little-endian machine: its noise is defined on such words.")
+
+Words = NDArray[np.uint64]
+"""(..., 2) uint64: 16-byte blocks as two little-endian words."""
+
+
+def block_buffer(n: int) -> Words:
+    """Room for n encrypted blocks: (n + 1, 2) uint64; ``encrypt`` needs the last row as slack."""
+    return np.empty((n + 1, 2), dtype=np.uint64)
+
+
+def _bytes_of(words: Words) -> memoryview:
+    return memoryview(words).cast("B")  # type: ignore[arg-type]
+
+
+class Aes:
+    """AES-128 in ECB mode, a pseudorandom permutation of blocks. Threads must not share one.
+
+    By a kernel where the processor has instructions for it, else by ``cryptography``.
+
+    Attributes:
+      key: 16 bytes, for kernels. Never shown.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 16:
+            raise ValueError(f"an AES-128 key has 16 bytes, got {len(key)}.")
+        self.key = key
+
+    @cached_property
+    def _update(self) -> Callable[[memoryview, memoryview], int]:
+        return Cipher(algorithms.AES(self.key), modes.ECB()).encryptor().update_into
+
+    def encrypt(self, source: Words, out: Words) -> Words:
+        """Encrypts each block.
+
+        Args:
+          source: (n, 2) uint64, C-contiguous.
+          out: a ``block_buffer`` of at least n blocks, not overlapping ``source``.
+
+        Returns:
+          The first n rows of ``out``: (n, 2).
+        """
+        n = source.shape[0]
+        if ciphers is not None:
+            ciphers.encrypt(self.key, source, out[:n])
+        elif n:
+            self._update(_bytes_of(source), _bytes_of(out[: n + 1]))
+        return out[:n]
+
+    def chain(self, head: Words, source: Words) -> Words:
+        """Where CBC ends: the last block over source (n, 2), n >= 1, that follows ``head`` (2,)."""
+        cipher = Cipher(algorithms.AES(self.key), modes.CBC(head.tobytes())).encryptor()
+        return np.frombuffer(cipher.update(source.tobytes())[-16:], dtype=np.uint64)
+
+    def encrypt_new(self, source: Words) -> Words:
+        """Encrypts each block of (n, 2) uint64 into a new array."""
+        return self.encrypt(np.ascontiguousarray(source), block_buffer(source.shape[0]))
+
+
+PERSON = 16
+"""Bytes of a domain, at most."""
+
+
+def digests(
+    names: Sequence[bytes], size: int, person: bytes, key: bytes = b""
+) -> NDArray[np.uint8]:
+    """Digests of names, (n, size) uint8.
+
+    Args:
+      names: (n,) of any length. size: bytes of a digest, 1 to 64.
+      person: the domain, 16 bytes at most. key: 64 bytes at most; empty: anybody can compute it.
+    """
+    out = np.empty((len(names), size), dtype=np.uint8)
+    if kernels is None:
+        for place, name in enumerate(names):
+            found = hashlib.blake2b(name, digest_size=size, person=person, key=key).digest()
+            out[place] = np.frombuffer(found, dtype=np.uint8)
+        return out
+    offsets = np.zeros(len(names) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=offsets[1:])
+    kernels.blake2b(key, person.ljust(PERSON, b"\0"), b"".join(names), offsets, out)
+    return out
+
 
 GAUSSIAN = 1
 K_NORM = 2

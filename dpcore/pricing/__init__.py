@@ -1,0 +1,8 @@
+"""Which mechanism serves a plan, with how much noise, and what users' periods cost together.
+
+``terms`` is what an algorithm compiles under, ``calibration`` sizes the noise of one sum, and
+``alternatives`` prices all mechanisms and picks the best. ``user_periods`` has the privacy loss of
+a user over several periods, and the price of other contribution bounds.
+"""
+
+__all__ = ["alternatives", "calibration", "terms", "user_periods"]

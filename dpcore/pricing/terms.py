@@ -10,11 +10,10 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.arrays import Ints
-from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.people.discover import Discover
-from weir.dpcore.people.person import Person
+from weir.dpcore.users.unit import Discover, UserUnit
 
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
@@ -59,7 +58,7 @@ class Terms:
     options: tuple[tuple[str, Any], ...] = ()
     events: float | None = None
     version: int = PLAN_VERSION
-    person: Person | None = None
+    person: UserUnit | None = None
     users: float | None = None
     delta_sel: float = 0.0
     discover: Discover | None = None

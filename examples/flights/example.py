@@ -22,7 +22,7 @@ from examples.flights import data
 from examples.flights.data import CARRIERS, Flights
 from examples.shop.demo import CACHE, cost, forget, weir
 from weir.dpcore.errors import WeirError
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.terminal import console
 
 Floats = NDArray[np.float64]
@@ -82,9 +82,9 @@ def example(config: Path, cache: Path, out: Console) -> int:
     out.print()
     out.print(Text("5. What privacy costs the forecast", "bold"))
     out.print("   learning once more without noise, to compare ...")
-    picture = compare(config, content, Run.open(results), out)
+    picture = compare(config, content, ResultFolder.open(results), out)
     out.print()
-    out.print(Text("What it cost", "bold"), *cost(Run.open(results), "flight"), sep="\n")
+    out.print(Text("What it cost", "bold"), *cost(ResultFolder.open(results), "flight"), sep="\n")
     out.print()
     out.print(Text("Look at", "bold"))
     for path in (picture, results / "report.html", results / "report.png"):
@@ -93,7 +93,7 @@ def example(config: Path, cache: Path, out: Console) -> int:
     return 0
 
 
-def compare(config: Path, content: bytes, run: Run, out: Console) -> Path:
+def compare(config: Path, content: bytes, run: ResultFolder, out: Console) -> Path:
     """Prints the table and draws the picture of private and other forecasts."""
     # The plan and the picture need libraries that take a second to import.
     from examples.flights import plot

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from examples.flights.data import CARRIERS, FEATURES, TARGET, Flights
 from weir.dpcore import simulate
-from weir.dpcore.leaves.row_hash import event_hashes
+from weir.dpcore.leaves.hashes import event_hashes
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
-from weir.pipelines.results.batch import COLUMNS, batch_of
 from weir.pipelines.results.files import matrix
-from weir.pipelines.results.run import OWN, Run
+from weir.pipelines.results.run import OWN, ResultFolder
+from weir.pipelines.results.series import COLUMNS, batch_of
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def predict(coefficients: Floats, flights: Flights) -> Floats:
     return np.asarray((own[:, :-1] * flights.features).sum(axis=1) + own[:, -1])
 
 
-def released(run: Run) -> Floats:
+def released(run: ResultFolder) -> Floats:
     """The models of a run in the units of the data: (ticks, carriers, features + 1)."""
     found = np.full((run.last_tick + 1, len(CARRIERS), len(FEATURES) + 1), np.nan)
     (output,) = (one for one in run.outputs if one.name == OWN)

@@ -24,7 +24,7 @@ from examples.shop import data
 from examples.shop import truth as demo_truth
 from weir.dpcore.errors import WeirError
 from weir.pipelines.report import words
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.terminal import console
 
 CONFIG = Path("examples/shop/customers.yaml")
@@ -92,7 +92,7 @@ def demo(config: Path, beside: Path, cache: Path, out: Console) -> int:
     code = weir(command, silent=True)
     if code:
         return code
-    customers, purchases = Run.open(results), Run.open(others)
+    customers, purchases = ResultFolder.open(results), ResultFolder.open(others)
     out.print()
     out.print(Text("6. How close the releases are, and what it costs to protect customers", "bold"))
     picture = compare(purchases, customers, events, out)
@@ -108,7 +108,9 @@ def demo(config: Path, beside: Path, cache: Path, out: Console) -> int:
     return 0
 
 
-def compare(purchases: Run, customers: Run, events: data.Purchases, out: Console) -> Path:
+def compare(
+    purchases: ResultFolder, customers: ResultFolder, events: data.Purchases, out: Console
+) -> Path:
     """Prints the table of both promises beside the truth, and draws the picture."""
     from examples.shop import plot  # needs libraries that take a second to import
 
@@ -151,7 +153,7 @@ def forget(results: Path, name: str = "shop") -> bool:
     return True
 
 
-def cost(run: Run, event: str = "purchase", since: str = "it") -> list[str]:
+def cost(run: ResultFolder, event: str = "purchase", since: str = "it") -> list[str]:
     """What one event has spent, in sentences.
 
     Args:

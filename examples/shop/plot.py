@@ -16,14 +16,14 @@ from examples.shop.data import FIRST_DAY
 from examples.shop.truth import Truth, series
 from weir.pipelines.report.data import Series
 from weir.pipelines.report.words import short
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
 PURCHASE, CUSTOMER, TRUE = "#0b68b4", "#c2410c", "#1b2330"
 Floats = NDArray[np.float64]
 
 
-def draw(purchases: Run, customers: Run, truth: Truth, path: Path) -> Path:
+def draw(purchases: ResultFolder, customers: ResultFolder, truth: Truth, path: Path) -> Path:
     """Weekly figures, how far running totals are off, and the histogram; bands of both promises."""
     one, other = (
         {(o.name, o.over): (o, s) for o, s in series(run)} for run in (purchases, customers)
@@ -70,7 +70,7 @@ def draw(purchases: Run, customers: Run, truth: Truth, path: Path) -> Path:
     return path
 
 
-def _lines(axes: Axes, output: Output, one: Series, other: Series, truth: Truth) -> None:
+def _lines(axes: Axes, output: ReleasedOutput, one: Series, other: Series, truth: Truth) -> None:
     for found, colour, label in ((other, CUSTOMER, "customers protected"),
                                  (one, PURCHASE, "purchases protected")):  # fmt: skip
         _band(axes, found, found.value[:, 0], colour, label)
@@ -82,7 +82,10 @@ def _lines(axes: Axes, output: Output, one: Series, other: Series, truth: Truth)
 
 
 def _off(
-    axes: Axes, one: tuple[Output, Series], other: tuple[Output, Series], truth: Truth
+    axes: Axes,
+    one: tuple[ReleasedOutput, Series],
+    other: tuple[ReleasedOutput, Series],
+    truth: Truth,
 ) -> None:
     for (output, found), colour in ((other, CUSTOMER), (one, PURCHASE)):
         true = truth.values(output, bounded=True)[found.ticks, 0]
@@ -97,7 +100,10 @@ def _off(
 
 
 def _bars(
-    axes: Axes, one: tuple[Output, Series], other: tuple[Output, Series], truth: Truth
+    axes: Axes,
+    one: tuple[ReleasedOutput, Series],
+    other: tuple[ReleasedOutput, Series],
+    truth: Truth,
 ) -> None:
     output, _ = one
     x = np.arange(len(output.labels))

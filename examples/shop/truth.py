@@ -14,7 +14,7 @@ from examples.shop.data import DAYS, FIRST_DAY, Purchases
 from weir.pipelines.report import words
 from weir.pipelines.report.data import Series, gather
 from weir.pipelines.report.numbers import decimals_for, show_value
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ class Truth:
         share = np.where(rank < TICKS, np.minimum(size, EVENTS) / size, 0.0)
         return np.asarray(share[cell])
 
-    def values(self, output: Output, bounded: bool) -> Floats:
+    def values(self, output: ReleasedOutput, bounded: bool) -> Floats:
         """(days, components): the true value of an output at every tick.
 
         Args:
@@ -93,12 +93,12 @@ def _sums(day: NDArray[np.int64], weight: NDArray[np.generic], over: int | None)
     return np.asarray(total - before)
 
 
-def series(run: Run) -> list[tuple[Output, Series]]:
+def series(run: ResultFolder) -> list[tuple[ReleasedOutput, Series]]:
     """All outputs of a run, each with its only key."""
     return [(panel.output, panel.series[0]) for panel in gather(run).panels if panel.series]
 
 
-def coverage(run: Run, truth: Truth) -> tuple[int, int]:
+def coverage(run: ResultFolder, truth: Truth) -> tuple[int, int]:
     """How many bands hold the true value within clip and caps, of how many."""
     inside = bands = 0
     for output, found in series(run):
@@ -110,7 +110,7 @@ def coverage(run: Run, truth: Truth) -> tuple[int, int]:
     return inside, bands
 
 
-def table(purchases: Run, customers: Run, truth: Truth, capped: Truth) -> Table:
+def table(purchases: ResultFolder, customers: ResultFolder, truth: Truth, capped: Truth) -> Table:
     """The last day: private values with their bands under both promises, and the truth.
 
     Args:

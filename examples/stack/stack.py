@@ -27,11 +27,10 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.cli.base import FAILED, REFUSED
 from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.processes import EngineFailed, Process
-from weir.pipelines.engines.pubsub import PubSubServer
-from weir.pipelines.engines.workplace import Workplace, sweep
+from weir.pipelines.engines.processes import EngineFailed, Process, Workplace, sweep
+from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.feed.topic import create
-from weir.pipelines.runners.flink_counters import counters_of
+from weir.pipelines.runners.ending import counters_of
 from weir.pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
 from weir.pipelines.terminal import console, count
 from weir.transforms.runtime.secret import SecretRef

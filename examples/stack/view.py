@@ -24,7 +24,7 @@ from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.results.files import ResultFile, read_file, result_files
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.terminal import NARROWEST, console, number, table
 from weir.transforms.runtime.stream_time import PRESENT
 
@@ -75,7 +75,7 @@ class View:
         self._began = time.monotonic()
         self._job = job
         self._seen: set[str] = set()
-        self._run: Run | None = None
+        self._run: ResultFolder | None = None
         self._latest: dict[tuple[str, str, int | None], tuple[int, float, float]] = {}
         self._curves: dict[str, dict[int, float]] = {}
         self._end = 0
@@ -98,7 +98,7 @@ class View:
         fresh = [f for f in result_files(self._folder) if f.path.name not in self._seen]
         if self._run is None and fresh:
             try:
-                self._run = Run.open(self._folder)
+                self._run = ResultFolder.open(self._folder)
             except ConfigError:
                 return
         for file in fresh:
@@ -131,7 +131,7 @@ class View:
                     self._curves.setdefault(row["key"], {})[row["tick"]] = value
         self.ticks += len(ticks)
 
-    def _outputs(self) -> list[Output]:
+    def _outputs(self) -> list[ReleasedOutput]:
         assert self._run is not None
         run = self._run
         # Coefficients in the user's units say all that the scaled ones do.
@@ -192,7 +192,7 @@ class View:
         self._curves[key] = {tick: known[tick] for tick in sorted(known)[-MEMORY:]}
         return list(self._curves[key].values())
 
-    def _cell(self, key: str, output: Output) -> str:
+    def _cell(self, key: str, output: ReleasedOutput) -> str:
         found = self._latest.get((key, output.name, output.over))
         if found is None:
             return ""
@@ -246,7 +246,7 @@ class Exact:
                         sums = self._sums.setdefault((key, name), [(-1, 0.0)])
                         sums.append((entry["tick"], sums[-1][1] + total))
 
-    def total(self, key: str, output: Output, tick: int) -> float | None:
+    def total(self, key: str, output: ReleasedOutput, tick: int) -> float | None:
         """The true value of a release; None where it is not known (yet)."""
         if tick > self._newest or not any(name == output.name for _, name in self._sums):
             return None

@@ -12,19 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.audit.changes import Change
+from weir.dpcore.audit.changes import UnitChange
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.audit.adaptive import PART, ROUNDS, adaptive
-from weir.pipelines.audit.alone import Alone, alone
-from weir.pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
+from weir.pipelines.audit.audit import (
+    TRIALS,
+    Audit,
+    Audited,
+    PrivacyClaim,
+    by_law,
+    by_learning,
+    scored,
+)
 from weir.pipelines.audit.choice import Choice, matrix
-from weir.pipelines.audit.job import TRIALS, Audited
-from weir.pipelines.audit.messages import payload_of
-from weir.pipelines.audit.once import through
-from weir.pipelines.audit.post import refuse_missing
-from weir.pipelines.audit.search import needs_search, searched
-from weir.pipelines.audit.streams import Rows, events_of, joined
-from weir.pipelines.audit.transcript import Columns
+from weir.pipelines.audit.isolation import Isolation, isolation
+from weir.pipelines.audit.malformed import payload_of
+from weir.pipelines.audit.pubsub_harness import refuse_missing
+from weir.pipelines.audit.search import PART, ROUNDS, adaptive, needs_search, searched
+from weir.pipelines.audit.streams import Columns, StreamRows, events_of, joined
+from weir.pipelines.audit.trial import run_trials
 from weir.pipelines.config.job import JobConfig
 
 STILL = 0.01
@@ -45,7 +50,7 @@ class Report:
 
     name: str
     audits: tuple[Audit, ...]
-    alone: Alone | None
+    isolation: Isolation | None
     notes: tuple[str, ...]
     seconds: float = 0.0
 
@@ -53,14 +58,14 @@ class Report:
     def broken(self) -> tuple[str, ...]:
         """What was proven to be more than is claimed."""
         found = [one.what for one in self.audits if one.broken]
-        return (*found, *(() if self.alone is None else self.alone.broken))
+        return (*found, *(() if self.isolation is None else self.isolation.broken))
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return {
             "name": self.name,
             "audits": [one.to_json() for one in self.audits],
-            "bytes": None if self.alone is None else self.alone.to_json(),
+            "bytes": None if self.isolation is None else self.isolation.to_json(),
             "broken": list(self.broken),
             "notes": list(self.notes),
             "seconds": round(self.seconds, 3),
@@ -132,15 +137,15 @@ def attack(
     driven = f"adaptive {words}"
     if rounds and choice.audited.ticks > 1 and _asked(only, driven):
         told(f"adaptive streams, {rounds} rounds")
-        claim, change = Claim.of(choice.plan, span, epsilon, delta), worst[0]
+        claim, change = PrivacyClaim.of(choice.plan, span, epsilon, delta), worst[0]
         events = len(choice.slotted(change)) + len(change.here) + rounds
         count = trials or min(TRIALS, choice.audited.room(change.slots, events))
         few = max(100, count // PART)
         audits.append(adaptive(choice, change, span, claim, driven, few, rounds, runner))
-    found: Alone | None = None
+    found: Isolation | None = None
     if fuzz and _asked(only, "bytes"):
         told("bytes and side channels")
-        found = alone(choice, runner)
+        found = isolation(choice, runner)
     if not audits and found is None:
         names = [name for row, _ in chosen for name in titles(choice, [row], False)]
         names += [driven] if rounds and choice.audited.ticks > 1 else []
@@ -175,7 +180,7 @@ def titles(choice: Choice, rows: list[Any], others: bool) -> Iterator[str]:
 
 def _run(
     choice: Choice,
-    change: Change,
+    change: UnitChange,
     rows: list[Any],
     others: bool,
     trials: int | None,
@@ -192,7 +197,7 @@ def _run(
     more = choice.others(change) if others and f"other changes {rows[0][0]}" in wanted else []
     each = max(100, count // 10 // max(1, len(more))) if more else 0
     half = np.arange(count) % 2 == 0
-    parts: list[Rows] = [events_of(change, half, behind)]
+    parts: list[StreamRows] = [events_of(change, half, behind)]
     at = count
     for one in more:
         parts.append(events_of(one, np.ones(each, dtype=bool), behind, at))
@@ -205,13 +210,13 @@ def _run(
             parts.append(events_of(one, np.zeros(each, dtype=bool), behind, at))
             at += each
     with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
-        done = through(choice.maker, [joined(parts)], at * change.slots, Path(place), runner)
+        done = run_trials(choice.maker, [joined(parts)], at * change.slots, Path(place), runner)
     found = matrix(done.transcripts, change.slots)
     main, rest = found[:count], found[count:]
     audits, columns = [], Columns.of(choice.plan)
     took = time.monotonic() - began
     for words, span, epsilon, delta in rows:
-        claim = Claim.of(choice.plan, span, epsilon, delta)
+        claim = PrivacyClaim.of(choice.plan, span, epsilon, delta)
         views: dict[str, Any] = {f"all releases {words}": None}
         if len(columns.by_name) > 1:
             views |= {f"{name} {words}": which for name, which in columns.by_name.items()}
@@ -221,7 +226,7 @@ def _run(
                 took = 0.0
     if more:
         words, span, epsilon, delta = rows[0]
-        claim = Claim.of(choice.plan, span, epsilon, delta)
+        claim = PrivacyClaim.of(choice.plan, span, epsilon, delta)
         control = {change.there: main[~half]}
         control |= {key: rest[at - count : at - count + each] for key, at in without.items()}
         began, worst = time.monotonic(), None
@@ -245,16 +250,16 @@ def _run(
 
 def _judge(
     choice: Choice,
-    change: Change,
+    change: UnitChange,
     found: Any,
     marks: Any,
     span: int | None,
-    claim: Claim,
+    claim: PrivacyClaim,
     name: str,
     columns: Any,
     seconds: float,
     tries: int = 1,
-    like: Change | None = None,
+    like: UnitChange | None = None,
 ) -> Audit:
     """Scores trials and says what they prove.
 

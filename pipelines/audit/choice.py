@@ -11,9 +11,9 @@ import numpy as np
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.audit.changes import (
-    Candidates,
-    Change,
+    CandidateEvents,
     Placed,
+    UnitChange,
     candidates,
     changes,
     family,
@@ -23,8 +23,8 @@ from weir.dpcore.audit.law import LINEAR, Law, has_law
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.dpcore.simulate import bounded, sum_leaves
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.streams import Maker, events_of
+from weir.pipelines.audit.audit import Audited
+from weir.pipelines.audit.streams import EventMaker, events_of
 from weir.pipelines.graph.checks import plan_of
 
 FEW = 3
@@ -45,7 +45,7 @@ class Choice:
       maker: of events. behind: events of every trial, of one key; None: ``usual``.
     """
 
-    maker: Maker
+    maker: EventMaker
     behind: tuple[Placed, ...] | None = None
 
     @classmethod
@@ -56,7 +56,7 @@ class Choice:
           ConfigError: the predicate lets nothing through that an audit can make up.
         """
         offered = candidates(audited.job)
-        maker = Maker.of(audited, offered)
+        maker = EventMaker.of(audited, offered)
         counts = maker.counts()
         kept = [at for at in range(offered.sound) if counts[at]] or [0]
         cells = cls(maker)._cells
@@ -64,7 +64,7 @@ class Choice:
             sizes = [cls(maker)._length(cell) for cell in cells]
             kept.sort(key=lambda at: -sizes[at])
         order = np.array([*kept, *range(offered.sound, len(offered))])
-        sorted_ = Candidates(
+        sorted_ = CandidateEvents(
             {name: column[order] for name, column in offered.columns.items()},
             tuple(offered.names[at] for at in order),
             len(kept),
@@ -120,7 +120,7 @@ class Choice:
         some = min(4, offered.sound)
         return tuple(Placed(0, tick, at % some) for at, tick in enumerate(spots))
 
-    def slotted(self, change: Change) -> tuple[Placed, ...]:
+    def slotted(self, change: UnitChange) -> tuple[Placed, ...]:
         """The background of every key of a trial of a change."""
         return self.slots_of(self.background, change.slots)
 
@@ -145,7 +145,7 @@ class Choice:
             return None
         found = []
         for at in range(self.maker.offered.sound):
-            change = Change("", (Placed(0, 0, at),), ())
+            change = UnitChange("", (Placed(0, 0, at),), ())
             found.append(self.leaves(change, True)[0][0])
         return np.stack(found)
 
@@ -157,7 +157,7 @@ class Choice:
             total += float(((mine[scales > 0] / scales[scales > 0]) ** 2).sum())
         return total or float((leaf.astype(float) ** 2).sum())
 
-    def leaves(self, change: Change, with_it: bool, background: bool = False) -> list[Ints]:
+    def leaves(self, change: UnitChange, with_it: bool, background: bool = False) -> list[Ints]:
         """Leaves (T, D) of each key of a trial, as ``dpcore.simulate`` makes them."""
         small = self.small(change.slots)
         behind = self.slotted(change) if background else ()
@@ -186,7 +186,7 @@ class Choice:
     def _small(self) -> dict[int, Plan]:
         return {}
 
-    def stop(self, change: Change, span: int | None) -> int:
+    def stop(self, change: UnitChange, span: int | None) -> int:
         """Ticks before which releases within ``span`` of the change lie."""
         if span is None:
             return self.audited.ticks
@@ -197,7 +197,7 @@ class Choice:
             since = self.audited.ticks - 1 if last is None else last
         return min(self.audited.ticks, since + span)
 
-    def worst(self, spans: Sequence[int | None]) -> list[Change]:
+    def worst(self, spans: Sequence[int | None]) -> list[UnitChange]:
         """For each span the change that releases within so many ticks tell apart best, by public
         numbers; where no law is known, that which the family names first. One change serves several
         spans where it is within a thousandth of the worst of each."""
@@ -212,33 +212,33 @@ class Choice:
             for row in range(len(spans))
         ]
 
-    def _mu(self, change: Change, span: int | None) -> float:
+    def _mu(self, change: UnitChange, span: int | None) -> float:
         assert self.law is not None
         with_it, without = self.leaves(change, True), self.leaves(change, False)
         moved = [one - other for one, other in zip(with_it, without, strict=True)]
         return self.law.most(moved, self.stop(change, span))
 
-    def contents(self, ticks: Sequence[int]) -> list[Change]:
+    def contents(self, ticks: Sequence[int]) -> list[UnitChange]:
         """Changes of the contents that move most, at some ticks."""
-        found: list[Change] = []
+        found: list[UnitChange] = []
         sound = self.maker.offered
         relation = self.plan.guarantee.relation
         if self.plan.person is None and relation != "add_remove":
             some = self._pairs()
             for tick in ticks:
-                mine = [Change(f"at tick {tick}: {sound.names[i]} for {sound.names[j]}",
+                mine = [UnitChange(f"at tick {tick}: {sound.names[i]} for {sound.names[j]}",
                                (Placed(0, tick, i),), (Placed(0, tick, j),))
                         for i, j in some]  # fmt: skip
                 if relation == "replace_anywhere":
                     both = (Placed(0, tick, 0),), (Placed(1, tick, 0),)
                     words = f"at tick {tick}, in another key: {sound.names[0]}"
-                    mine.append(Change(words, *both, slots=2))
+                    mine.append(UnitChange(words, *both, slots=2))
                 found += mine
             return found
-        few = Candidates(sound.columns, sound.names, min(FEW, sound.sound))
+        few = CandidateEvents(sound.columns, sound.names, min(FEW, sound.sound))
         return changes(self.plan, few, tuple(ticks))
 
-    def searchable(self) -> list[Change]:
+    def searchable(self) -> list[UnitChange]:
         """Changes among which a search looks: of the contents that move most at the first tick of
         the family, and the first of them at its other ticks."""
         first, *later = self.ticks
@@ -260,12 +260,12 @@ class Choice:
         pairs.sort(key=lambda pair: -self._length(cells[pair[0]] - cells[pair[1]]))
         return pairs[:FEW]
 
-    def others(self, worst: Change) -> list[Change]:
+    def others(self, worst: UnitChange) -> list[UnitChange]:
         """Changes beside the worst: every tick of the family, every content, odd ones."""
         sound = self.maker.offered
         here = worst.arrival
         found = [one for one in self.contents(self.ticks[:8]) if one != worst]
-        every = Candidates(sound.columns, sound.names, min(8, sound.sound))
+        every = CandidateEvents(sound.columns, sound.names, min(8, sound.sound))
         if self.plan.person is None and self.plan.guarantee.relation == "add_remove":
             found = changes(self.plan, every, (here,)) + found
         odd = odd_changes(self.plan, self.maker.offered, here)

@@ -11,13 +11,13 @@ from scipy.stats import norm
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.audit.attack import Report
-from weir.pipelines.audit.audit import Audit, Claim
+from weir.pipelines.audit.audit import Audit, PrivacyClaim
 
 MOST = 6
 """Panels, at most."""
 
 
-def allowed(claim: Claim, alarms: Floats) -> Floats:
+def allowed(claim: PrivacyClaim, alarms: Floats) -> Floats:
     """Largest share of hits that a claim allows at shares of alarms (m,): of mu-GDP, or of
     (epsilon, delta)-DP."""
     if claim.mu is not None and math.isfinite(claim.mu):

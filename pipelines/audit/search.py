@@ -1,31 +1,27 @@
-"""Which change, beside which other events, tells most: searched where no law names it.
-
-What surrounds a change is public to an attacker, so it is theirs to choose: a mean tells of an
-event most where all others lie at the far end of the clip, a model where nothing pulls against the
-canary, a search for keys where one more user makes it likely that the key is found. Where the law
-is known but no likelihood ratio is exact, scenes are compared by public numbers. Elsewhere a run of
-its own tries many scenes on few trials each, and the best ones again on more; it judges nothing, so
-what is proven later, on other trials under another secret, is proven all the same.
-"""
+"""Searches for the events that tell most: fixed candidates and adaptive ones."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Floats
-from weir.dpcore.audit.changes import Change, Placed
-from weir.dpcore.audit.learned import apart
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.audit.changes import Placed, UnitChange
+from weir.dpcore.audit.distinguish import apart
 from weir.dpcore.program import takes_rows
+from weir.pipelines.audit.audit import Audit, PrivacyClaim, by_law, by_learning, scored
 from weir.pipelines.audit.choice import Choice, matrix
-from weir.pipelines.audit.once import through
-from weir.pipelines.audit.streams import events_of, joined
+from weir.pipelines.audit.streams import StreamRows, events_of, joined
+from weir.pipelines.audit.trial import run_trials
+from weir.transforms.runtime.secret import SecretRef
 
 MOST_SCENES = 30
 """Scenes that are tried."""
@@ -41,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Scene(NamedTuple):
     """A change, and the events of every trial beside it, of one key."""
 
-    change: Change
+    change: UnitChange
     behind: tuple[Placed, ...]
 
 
@@ -56,7 +52,7 @@ def searched(
     trials: int,
     runner: str = "direct",
     told: Callable[[str], None] = lambda text: None,
-) -> tuple[Choice, Change]:
+) -> tuple[Choice, UnitChange]:
     """The choice with the best background, and the best change.
 
     Args:
@@ -108,7 +104,7 @@ def _tried(
         parts.append(events_of(change, half, mine, at * each))
     with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
         keys = len(found) * each * slots
-        done = through(choice.maker, [joined(parts)], keys, Path(place), runner)
+        done = run_trials(choice.maker, [joined(parts)], keys, Path(place), runner)
     trials = matrix(done.transcripts, slots)
     sizes = []
     for at, scene in enumerate(found):
@@ -169,3 +165,155 @@ def _backgrounds(choice: Choice) -> list[tuple[str, tuple[Placed, ...]]]:
                 words = f"beside {offered.names[one]}"
             found.append((words, mixed))
     return found
+
+
+ROUNDS = 3
+"""Ticks whose event is chosen by what was released before."""
+PART = 4
+"""One in so many trials of an audit is driven so: a round costs a run."""
+CHANGED = "a release that was read changed when later events came"
+
+
+@dataclass(frozen=True)
+class Driven:
+    """Trials of streams that were driven.
+
+    Attributes:
+      found: (trials, slots, T, m) releases. ticks: that were decided. high: (rounds, trials)
+        whether the first content was chosen, else the last. same: whether what was read came
+        again.
+    """
+
+    found: Floats
+    ticks: tuple[int, ...]
+    high: NDArray[np.bool_]
+    same: bool
+
+
+def decided(choice: Choice, change: UnitChange, rounds: int) -> tuple[int, ...]:
+    """Ticks that are decided, each behind one that has been released: around the change's, and to
+    the end."""
+    ticks = choice.audited.ticks
+    wanted = {change.arrival + 1, *np.linspace(1, ticks - 1, rounds).astype(int).tolist()}
+    return tuple(sorted(tick for tick in wanted if 0 < tick < ticks)[:rounds])
+
+
+def contents(choice: Choice) -> tuple[int, int]:
+    """The contents among which is chosen: the first of the candidates, and the last sound one."""
+    return 0, max(0, choice.maker.offered.sound - 1)
+
+
+def drive(
+    choice: Choice, change: UnitChange, half: NDArray[np.bool_], rounds: int, runner: str = "direct"
+) -> Driven:
+    """Runs trials, half of them with the change, round by round.
+
+    Raises:
+      WeirError: a run failed.
+    """
+    behind = choice.slotted(change)
+    rows, secret = events_of(change, half, behind), SecretRef.fresh()
+    ticks, count = decided(choice, change, rounds), len(half)
+    first = 1 + int(rows.serial.max(initial=0))
+    first = max(first, 1 + int(rows.person.max(initial=0)))
+    chosen, seen, same = [], None, True
+    for at, tick in enumerate((*ticks, None)):
+        with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
+            keys = count * change.slots
+            done = run_trials(choice.maker, [rows], keys, Path(place), runner, secret)
+        found = matrix(done.transcripts, change.slots)
+        if seen is not None:
+            until = ticks[at - 1]
+            same &= np.array_equal(found[:, :, :until], seen[:, :, :until], equal_nan=True)
+        seen = found
+        if tick is not None:
+            high = _high(choice, found[:, 0], tick)
+            chosen.append(high)
+            rows = joined([rows, _events(choice, change, high, tick, first + at * count)])
+    assert seen is not None
+    return Driven(seen, ticks, np.array(chosen).reshape(len(ticks), count), same)
+
+
+def _high(choice: Choice, found: Floats, tick: int) -> NDArray[np.bool_]:
+    """(trials,) whether the newest release before a tick, (trials, T, m), is above what public
+    numbers or the stream's own past make of it."""
+    newest = np.nan_to_num(found[:, tick - 1, 0])
+    if choice.law is not None:
+        leaves = choice.leaves(UnitChange("", (), ()), False, background=True)[0]
+        return np.asarray(newest > choice.law.solved(choice.law.noisy(leaves))[tick - 1, 0])
+    past = np.nan_to_num(found[:, : tick - 1, 0])
+    return np.asarray(newest > (past.mean(axis=1) if tick > 1 else 0.0))
+
+
+def _events(
+    choice: Choice, change: UnitChange, high: NDArray[np.bool_], tick: int, first: int
+) -> StreamRows:
+    """One event of each trial, in its first key, by its choice."""
+    count, (up, down) = len(high), contents(choice)
+    serial = first + np.arange(count)
+    keys = np.arange(count) * change.slots
+    return StreamRows(keys, np.full(count, tick), np.where(high, up, down), serial, serial)
+
+
+def added(choice: Choice, driven: Driven) -> Floats:
+    """(trials, T, m): what the chosen events add to the releases of the first key, by the law."""
+    assert choice.law is not None and choice.law.sufficient
+    none = choice.law.solved(choice.law.noisy(_leaves(choice, ())))
+    found = np.zeros((driven.high.shape[1], *none.shape))
+    for tick, high in zip(driven.ticks, driven.high, strict=True):
+        for content, which in zip(contents(choice), (high, ~high), strict=True):
+            one = choice.law.noisy(_leaves(choice, (Placed(0, tick, content),)))
+            found[which] += choice.law.solved(one) - none
+    return found
+
+
+def _leaves(choice: Choice, events: tuple[Placed, ...]) -> Ints:
+    return choice.leaves(UnitChange("", events, ()), True)[0]
+
+
+def adaptive(
+    choice: Choice,
+    change: UnitChange,
+    span: int | None,
+    claim: PrivacyClaim,
+    name: str,
+    count: int,
+    rounds: int = ROUNDS,
+    runner: str = "direct",
+) -> Audit:
+    """Audits a claim on streams that are driven by what was released.
+
+    Args:
+      change: what neighbours differ in. span: ticks within which what is released counts.
+      count: trials. rounds: ticks that are decided.
+
+    Raises:
+      WeirError: a run failed.
+    """
+    began, half = time.monotonic(), np.arange(count) % 2 == 0
+    driven = drive(choice, change, half, rounds, runner)
+    stop = choice.stop(change, span)
+    seen = driven.found[:, :, :stop]
+    by_mu: float | None
+    if choice.law is not None and choice.law.sufficient and bool(np.isfinite(seen).all()):
+        here, there = (choice.leaves(change, side, background=True) for side in (True, False))
+        weights, mu, _ = choice.law.strongest(here, there, change.arrival, stop)
+        left = driven.found.copy()
+        left[:, 0] -= added(choice, driven)
+        scores = scored(left, weights, mu)
+        proof = by_law(scores[half], scores[~half], mu, claim, linear=True)
+        by, by_mu = "likelihood ratio", proof.mu
+    else:
+        flat = np.concatenate([seen.reshape(count, -1), driven.high.T], axis=1)
+        proof, by = by_learning(flat[half], flat[~half], claim)
+        by_mu = None if claim.mu is None else proof.mu
+    broken = proof.broken or not driven.same
+    words = f"{change.name}; events at ticks {_told(driven.ticks)} follow from releases before"
+    return Audit(
+        name, claim, proof.epsilon, by_mu, proof.trials, time.monotonic() - began, words,
+        by if driven.same else CHANGED, broken, proof.curve, span,
+    )  # fmt: skip
+
+
+def _told(ticks: tuple[int, ...]) -> str:
+    return ", ".join(map(str, ticks))

@@ -1,25 +1,30 @@
-"""The streams of an audit, as bytes in the config's own format."""
+"""Streams of events for trials, and the transcripts of releases that a run gives back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Ints
-from weir.dpcore.audit.changes import Candidates, Change, Placed
-from weir.dpcore.config.event import TimeColumn
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.audit.changes import CandidateEvents, Placed, UnitChange
+from weir.dpcore.config.schema import TimeColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events
-from weir.pipelines.audit.job import Audited, names
+from weir.pipelines.audit.audit import Audited, names
 from weir.pipelines.feed.synthetic import Shares, batches, write_times
 from weir.pipelines.feed.targets import open_target
+from weir.pipelines.results.files import read_file
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import COLUMNS
 from weir.pipelines.sources.files import Files
 from weir.transforms.select.predicate import Predicate
 
@@ -29,7 +34,7 @@ CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
-class Rows:
+class StreamRows:
     """Events of a run: each (n,).
 
     Attributes:
@@ -43,15 +48,15 @@ class Rows:
     person: Ints
     serial: Ints
 
-    def taken(self, places: Ints | slice) -> Rows:
+    def taken(self, places: Ints | slice) -> StreamRows:
         """Some of them."""
-        return Rows(self.key[places], self.tick[places], self.candidate[places],
+        return StreamRows(self.key[places], self.tick[places], self.candidate[places],
                     self.person[places], self.serial[places])  # fmt: skip
 
 
 def events_of(
-    change: Change, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
-) -> Rows:
+    change: UnitChange, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
+) -> StreamRows:
     """The events of trials, ordered by trial.
 
     Args:
@@ -74,7 +79,7 @@ def events_of(
             whose = len(background) if change.whole and changed else serial
             who = mine * own + whose
             parts.append(
-                Rows(
+                StreamRows(
                     mine * change.slots + one.slot,
                     np.full(n, one.tick),
                     np.full(n, one.candidate),
@@ -85,15 +90,18 @@ def events_of(
     return joined(parts)
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[StreamRows]) -> StreamRows:
     """All of them."""
-    none = np.zeros(0, dtype=np.int64)
-    return Rows(*(np.concatenate([none, *(getattr(one, name) for one in parts)]).astype(np.int64)
-                  for name in ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
+    empty = np.zeros(0, dtype=np.int64)
+
+    def column(name: str) -> Ints:
+        return np.concatenate([empty, *(getattr(part, name) for part in parts)]).astype(np.int64)
+
+    return StreamRows(*map(column, ("key", "tick", "candidate", "person", "serial")))
 
 
 @dataclass(frozen=True)
-class Maker:
+class EventMaker:
     """Makes events of a plan that differ in their candidate's numbers alone.
 
     Attributes:
@@ -101,11 +109,11 @@ class Maker:
     """
 
     audited: Audited
-    offered: Candidates
+    offered: CandidateEvents
     base: pa.RecordBatch
 
     @classmethod
-    def of(cls, audited: Audited, offered: Candidates) -> Maker:
+    def of(cls, audited: Audited, offered: CandidateEvents) -> EventMaker:
         """Looks for an event that passes the predicate, among made-up ones.
 
         Raises:
@@ -117,7 +125,9 @@ class Maker:
             maker = cls(audited, offered, made)
             n = made.num_rows
             zeros = np.zeros(n, dtype=np.int64)
-            rows = Rows(zeros, zeros, np.arange(n) % max(1, offered.sound), zeros, np.arange(n))
+            rows = StreamRows(
+                zeros, zeros, np.arange(n) % max(1, offered.sound), zeros, np.arange(n)
+            )
             batch = maker.batch(rows, each=True)
             mask = Predicate.parse(plan.where).mask(batch)
             places = np.flatnonzero(np.asarray(mask))
@@ -135,11 +145,11 @@ class Maker:
         if where is None:
             return np.ones(m, dtype=bool)
         zeros = np.zeros(m, dtype=np.int64)
-        batch = self.batch(Rows(zeros, zeros, np.arange(m), zeros, zeros))
+        batch = self.batch(StreamRows(zeros, zeros, np.arange(m), zeros, zeros))
         mask = Predicate.parse(where).mask(batch)
         return np.asarray(mask)
 
-    def batch(self, rows: Rows, each: bool = False) -> pa.RecordBatch:
+    def batch(self, rows: StreamRows, each: bool = False) -> pa.RecordBatch:
         """Rows as the config's columns. each: every row has its own row of ``base``."""
         schema, clock = self.audited.job.schema_, self.audited.plan.clock
         n = len(rows.key)
@@ -164,7 +174,7 @@ class Maker:
             columns[name] = pa.array(["-"] * n)
         return pa.RecordBatch.from_pydict(columns)
 
-    def events(self, plan: Plan, rows: Rows, keys: Sequence[str]) -> Events:
+    def events(self, plan: Plan, rows: StreamRows, keys: Sequence[str]) -> Events:
         """The same for ``dpcore.simulate``: what a pipeline should make of the bytes."""
         batch = self.batch(rows)
         counted = np.ones(len(rows.key), dtype=bool)
@@ -177,7 +187,7 @@ class Maker:
         ids = None if plan.config.schema_.id is None else _named("e", rows.serial).to_pylist()
         return Events(starts[rows.tick], [keys[i] for i in rows.key], columns, ids, who)
 
-    def write(self, rows: Rows, place: Path, name: str = "events") -> Path:
+    def write(self, rows: StreamRows, place: Path, name: str = "events") -> Path:
         """Writes a file of the config's format into a folder."""
         job = self.audited.at(place, 1)
         assert isinstance(job.source, Files)
@@ -207,3 +217,76 @@ def _column(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind):
         return pa.array([str(value) for value in values.tolist()])
     return pa.array(values)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Numbers of a tick: outputs in the plan's order, coordinate by coordinate.
+
+    Attributes:
+      outputs: (name, over, first column, how many).
+    """
+
+    outputs: tuple[tuple[str, int | None, int, int], ...]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Columns:
+        """Of a plan."""
+        found, at = [], 0
+        for out in plan.outputs:
+            found.append((out.name, out.over, at, out.dimension))
+            at += out.dimension
+        return cls(tuple(found))
+
+    @property
+    def width(self) -> int:
+        """m, numbers of a tick."""
+        return sum(size for *_, size in self.outputs)
+
+    @cached_property
+    def by_name(self) -> dict[str, NDArray[np.int64]]:
+        """Name of a release -> its columns."""
+        found: dict[str, list[int]] = {}
+        for name, _, at, size in self.outputs:
+            found.setdefault(name, []).extend(range(at, at + size))
+        return {name: np.asarray(columns) for name, columns in found.items()}
+
+
+def transcripts(folder: Path, plan: Plan, keys: Sequence[str], ticks: int) -> Floats:
+    """(K, T, m) float64: every number of every key and tick; NaN where there is none.
+
+    Raises:
+      ConfigError: there are no results. KeyError: a release that the plan does not name.
+    """
+    columns = Columns.of(plan)
+    found = np.full((len(keys), ticks, columns.width), np.nan)
+    run = ResultFolder.open(folder)
+    known = pa.array(list(keys))
+    for file in run.files:
+        for batch in read_file(file, COLUMNS, run.sizes):
+            _fill(found, batch, columns, known)
+    return found
+
+
+def _fill(found: Floats, batch: pa.RecordBatch, columns: Columns, known: pa.Array) -> None:
+    key, name = batch["key"], batch["name"]
+    place = pc.index_in(key.dictionary.cast(pa.string()), known).fill_null(-1).to_numpy()
+    codes = place[key.indices.to_numpy(zero_copy_only=False)].astype(np.int64)
+    ticks = batch["tick"].to_numpy()
+    texts = name.dictionary.to_pylist()
+    named = name.indices.to_numpy(zero_copy_only=False)
+    overs = batch["over"].fill_null(-1).to_numpy()
+    values = batch["value"]
+    lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
+    flat = values.flatten().fill_null(np.nan).to_numpy(zero_copy_only=False)
+    if (codes < 0).any():
+        raise KeyError("a key that no stream of the audit has was released")
+    for text, over, at, size in columns.outputs:
+        wanted = -1 if over is None else over
+        if text not in texts:
+            continue
+        mine = np.flatnonzero((named == texts.index(text)) & (overs == wanted) & (lengths == size))
+        if len(mine):
+            rows = flat[starts[mine][:, None] + np.arange(size)]
+            found[codes[mine], ticks[mine], at : at + size] = rows

@@ -1,9 +1,14 @@
-"""What all commands share: exit codes, refusals in one sentence, and common options."""
+"""What the commands share: options, JSON output, logs, the manual page, completion."""
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,7 +16,6 @@ from typing import Any
 import click
 
 from weir.dpcore.errors import ConfigError, WeirError
-from weir.pipelines.cli.logs import discreet
 
 REFUSED, FAILED, STOPPED = 2, 1, 130
 
@@ -76,3 +80,116 @@ SETS = click.option(
     "field. May be repeated.",
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+
+
+_log = logging.getLogger(__name__)
+OURS = "weir"
+
+
+class Discreet(logging.Filter):
+    """Lets our own records pass, without tracebacks, and drops everything of others."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] != OURS:
+            return False
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a record: time (UTC), severity, logger, message; ``fields`` of the record are
+    added. The names are those that Cloud Logging and most collectors understand."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A record as one line."""
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "severity": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def _quietly(args: threading.ExceptHookArgs) -> None:
+    """Threads of libraries end with tracebacks, which may quote events: their kind is enough."""
+    name = "unknown" if args.thread is None else args.thread.name
+    _log.info("thread %s ended with %s", name, args.exc_type.__name__)
+
+
+@contextmanager
+def discreet(debug: bool = False, form: str = "text") -> Iterator[None]:
+    """Inside, the log holds notes of ours only; with ``debug`` everything from INFO on.
+
+    Args:
+      form: text, for people (warnings only), or json, for collectors (from INFO on).
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    handler = logging.StreamHandler()
+    if debug:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        root.setLevel(logging.INFO)
+    else:
+        handler.setFormatter(logging.Formatter("weir: note: %(message)s"))
+        handler.setLevel(logging.WARNING)
+        handler.addFilter(Discreet())
+    if form == "json":
+        handler.setFormatter(JsonLines())
+        handler.setLevel(logging.INFO)
+        root.setLevel(logging.INFO)
+    root.handlers[:] = [handler]
+    hook = threading.excepthook
+    if not debug:
+        threading.excepthook = _quietly
+    try:
+        yield
+    finally:
+        threading.excepthook = hook
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(short_help="Print what makes a shell complete commands and options.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print a script that makes SHELL complete commands, options and files.
+
+    \b
+      weir completion bash > ~/.local/share/bash-completion/completions/weir
+      weir completion zsh > ~/.zfunc/_weir          # a folder of $fpath
+      weir completion fish > ~/.config/fish/completions/weir.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    root = click.get_current_context().find_root().command
+    made = kind(root, {}, "weir", "_WEIR_COMPLETE")
+    try:
+        # The script alone: what click asks of the shell itself may run on another machine.
+        click.echo(made.source_template % made.source_vars())
+    except KeyError as error:  # a version of click whose scripts need more
+        raise ConfigError("shell", shell, f"cannot be served: {error}.") from None
+
+
+@click.command(short_help="Print the manual page.")
+def man() -> None:
+    """Print a page for man(1) with every command and option.
+
+    It is made from the commands themselves, so that it always says what this build can do, and how.
+
+    \b
+      weir man | man -l -
+      weir man > /usr/local/share/man/man1/weir.1
+    """
+    from weir.pipelines.show.algorithms import man as page
+
+    root = click.get_current_context().find_root().command
+    click.echo(page(root, "weir", version()), nl=False)

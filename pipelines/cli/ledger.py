@@ -16,7 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 if TYPE_CHECKING:
-    from weir.pipelines.ledger.store import Store
+    from weir.pipelines.ledger.store import LedgerStore
 
 PLACE = click.argument("place")
 SCOPE = click.option(
@@ -63,7 +63,7 @@ def open_(config: Path, sets: tuple[str, ...], shares: tuple[str, ...], as_json:
     """
     from weir.pipelines.config.job import load
     from weir.pipelines.graph.checks import plan_of
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     job = load(config, sets)
     if job.ledger is None:
@@ -106,6 +106,13 @@ def show(place: str, sets: tuple[str, ...], scope: str | None, as_json: bool) ->
     help="What the promise came from: pure serves any (epsilon, delta); gdp if it was Gaussian "
     "noise by its exact curve, zcdp if it was zCDP: then it adds up to less.",
 )
+@click.option(
+    "--drawn-after",
+    is_flag=True,
+    help="With --from or --to and --kind gdp or zcdp: its noise was drawn after the data that it "
+    "hides, or its periods were fixed before anything was released. Without it the charge is "
+    "booked as pure (epsilon, delta).",
+)
 @click.option("--from", "first", metavar="TIME", help="First event time that it covers.")
 @click.option("--to", "last", metavar="TIME", help="End of the event times that it covers.")
 @click.option("--note", help="Whose and what it was.")
@@ -124,6 +131,7 @@ def add(
     epsilon: float | None,
     delta: float,
     kind: Any,
+    drawn_after: bool,
     first: str | None,
     last: str | None,
     note: str | None,
@@ -133,14 +141,15 @@ def add(
     """Enter what another system spent on the people of a scope.
 
     It is spent already, so nothing is refused; what is left shrinks. The promise must be to one
-    unit of the scope (weir ledger show tells which).
+    unit of the scope (weir ledger show tells which). The deltas of all charges that are entered by
+    hand add up over the whole scope, whatever times they cover.
 
     \b
       weir ledger add shop.yaml --epsilon 1 --delta 1e-6 --kind gdp --note "dashboard of 2023" \\
         --from 2023-01-01T00:00:00Z --to 2024-01-01T00:00:00Z
       weir ledger add shop.yaml --budget 6 1e-6
     """
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     if budget is None:
         if epsilon is None:
@@ -159,8 +168,16 @@ def add(
         if budget is not None:
             result = hand.rebudget(found.store, name, *budget)
         else:
-            spent = hand.Foreign(epsilon or 0.0, delta, kind, first, last, note or "")
+            spent = hand.ExternalCharge(
+                epsilon or 0.0, delta, kind, first, last, note or "", drawn_after
+            )
             result = hand.add(found.store, name, spent)
+            if spent.booked != kind:
+                click.echo(
+                    f"weir: note: booked as pure (epsilon, delta): --kind {kind} over a part of "
+                    "the stream needs --drawn-after.",
+                    err=True,
+                )
     _say(result, as_json)
 
 
@@ -190,7 +207,7 @@ def close(
     It stays spent. --release gives it back if no run began under it: one that was stopped before
     its job was submitted. What began may have been seen, whatever its folders hold now.
     """
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     if not reason.strip():
         raise ConfigError("--reason", reason, "is missing: say why in words.")
@@ -212,7 +229,7 @@ def export(place: str, sets: tuple[str, ...], scope: str | None, form: str, as_j
 
     In CSV, lists are JSON texts.
     """
-    from weir.pipelines.ledger import hand
+    from weir.pipelines.ledger import adjustments as hand
 
     with _opened(place, sets, scope) as found:
         rows = [row for name in found.scopes() for row in hand.exported(found.store, name)]
@@ -264,10 +281,10 @@ def _say(result: Any, as_json: bool) -> None:
 def _opened(place: str, sets: tuple[str, ...], scope: str | None, write: bool = False) -> Any:
     """The ledger at a place. write: whether it is written to; it must be there either way."""
     from weir.pipelines.config.job import load
-    from weir.pipelines.ledger.hand import is_sqlite
+    from weir.pipelines.ledger.adjustments import is_sqlite
     from weir.pipelines.show.ledger import Opened
 
-    opens: Callable[[bool], Store | None]
+    opens: Callable[[bool], LedgerStore | None]
     if place.startswith(("postgres://", "postgresql://")):
         from weir.pipelines.ledger.postgresql import open_database, without_password
 

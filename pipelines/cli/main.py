@@ -12,19 +12,21 @@ from typing import Any
 import click
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.cli.advise import advise
-from weir.pipelines.cli.audit import audit
-from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
-from weir.pipelines.cli.doctor import doctor
+from weir.pipelines.cli.base import (
+    AS_JSON,
+    CONFIG,
+    SETS,
+    Group,
+    completion,
+    man,
+    print_json,
+    version,
+)
 from weir.pipelines.cli.feed import feed
 from weir.pipelines.cli.ledger import ledger
-from weir.pipelines.cli.manual import completion, man
-from weir.pipelines.cli.predict import predict
-from weir.pipelines.cli.rehearse import rehearse
-from weir.pipelines.cli.run import run
-from weir.pipelines.cli.status import status
-from weir.pipelines.cli.top import top
-from weir.pipelines.cli.watch import watch
+from weir.pipelines.cli.rehearse import advise, audit, rehearse
+from weir.pipelines.cli.run import predict, run
+from weir.pipelines.cli.status import doctor, status, top, watch
 
 
 @click.group(
@@ -148,10 +150,9 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
       weir plan shop.yaml --set privacy.epsilon=0.5
       weir plan shop.yaml --json | jq .releases
     """
-    from weir.pipelines.config.job import load
-    from weir.pipelines.config.places import refuse_mixed
+    from weir.pipelines.config.job import load, refuse_mixed
     from weir.pipelines.graph.checks import plan_of
-    from weir.pipelines.ledger.desk import look as ledger_look
+    from weir.pipelines.ledger.reservations import look as ledger_look
     from weir.pipelines.run import run as command
     from weir.pipelines.show import plan as page
     from weir.pipelines.terminal import console
@@ -212,7 +213,7 @@ def report(
       weir report out/ --wide --key north
     """
     if wide:
-        from weir.pipelines.show.wide import lines
+        from weir.pipelines.show.export import lines
 
         drawing = {"--out": out, "--png-only": png_only, "--holdout": holdout}
         for name, value in {**drawing, "--statement": statement}.items():
@@ -320,7 +321,7 @@ def schema(dbt: bool, config: Path | None) -> None:
     if dbt:
         from weir.pipelines.config.job import load
         from weir.pipelines.graph.checks import plan_of
-        from weir.pipelines.show.dbt import source_file
+        from weir.pipelines.show.export import source_file
 
         job = None if config is None else load(config)
         made = None if job is None else plan_of(job)
@@ -328,7 +329,7 @@ def schema(dbt: bool, config: Path | None) -> None:
         return
     if config is not None:
         raise click.UsageError("CONFIG goes with --dbt: the schema is that of every config.")
-    from weir.pipelines.config.schema import json_schema
+    from weir.pipelines.config.job import json_schema
 
     print_json(json_schema())
 

@@ -1,4 +1,4 @@
-"""``weir rehearse``: the options of a run on made-up or public events."""
+"""``weir rehearse``, ``weir advise``, ``weir audit``: dry runs of a config."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from weir.dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
@@ -81,11 +81,11 @@ def rehearse(
       weir rehearse shop.yaml --like counts.yaml --within 0.05
       weir rehearse shop.yaml --events 1000000 --late 0.01 --malformed 0.001 --out rehearsal/
     """
-    from weir.pipelines.cli.logs import discreet
+    from weir.pipelines.cli.base import discreet
     from weir.pipelines.config.job import load
     from weir.pipelines.feed.shape import Shape, load_shape
     from weir.pipelines.feed.synthetic import Shares
-    from weir.pipelines.rehearse.rehearse import Made
+    from weir.pipelines.rehearse.rehearse import SyntheticEvents
     from weir.pipelines.rehearse.rehearse import rehearse as command
     from weir.pipelines.show import rehearsal, summary
     from weir.pipelines.terminal import console
@@ -107,7 +107,7 @@ def rehearse(
         check(picture)
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug):
-        found = command(job, out, Made(events, seed, shares, shape), on, within)
+        found = command(job, out, SyntheticEvents(events, seed, shares, shape), on, within)
     drawn = None
     if picture is not None:
         from weir.pipelines.rehearse.picture import draw
@@ -123,3 +123,131 @@ def rehearse(
             click.echo(f"  drew {drawn}")
     if found.result.fails:
         raise summary.failure(found.result)
+
+
+@click.command(short_help="Say what would make outputs exact enough. Reads no data.")
+@CONFIG
+@SETS
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="TEXT",
+    help='How exact an output has to be, like "total: 5% of 2000 a day" or "basket: 0.5". May be '
+    "repeated: all of them are to be reached.",
+)
+@AS_JSON
+def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_json: bool) -> None:
+    """Say which epsilon, period or outputs make CONFIG as exact as the targets ask.
+
+    Makes and prices plans, and nothing else: no data are read and no budget is spent. A target
+    names an output, its span where it has several, and half of its 95 % band: a number in its own
+    unit, or a share of a value that you know. Behind it may stand "a day" or "per 12h": then the
+    number is of such a time, and longer ticks have more of it. Exits with 1 where nothing reaches
+    all targets.
+
+    \b
+      weir advise shop.yaml --target "purchases over 7: 5% of 2000"
+      weir advise shop.yaml --target "total: 5% of 2000 a day" --target "basket: 0.5" --json
+    """
+    from weir.pipelines.config.job import load
+    from weir.pipelines.rehearse.remedies import advise as command
+    from weir.pipelines.show.rehearsal import render_advice as render
+    from weir.pipelines.terminal import console
+
+    found = command(load(config, sets).plan_config(), targets)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        render(found, console())
+    if not found.reached:
+        click.get_current_context().exit(1)
+
+
+@click.command(short_help="Attack the promise of a config, on made-up streams.")
+@CONFIG
+@SETS
+@click.option(
+    "--trials",
+    type=click.IntRange(min=40),
+    help="Trials of one run, half of them with the change.  [default: 20,000, or what fits]",
+)
+@click.option("--only", metavar="WHAT", help="Only audits whose name holds this, or `bytes`.")
+@click.option(
+    "--runner",
+    type=click.Choice(["direct", "flink"]),
+    default="direct",
+    show_default=True,
+    help="What runs the trials: direct over files, or flink, the live job over messages from a "
+    "Pub/Sub server of this machine.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Ticks of adaptive streams whose event is chosen by earlier releases; each costs a run.",
+)
+@click.option("--ticks", type=click.IntRange(min=1), help="Length of the clock, where it is long.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw hits against false alarms into this file (.png, .svg, .pdf).",
+)
+@AS_JSON
+def audit(
+    config: Path,
+    sets: tuple[str, ...],
+    trials: int | None,
+    only: str | None,
+    runner: str,
+    rounds: int,
+    ticks: int | None,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    """Attack CONFIG: its complete output, from bytes to the sink.
+
+    Thousands of keys carry copies of one small stream, half of them with one event (or user)
+    changed where that moves most. What tells them apart is a lower bound of what the plan loses;
+    it is printed beside the claim, for every row of the table of losses. Then streams are driven
+    whose next event depends on what was released before. Another part writes
+    records that are malformed in every way, and looks at what they move besides their own key.
+
+    Source, sink and secret of CONFIG are not touched. Exit 1: a claim is broken.
+
+    On flink the streams are fed as messages to the unbounded job, through a topic of their own on
+    the server of PUBSUB_EMULATOR_HOST, or on one that is started for it (make pubsub flink).
+
+    \b
+      weir audit shop.yaml
+      weir audit shop.yaml --trials 100000 --only "all releases"
+      weir audit shop.yaml --only bytes
+      weir audit stream.yaml --runner flink
+      weir audit shop.yaml --json --picture audit.png
+    """
+    from weir.pipelines.audit.attack import attack
+    from weir.pipelines.audit.picture import draw
+    from weir.pipelines.cli.base import discreet
+    from weir.pipelines.config.job import load
+    from weir.pipelines.show import rehearsal as page
+    from weir.pipelines.terminal import console
+
+    job = load(config, sets)
+    out = console(stderr=True)
+
+    def told(text: str) -> None:
+        if out.is_terminal:
+            out.print(f"weir: {text}")
+
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    with discreet(debug):
+        report = attack(job, trials, only, runner, ticks, rounds=rounds, told=told)
+    if picture is not None:
+        draw(report, picture)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        page.render_audit(report, console())
+    if report.broken:
+        raise WeirError(f"a claim is broken: {'; '.join(report.broken)}.")

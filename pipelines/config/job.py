@@ -1,4 +1,4 @@
-"""A job: the sections that shape a plan, and where its events come from and its releases go."""
+"""A config file as a job, where it writes to, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from weir.dpcore.config import yaml
 from weir.dpcore.config.section import refusal
+from weir.dpcore.config.yaml import YAML11_NUMBER
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.config.sections import (
@@ -21,8 +22,11 @@ from weir.pipelines.config.sections import (
     Engine,
     Secret,
 )
-from weir.pipelines.ledger.registry import LEDGERS, AnyLedger
+from weir.pipelines.connectors.paths import is_inside
+from weir.pipelines.ledger.ledger import LEDGERS, AnyLedger
+from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
+from weir.pipelines.sinks.sink import Sink
 from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.registry import SOURCES, AnySource
 from weir.transforms.runtime.secret import refuse_secret
@@ -126,7 +130,7 @@ class JobConfig(PlanConfig):
         made = PlanConfig.model_construct(
             _fields_set=set(self.model_fields_set) & set(fields), **fields
         )
-        made._misread = self._misread
+        made._yaml11_numbers = self._yaml11_numbers
         return made
 
 
@@ -237,10 +241,10 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
         if isinstance(place, dict) and isinstance(place.get("file"), str):
             refuse_secret(f"{field}.file", place["file"])
     paths: dict[str, Iterable[str]] = dict(PATHS)
-    for doors in (SOURCES, SINKS, DEAD_LETTERS, LEDGERS):
-        fields: Any = data.get(doors.role)
-        kinds = [name for name in fields if name in doors] if isinstance(fields, dict) else []
-        paths[doors.role] = [path for kind in kinds for path in doors[kind].paths]
+    for registry in (SOURCES, SINKS, DEAD_LETTERS, LEDGERS):
+        fields: Any = data.get(registry.role)
+        kinds = [name for name in fields if name in registry] if isinstance(fields, dict) else []
+        paths[registry.role] = [path for kind in kinds for path in registry[kind].paths]
     for section, names in paths.items():
         fields = data.get(section)
         for name in names if isinstance(fields, dict) else ():
@@ -262,3 +266,72 @@ def _is_zone(name: str) -> bool:
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         return False
     return True
+
+
+def refuse_mixed(letters: DeadLetters | None, sink: Sink | None) -> None:
+    """Refuses dead letters in the folder of the releases, and releases in that of dead letters.
+
+    Raises:
+      ConfigError: names ``dead_letters.<format>``.
+    """
+    if letters is None or sink is None or letters.place is None or sink.place is None:
+        return
+    if is_inside(letters.place, sink.place):
+        how = "is or lies in the folder of the releases"
+    elif is_inside(sink.place, letters.place):
+        how = "holds the folder of the releases"
+    else:
+        return
+    raise ConfigError(
+        letters.field,
+        letters.place,
+        f"{how} ({sink.field} = {sink.place!r}), and only operators may see dead letters: give "
+        "them a folder of their own beside it.",
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """The whole schema: every field with a description and an example."""
+    schema = JobConfig.model_json_schema(by_alias=True, mode="validation")
+    out: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Weir config",
+        "description": "One differentially private release from one stream of events. YAML 1.2; "
+        "${NAME} in a value stands for an environment variable.",
+    }
+    out.update({k: v for k, v in _walk(schema).items() if k not in out})
+    for section in (out, *out["$defs"].values()):
+        for field in section["properties"].values():
+            name = field.get("$ref", "").rpartition("/")[2]
+            if name and "description" not in field:  # left out where it repeats the section's
+                field["description"] = out["$defs"][name]["description"]
+    return out
+
+
+def _walk(value: Any) -> Any:
+    """Examples are written as YAML beside the fields: here they become values."""
+    if isinstance(value, list):
+        return [_walk(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    out: dict[str, Any] = {}
+    for name, item in value.items():
+        if name == "examples" and isinstance(item, list):
+            out[name] = [_example(example) for example in item]
+        elif name == "title" and isinstance(item, str):
+            continue  # generated from the names, says nothing
+        else:
+            out[name] = _walk(item)
+    if out.get("type") == "number":
+        # As it is read: bounds hold for numbers, and of a text they are told when it is read.
+        out |= {"type": ["number", "string"], "pattern": YAML11_NUMBER}
+    return out
+
+
+def _example(example: Any) -> Any:
+    if not isinstance(example, str):
+        return example
+    try:
+        return yaml.parse(example)
+    except ConfigError:
+        return example

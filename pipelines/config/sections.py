@@ -8,14 +8,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from weir.dpcore.accounting.circumstances import MOST_SHARDS, SHARDS
+from weir.dpcore.accounting.guarantee import MOST_SHARDS, SHARDS
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import Duration, Timestamp
+from weir.dpcore.config.clock import Duration, Timestamp
 from weir.dpcore.config.section import Section, as_tuple, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.pipelines.doors.door import PROJECT, PROJECT_RULE, check_disk, check_place
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.connector import PROJECT, PROJECT_RULE, check_disk, check_place
+from weir.pipelines.connectors.paths import local
 from weir.transforms.runtime.secret import SecretRef
 
 _VERSION = re.compile(

@@ -1,17 +1,67 @@
-"""Settings and JVM commands of a Flink cluster on one machine.
-
-Flink's scripts work out how a TaskManager shares its memory; without them every share is spelled
-out. All sizes are for small machines: a JobManager and two TaskManagers fit in 5 GB.
-"""
+"""The Flink distribution in the cache, and its configuration."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+
+from weir.pipelines.engines.tools import Component, need, run
+
+VERSION = "1.19.3"
+ARCHIVE = f"apache-flink-libraries-{VERSION}"
+SHA256 = "4a58e3a1fb7d83340bc96b6c080624c6d792d69fae5d294b96224775204a9c60"
+
+UNUSED = ("flink-table", "flink-scala", "flink-cep", "flink-sql")
+"""Jars of Flink's own languages, which a Beam job never loads."""
+
+
+def _make(folder: Path) -> None:
+    need("java", "running Flink")
+    build = folder / "build"
+    build.mkdir()
+    wanted = build / "wanted.txt"
+    wanted.write_text(f"apache-flink-libraries=={VERSION} --hash=sha256:{SHA256}\n")
+    run(
+        [
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download"),
+            *("--no-deps", "--no-binary", ":all:", "--require-hashes", "--progress-bar", "off"),
+            *("--dest", str(build), "--requirement", str(wanted)),
+        ],
+        "flink: pip download",
+        build,
+    )
+    with tarfile.open(build / f"{ARCHIVE}.tar.gz") as archive:
+        # Early releases of Python 3.11 know no filter; the archive is the one that the hash names.
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(build, **safe)  # type: ignore[arg-type]
+    for name in ("lib", "opt", "licenses"):
+        (build / ARCHIVE / "deps" / name).rename(folder / name)
+    for name in ("LICENSE", "NOTICE"):
+        (build / ARCHIVE / name).rename(folder / name)
+    for jar in (folder / "lib").glob("*.jar"):
+        if jar.name.startswith(UNUSED):
+            jar.unlink()
+    shutil.rmtree(build)
+
+
+COMPONENT = Component("flink", "flink", VERSION, f"lib/flink-dist-{VERSION}.jar", _make)
+
+
+def home() -> Path:
+    """The folder that holds ``lib``.
+
+    Raises:
+      EngineMissing: Flink is not in the cache.
+    """
+    return COMPONENT.located().parents[1]
+
 
 MB = 1 << 20
 
@@ -36,7 +86,7 @@ appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %c{1} - %m%n
 
 
 @dataclass(frozen=True)
-class Memory:
+class TaskManagerMemory:
     """Shares of a TaskManager, in bytes.
 
     Attributes:
@@ -115,7 +165,7 @@ def jobmanager_command(home: Path, config: Path, log: Path) -> list[str]:
 
 
 def taskmanager_command(
-    home: Path, config: Path, log: Path, name: str, memory: Memory
+    home: Path, config: Path, log: Path, name: str, memory: TaskManagerMemory
 ) -> list[str]:
     """Starts a TaskManager. ``name``: must be new after a kill, or the old one's slots haunt it."""
     shares = {

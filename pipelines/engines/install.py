@@ -12,16 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import buckets, flink_home, job_server, kafka_build, prism, pubsub_build
-from weir.pipelines.engines.cache import Component
-from weir.pipelines.engines.tools import say
+from weir.pipelines.engines import flink_config, job_server, kafka, servers
+from weir.pipelines.engines.tools import Component, say
 
 GROUPS: dict[str, tuple[Component, ...]] = {
-    "prism": (prism.COMPONENT,),
-    "flink": (flink_home.COMPONENT, job_server.COMPONENT),
-    "pubsub": (pubsub_build.COMPONENT,),
-    "kafka": (kafka_build.COMPONENT,),
-    "buckets": (buckets.COMPONENT,),
+    "prism": (job_server.PRISM,),
+    "flink": (flink_config.COMPONENT, job_server.COMPONENT),
+    "pubsub": (servers.PUBSUB,),
+    "kafka": (kafka.COMPONENT,),
+    "buckets": (servers.BUCKETS,),
 }
 """What each name of ``make`` puts into the cache."""
 

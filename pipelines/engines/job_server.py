@@ -1,21 +1,15 @@
-"""Flink's job server for Beam: takes a portable pipeline and submits it to a cluster.
-
-Maven assembles it from Beam's own published libraries with what lies in ``job_server_maven``: a
-``pom.xml``, and a class of our own in the place of one of Beam's, with which a stream runs for
-months and waits of less than a second are kept. deploy/flink makes its image from the same folder.
-An official job-server jar of another Beam release does as well: ``--flink-job-server-jar PATH``.
-"""
+"""Servers that run Beam jobs: the Flink job server and Prism."""
 
 from __future__ import annotations
 
 import hashlib
+import platform
 import shutil
 import zipfile
 from enum import Enum
 from pathlib import Path
 
-from weir.pipelines.engines.cache import Component
-from weir.pipelines.engines.tools import need, run
+from weir.pipelines.engines.tools import Component, need, run
 
 BEAM = "2.70.0"
 """Newest Beam release whose Flink runner for 1.19 is published with all that it needs."""
@@ -42,7 +36,7 @@ MAP_STATE = "sdf_checkpoint_residuals"
 """Name of the state in which Beam 2.76 and later keep them all."""
 
 
-class Kept(Enum):
+class ResidualStorage(Enum):
     """How a job server stores what calls of splittable DoFns left undone."""
 
     NEW_NAMES = "under a new name at every call"
@@ -88,7 +82,7 @@ def jar() -> Path:
     return COMPONENT.located()
 
 
-def kept_by(jar: str | Path) -> Kept | None:
+def kept_by(jar: str | Path) -> ResidualStorage | None:
     """How a job server stores residuals, as its own class shows; None: it cannot be seen."""
     try:
         with zipfile.ZipFile(jar) as archive:
@@ -96,5 +90,39 @@ def kept_by(jar: str | Path) -> Kept | None:
     except (OSError, KeyError, zipfile.BadZipFile):
         return None
     if MAP_STATE.encode() in code:
-        return Kept.ONE_MAP
-    return Kept.NEW_NAMES if b"incrementingLongs" in code else Kept.FEW_NAMES
+        return ResidualStorage.ONE_MAP
+    return ResidualStorage.NEW_NAMES if b"incrementingLongs" in code else ResidualStorage.FEW_NAMES
+
+
+VERSION = "v2.77.0"
+"""The Beam release that setup pins, so that runner and SDK speak the same protocol."""
+
+MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
+
+
+def _make_prism(folder: Path) -> None:
+    go = need("go", "building prism")
+    run(
+        [go, "install", f"{MODULE}@{VERSION}"],
+        "prism: go install",
+        folder,
+        {"GOBIN": str(folder), "GOFLAGS": "-trimpath"},
+    )
+
+
+PRISM = Component(
+    "prism",
+    "prism",
+    f"{VERSION}-{platform.system().lower()}-{platform.machine()}",
+    "prism",
+    _make_prism,
+)
+
+
+def location() -> Path:
+    """The binary, for ``--prism_location``.
+
+    Raises:
+      EngineMissing: prism is not in the cache.
+    """
+    return PRISM.located()

@@ -1,4 +1,4 @@
-"""A Kafka broker on this machine, for trying and testing: one node in KRaft mode.
+"""A Kafka broker on this machine, for trying and testing: one node in KRaft mode, fetched by Maven.
 
 Its records outlive a kill: a broker that starts again in the same folder has all of them.
 """
@@ -6,16 +6,58 @@ Its records outlive a kill: a broker that starts again in the same folder has al
 from __future__ import annotations
 
 import base64
+import hashlib
+import shutil
 import socket
 import subprocess
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from weir.pipelines.engines import kafka_build
-from weir.pipelines.engines.processes import EngineFailed, Process, free_ports
-from weir.pipelines.engines.tools import need
-from weir.pipelines.engines.workplace import Workplace
+from weir.pipelines.engines.processes import EngineFailed, Process, Workplace, free_ports
+from weir.pipelines.engines.tools import Component, need, run
+
+VERSION = "4.1.1"
+POM = Path(__file__).with_name("kafka_maven") / "pom.xml"
+JARS = "lib"
+
+
+def _make(folder: Path) -> None:
+    maven = need("mvn", "fetching Kafka's broker")
+    need("java", "running Kafka's broker")
+    build = folder / "build"
+    build.mkdir()
+    shutil.copy(POM, build)
+    run(
+        [
+            maven, "--batch-mode", "-Dmaven.wagon.http.retryHandler.count=5",
+            "dependency:copy-dependencies", "-DincludeScope=runtime",
+            f"-DoutputDirectory={folder / JARS}",
+        ],
+        "kafka: mvn dependency:copy-dependencies",
+        build,
+    )  # fmt: skip
+    shutil.rmtree(build)
+
+
+def _digest() -> str:
+    """Of the list of jars: another list is another version in the cache."""
+    return hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
+
+
+COMPONENT = Component(
+    "kafka", "kafka", f"{VERSION}-{_digest()}", f"{JARS}/kafka_2.13-{VERSION}.jar", _make
+)
+
+
+def jars() -> Path:
+    """The folder of jars.
+
+    Raises:
+      EngineMissing: it is not in the cache.
+    """
+    return COMPONENT.located().parent
+
 
 READY = 120.0
 """Seconds in which it must listen; a busy machine needs them."""
@@ -91,13 +133,13 @@ class KafkaBroker:
         """
         if self.alive:
             return self
-        java, jars = need("java", "running Kafka"), kafka_build.jars()
+        java, lib = need("java", "running Kafka"), jars()
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._all().items()))
         command = [
             java, *MEMORY, "-Djava.net.preferIPv4Stack=true",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{lib}/*",
         ]  # fmt: skip
         if not (self.folder / "data" / "meta.properties").exists():
             self._format([*command, "kafka.tools.StorageTool", "format", "-c", str(properties)])
@@ -159,4 +201,4 @@ class KafkaBroker:
             return probe.connect_ex(("127.0.0.1", self._ports["PLAINTEXT"])) == 0
 
 
-__all__ = ["KafkaBroker"]
+__all__ = ["COMPONENT", "VERSION", "KafkaBroker", "jars"]

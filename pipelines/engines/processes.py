@@ -1,22 +1,115 @@
-"""A started program: its own process group, its log, a deadline to be ready, and a sure end."""
+"""Processes of engines: started, guarded, stopped, and the folder that they work in."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines.guard import GUARD
+
+_PROGRAM = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+groups = set()
+for line in sys.stdin:
+    sign, group = line[0], int(line[1:])
+    groups.add(group) if sign == "+" else groups.discard(group)
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+"""
+
+
+class ProcessGuard:
+    """Owner's side of the pipe; started with the first group."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._owner = 0
+        self._lock = threading.Lock()
+
+    def watch(self, group: int) -> None:
+        """From here on the group dies with this process."""
+        self._tell(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """The group has ended: its number may be given to others."""
+        self._tell(f"-{group}\n")
+
+    def _tell(self, line: str) -> None:
+        with self._lock:
+            if self._process is None or self._owner != os.getpid():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _PROGRAM],
+                    stdin=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
+                )
+                self._owner = os.getpid()
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+            except BrokenPipeError:  # somebody killed the guard: the next one is told anew
+                self._process = None
+
+
+GUARD = ProcessGuard()
+
+
+LOCK = ".lock"
+
+
+class Workplace:
+    """A temporary folder of this process.
+
+    Args:
+      prefix: of its name; ``sweep`` finds those of killed processes by it.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix))
+        self._lock: TextIO = (self.folder / LOCK).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Removes it, with all that is in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.close()
+
+
+def sweep(prefix: str) -> list[Path]:
+    """Removes this user's folders of a prefix whose owners are gone; returns which.
+
+    A folder without a lock file is left alone: it may be younger than its lock, or not ours.
+    """
+    gone = []
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*")):
+        with contextlib.suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with (folder / LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+                gone.append(folder)
+    return gone
+
 
 T = TypeVar("T")
 

@@ -23,8 +23,9 @@ from pydantic import Field, model_validator
 from scipy.special import ndtri
 
 from weir.dpcore.config import yaml
-from weir.dpcore.config.expect import FEWEST_EVENTS, MOST_EVENTS
-from weir.dpcore.config.section import Says, Section, refusal, validate
+from weir.dpcore.config.schema import FEWEST_EVENTS, MOST_EVENTS
+from weir.dpcore.config.section import Says, Section, refusal
+from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
 
 Floats = NDArray[np.float64]

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weir.dpcore.config.event import Key, TimeColumn
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.key import Key
+from weir.dpcore.config.schema import ListColumn, TimeColumn
 from weir.dpcore.config.section import nearest
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.feed.shape import Shape

@@ -11,11 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import resolved
+from weir.pipelines.connectors.paths import resolved
 from weir.pipelines.graph.parts import Parts
-from weir.pipelines.ledger.desk import Asking, Spending, key_of, refuse_full, reserve
-from weir.pipelines.ledger.identity import Identity
-from weir.pipelines.ledger.places import Place, noted_in, plan_in
+from weir.pipelines.ledger.entries import OutputPlace, RunIdentity, noted_in, plan_in
+from weir.pipelines.ledger.reservations import (
+    ChargeRequest,
+    Reservation,
+    key_of,
+    refuse_full,
+    reserve,
+)
 from weir.transforms.runtime.secret import SecretRef, mark_of
 from weir.transforms.runtime.stream_time import PRESENT
 
@@ -34,7 +39,7 @@ class Spent:
     """
 
     parts: Parts
-    spending: Spending | None = None
+    spending: Reservation | None = None
 
     @property
     def facts(self) -> dict[str, Any] | None:
@@ -99,9 +104,9 @@ def entered(
         yield Spent(parts)
         return
     marks = {tick: mark_of(_resolved(secret)) for tick, secret in parts.secrets}
-    place = Place.of(parts.sink)
+    place = OutputPlace.of(parts.sink)
     state = DATAFLOW if runner == DATAFLOW else resolved(parts.state)
-    run = Identity(
+    run = RunIdentity(
         marks,
         place,
         state=state if parts.streaming else None,
@@ -109,7 +114,7 @@ def entered(
         live=parts.streaming and parts.source.stream == PRESENT,
         resumed=parts.streaming and resumed,
     )
-    asking = Asking(parts.plan, run, noted_in(place))
+    asking = ChargeRequest(parts.plan, run, noted_in(place))
     refuse_full(ledger, asking)
     asking, parts = _looked_at(parts, asking, *key_of(ledger))
     spending = reserve(ledger, asking)
@@ -121,7 +126,9 @@ def entered(
         raise
 
 
-def _looked_at(parts: Parts, asking: Asking, mark: str, key: bytes) -> tuple[Asking, Parts]:
+def _looked_at(
+    parts: Parts, asking: ChargeRequest, mark: str, key: bytes
+) -> tuple[ChargeRequest, Parts]:
     """The request with its events, and the job that reads those and draws with those secrets."""
     events, source = parts.source.seal(key)
     run = replace(asking.run, events=events)

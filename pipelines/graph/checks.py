@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weir.dpcore.accounting.circumstances import SHARDS, USER_SHARDS, Circumstances
+from weir.dpcore.accounting.guarantee import SHARDS, USER_SHARDS, RuntimeAssumptions
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
@@ -23,7 +23,7 @@ def plan_under(job: JobConfig) -> Plan:
     said = () if source is None else tuple(source.caveats(job.limits))
     horizon = horizon_of(source, job.deduplicate, config.clock.to_clock())
     shards = shards_of(source, job.deduplicate, config.privacy.unit == "user")
-    return Plan.from_config(config, Circumstances(horizon, said, shards))
+    return Plan.from_config(config, RuntimeAssumptions(horizon, said, shards))
 
 
 def plan_of(job: JobConfig) -> Plan:

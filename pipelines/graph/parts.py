@@ -6,11 +6,10 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from weir.dpcore.config import version as versions
-from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.config import schema as versions
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.plan import Plan
-from weir.pipelines.config.job import JobConfig
-from weir.pipelines.config.places import refuse_mixed
+from weir.pipelines.config.job import JobConfig, refuse_mixed
 from weir.pipelines.config.sections import Engine, Secret, needed
 from weir.pipelines.graph.checks import check_runner, plan_of
 from weir.pipelines.ledger.ledger import Ledger

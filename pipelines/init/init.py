@@ -59,7 +59,7 @@ def write_schema(folder: Path) -> None:
     Raises:
       OSError: it cannot be written.
     """
-    from weir.pipelines.config.schema import json_schema
+    from weir.pipelines.config.job import json_schema
 
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
     (folder / SCHEMA).write_text(f"{text}\n", encoding="utf-8")

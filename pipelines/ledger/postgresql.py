@@ -14,9 +14,15 @@ from pydantic import Field, field_validator
 
 from weir.dpcore.config.section import refusal
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.ledger.chain import Row, next_row
 from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from weir.pipelines.ledger.store import (
+    VERSION,
+    LedgerStore,
+    Row,
+    Transaction,
+    next_row,
+    refuse_newer,
+)
 from weir.transforms.runtime.secret import drawn
 
 FIELD: Final = "ledger.postgresql"
@@ -61,7 +67,7 @@ class PostgresqlLedger(Ledger):
     def shown(self) -> str:
         return without_password(self.postgresql)
 
-    def store(self, create: bool) -> Store | None:
+    def store(self, create: bool) -> LedgerStore | None:
         return open_database(self.postgresql, create)
 
 
@@ -74,7 +80,7 @@ def without_password(address: str) -> str:
         return "postgresql://..."
 
 
-def open_database(address: str, create: bool) -> Store | None:
+def open_database(address: str, create: bool) -> LedgerStore | None:
     """See ``Ledger.store``."""
     store = PostgresqlStore(address)
     try:
@@ -87,7 +93,7 @@ def open_database(address: str, create: bool) -> Store | None:
     return None
 
 
-class PostgresqlStore(Store):
+class PostgresqlStore(LedgerStore):
     """Records in one table. Writers to a scope take turns by an advisory lock that is held before
     the transaction begins, so that its snapshot holds what the one before wrote; serializable
     transactions would find out too, and are tried again where the server asks for it."""
@@ -165,7 +171,7 @@ class PostgresqlStore(Store):
             found = self._value(f"SELECT value FROM {KEY_TABLE} ORDER BY value LIMIT 1")
             return None if found is None else bytes(found)
 
-    def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
+    def change(self, scope: str, work: Callable[[Sequence[Row]], Transaction]) -> Any:
         import psycopg
 
         with self._told(), self._turn(f"scope {scope}"):
@@ -178,7 +184,7 @@ class PostgresqlStore(Store):
                     time.sleep(0.01)
         raise AssertionError("unreachable")
 
-    def _try(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
+    def _try(self, scope: str, work: Callable[[Sequence[Row]], Transaction]) -> Any:
         with self._base.transaction():
             rows = self._rows(scope)
             done = work(tuple(rows))

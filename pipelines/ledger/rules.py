@@ -10,19 +10,18 @@ from typing import Any
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.book import Book, Entry, book_of
-from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.entries import LedgerEntry, RunIdentity, ScopeEntries, entries_of
 from weir.pipelines.ledger.ledger import Ledger
 
 
-def moment(book: Book) -> int:
+def moment(book: ScopeEntries) -> int:
     """The wall clock's time in microseconds, or that of the last record where that is later: a
     clock that is set back does not make a tick less over."""
     last = int(datetime.fromisoformat(book.at).timestamp() * 1e6) if book.at else 0
     return max(last, time.time_ns() // 1000)
 
 
-def entry_of(book: Book, plan: Plan, run: Identity) -> Entry | None:
+def entry_of(book: ScopeEntries, plan: Plan, run: RunIdentity) -> LedgerEntry | None:
     """The entry that a run goes on under: one under which it draws nothing new, or one under which
     nothing was drawn. None: it needs an entry of its own."""
     own = [
@@ -35,7 +34,9 @@ def entry_of(book: Book, plan: Plan, run: Identity) -> Entry | None:
     return next(on, None) or next((one for one in own if not one.began), None)
 
 
-def refuse_exposing(books: Mapping[str, Book], plan: Plan, run: Identity, own: str | None) -> None:
+def refuse_exposing(
+    books: Mapping[str, ScopeEntries], plan: Plan, run: RunIdentity, own: str | None
+) -> None:
     """Refuses a secret that this plan has drawn noise with over other events, as far as that is
     known, in any scope.
 
@@ -56,7 +57,9 @@ def refuse_exposing(books: Mapping[str, Book], plan: Plan, run: Identity, own: s
                 raise _exposing(book, entry, before, plan, run)
 
 
-def _exposing(book: Book, entry: Entry, before: Identity, plan: Plan, run: Identity) -> ConfigError:
+def _exposing(
+    book: ScopeEntries, entry: LedgerEntry, before: RunIdentity, plan: Plan, run: RunIdentity
+) -> ConfigError:
     """Says why a run would expose events, and what to do instead."""
     went = f"entry {entry.id}, which went to {', '.join(entry.places)}"
     new = "take a new secret, which is an entry of its own"
@@ -80,7 +83,9 @@ def _exposing(book: Book, entry: Entry, before: Identity, plan: Plan, run: Ident
     )
 
 
-def _rotates(book: Book, entry: Entry, before: Identity, plan: Plan) -> ConfigError:
+def _rotates(
+    book: ScopeEntries, entry: LedgerEntry, before: RunIdentity, plan: Plan
+) -> ConfigError:
     back = f"Put back the secrets that entry {entry.id} began with"
     if before.live:
         ahead = plan.clock.tick_start(int(before.drawn(plan.clock, moment(book))) + 1)
@@ -97,7 +102,7 @@ def _secret(remedy: str) -> ConfigError:
     return ConfigError("secret", "(not shown)", remedy)
 
 
-def refuse_elsewhere(books: Mapping[str, Book], scope: str, run: Identity) -> None:
+def refuse_elsewhere(books: Mapping[str, ScopeEntries], scope: str, run: RunIdentity) -> None:
     """Refuses events that were read under another scope: the people in them have its budget.
 
     Raises:
@@ -121,7 +126,9 @@ def refuse_elsewhere(books: Mapping[str, Book], scope: str, run: Identity) -> No
             )
 
 
-def refuse_shorter(book: Book, noted: Mapping[str, Any] | None, where: str, name: str) -> None:
+def refuse_shorter(
+    book: ScopeEntries, noted: Mapping[str, Any] | None, where: str, name: str
+) -> None:
     """Refuses a ledger that lacks what an earlier run has entered in it.
 
     Args:
@@ -156,7 +163,7 @@ def refuse_uncounted(
     """
     store = ledger.store(create=False)
     try:
-        book = book_of(store, ledger.scope)
+        book = entries_of(store, ledger.scope)
     finally:
         if store is not None:
             store.close()
@@ -179,7 +186,7 @@ def refuse_uncounted(
     )
 
 
-def _entries(books: Mapping[str, Book]) -> Iterator[tuple[Book, Entry]]:
+def _entries(books: Mapping[str, ScopeEntries]) -> Iterator[tuple[ScopeEntries, LedgerEntry]]:
     for book in books.values():
         for entry in book.entries.values():
             yield book, entry

@@ -13,11 +13,17 @@ from typing import Any, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.door import check_disk
-from weir.pipelines.ledger.chain import Row, next_row
-from weir.pipelines.ledger.disks import remote_type
+from weir.pipelines.connectors.connector import check_disk
 from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from weir.pipelines.ledger.store import (
+    VERSION,
+    LedgerStore,
+    Row,
+    Transaction,
+    next_row,
+    refuse_newer,
+    remote_type,
+)
 from weir.transforms.runtime.secret import BYTES, drawn
 
 FIELD: Final = "ledger.sqlite"
@@ -64,11 +70,11 @@ class SqliteLedger(Ledger):
         check_disk("sqlite", self.sqlite, "Use ledger.postgresql for several machines.")
         return self
 
-    def store(self, create: bool) -> Store | None:
+    def store(self, create: bool) -> LedgerStore | None:
         return open_file(Path(self.sqlite), create)
 
 
-def open_file(path: Path, create: bool) -> Store | None:
+def open_file(path: Path, create: bool) -> LedgerStore | None:
     """See ``Ledger.store``."""
     remote = remote_type(path)
     if remote is not None:
@@ -88,7 +94,7 @@ def open_file(path: Path, create: bool) -> Store | None:
     return SqliteStore(path, create)
 
 
-class SqliteStore(Store):
+class SqliteStore(LedgerStore):
     """Records in one table. A transaction takes the file's write lock at its beginning, and is on
     disk before it is over (synchronous = EXTRA: the journal's folder too)."""
 
@@ -161,7 +167,7 @@ class SqliteStore(Store):
             )
         return found
 
-    def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
+    def change(self, scope: str, work: Callable[[Sequence[Row]], Transaction]) -> Any:
         with _told(self._path), self._writing():
             rows = self.rows(scope)
             done = work(tuple(rows))

@@ -17,8 +17,8 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.notebook.released import Released
-from weir.pipelines.results.flat import flat_table
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import flat_table
 from weir.pipelines.results.verdict import InputRejected
 from weir.pipelines.run.run import FRESH, run
 from weir.pipelines.show.summary import spent_of
@@ -96,7 +96,7 @@ def release(
         if verdict is not None and verdict.note is not None:
             _log.warning(LOSSY)
         assert result.folder is not None
-        table = flat_table(Run.open(result.folder))
+        table = flat_table(ResultFolder.open(result.folder))
     notes = (FRESH, *result.notes) if result.fresh_secret else result.notes
     return Released(result.plan, table, result.counters, notes, result.ledger)
 

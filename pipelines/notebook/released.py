@@ -13,7 +13,7 @@ from weir.dpcore.leaves.keys import shown_key
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_html import paragraphs, table
 from weir.dpcore.words import left_out_lines
-from weir.pipelines.results.margins import interval, lopsided
+from weir.pipelines.results.series import interval, lopsided
 from weir.transforms.sinks.wide import number, title
 
 if TYPE_CHECKING:

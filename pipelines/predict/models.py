@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.results.batch import COLUMNS, batch_of
 from weir.pipelines.results.files import matrix
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import COLUMNS, batch_of
 
 Models = dict[str, NDArray[np.float64]]
 
 
-def models_at(run: Run, name: str, tick: int) -> Models:
+def models_at(run: ResultFolder, name: str, tick: int) -> Models:
     """Every key's model at a tick; keys without one yet are left out.
 
     Args:

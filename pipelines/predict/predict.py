@@ -24,7 +24,7 @@ from weir.pipelines.predict.models import Models, models_at
 from weir.pipelines.predict.tally import Tally
 from weir.pipelines.results.events import features_of, keys_of, tables, without_numbers
 from weir.pipelines.results.plan_file import model_of
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 TICK = "predicted.tick"
 WRITERS = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
@@ -66,7 +66,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
       ConfigError: a run without models, a file that cannot be read or written, a column that is
         missing or taken, a tick that was not released.
     """
-    run = Run.open(directory)
+    run = ResultFolder.open(directory)
     model = predictor(run)
     if out.suffix.lower() not in WRITERS:
         raise ConfigError("--out", str(out), f"must end in one of {', '.join(WRITERS)}.")
@@ -94,7 +94,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     return Done(out, at, tally)
 
 
-def predictor(run: Run) -> Predictor:
+def predictor(run: ResultFolder) -> Predictor:
     """The model's section of a run.
 
     Raises:
@@ -109,7 +109,7 @@ def predictor(run: Run) -> Predictor:
 
 
 def predictions(
-    table: pa.Table, run: Run, model: Predictor, models: Models, tick: int, tally: Tally
+    table: pa.Table, run: ResultFolder, model: Predictor, models: Models, tick: int, tally: Tally
 ) -> pa.Table:
     """Events with a column for each thing predicted, and the tick of the model; null without one.
 

@@ -1,26 +1,82 @@
-"""The jobs of a rehearsal: the config over other events, and twins of it that promise nothing.
-
-A twin has epsilon 1e9, so that its noise is smaller than what any table shows; its secret is fresh
-too. The one keeps clips and caps, and what the release lies off it is noise. In the other they are
-as wide as the events are, and what the first lies off it is what they take. Both go through the
-same graph as the release: what it refuses, filters or deduplicates, they do.
-"""
+"""The jobs of a dry run, and the guard that keeps them off the sources of the config."""
 
 from __future__ import annotations
 
+import fnmatch
+import hashlib
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.aggregates.bounding import BoundedAggregate
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.rehearse.seen import Seen
+from weir.pipelines.connectors.paths import local, resolved
+from weir.pipelines.rehearse.event_stats import EventStats
 from weir.pipelines.sinks.parquet import ParquetSink
 from weir.pipelines.sources.registry import SOURCES, source_of
 from weir.pipelines.sources.source import Source
-from weir.transforms.sources.matching import COMPRESSED
+from weir.transforms.sources.matching import COMPRESSED, File, is_local, match, open_raw
+
+_REMEDY = "a rehearsal shows true values, so it takes public events only; name others, or leave it."
+
+
+def refuse_source_files(source: Source | None, on: str) -> tuple[File, ...]:
+    """The files that ``--on`` names, if none of them is the source's.
+
+    Of the source names and sizes are looked at. Bytes are compared, and not kept, of files that are
+    as large as one of ``--on`` alone.
+
+    Args:
+      on: a path, a folder or a glob.
+
+    Raises:
+      ConfigError: there is no such file, or one of them is the source's by path or by bytes.
+    """
+    given = match(local(on), "--on")
+    path = None if source is None else source.path
+    if path is None:
+        return given
+    place = local(path)
+    try:
+        own = match(place, "source")
+    except ConfigError:
+        own = ()
+    named = {resolved(file.path) for file in own}
+    pattern = resolved(place)
+    for file in given:
+        where = resolved(file.path)
+        if where in named or fnmatch.fnmatchcase(where, pattern) or _is_under(where, pattern):
+            raise ConfigError("--on", on, f"names {file.path}, a file of the source: {_REMEDY}")
+        for one in own:
+            if one.size == file.size and _same(one, file):
+                raise ConfigError(
+                    "--on",
+                    on,
+                    f"names {file.path}, which holds what {one.path} of the source does: {_REMEDY}",
+                )
+    return given
+
+
+def _is_under(where: str, folder: str) -> bool:
+    return os.path.isdir(folder) and where.startswith(folder.rstrip("/") + "/")
+
+
+def _same(a: File, b: File) -> bool:
+    """Whether two files of one size hold the same bytes; empty ones tell nothing."""
+    if not a.size:
+        return False
+    if is_local(a.path) and is_local(b.path) and os.path.samefile(a.path, b.path):
+        return True
+    return _digest(a.path) == _digest(b.path)
+
+
+def _digest(path: str) -> bytes:
+    with open_raw(path) as raw:
+        return hashlib.file_digest(cast(Any, raw), hashlib.sha256).digest()
+
 
 NO_PROMISE = 1e9
 """Epsilon of a twin."""
@@ -98,12 +154,12 @@ def unpromised(job: JobConfig, folder: Path) -> JobConfig:
     return job.model_copy(update=changed)
 
 
-def unbounded(job: JobConfig, seen: Seen, folder: Path) -> JobConfig | None:
+def unbounded(job: JobConfig, seen: EventStats, folder: Path) -> JobConfig | None:
     """A job whose clips and caps leave all events as they are; None: there are none to widen."""
     changed: dict[str, Any] = {"sink": ParquetSink(parquet=str(folder))}
     aggregates = {}
     for name, one in job.aggregates.items():
-        if not isinstance(one, Bounded):
+        if not isinstance(one, BoundedAggregate):
             aggregates[name] = one
             continue
         field, (low, high) = one.clips
@@ -118,6 +174,3 @@ def unbounded(job: JobConfig, seen: Seen, folder: Path) -> JobConfig | None:
         if caps != job.privacy.contributions:
             changed["privacy"] = job.privacy.model_copy(update={"contributions": caps})
     return None if len(changed) == 1 else job.model_copy(update=changed)
-
-
-__all__ = ["NO_PROMISE", "ended", "over", "reading", "unbounded", "unpromised"]

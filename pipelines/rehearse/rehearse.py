@@ -26,14 +26,20 @@ from weir.pipelines.feed.synthetic import OPEN_TICKS, Shares
 from weir.pipelines.feed.targets import open_target
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.rehearse import jobs
-from weir.pipelines.rehearse.grid import Grid, grid_of
-from weir.pipelines.rehearse.lost import CapLoss, Clipped, caps_of, clipped_of
-from weir.pipelines.rehearse.own import refuse_own
+from weir.pipelines.rehearse.event_stats import EventStats, event_stats
+from weir.pipelines.rehearse.explore import ErrorGrid, grid_of
+from weir.pipelines.rehearse.jobs import refuse_source_files
 from weir.pipelines.rehearse.remedies import Advised, advised
-from weir.pipelines.rehearse.scores import Score, score
-from weir.pipelines.rehearse.seen import Seen, look
+from weir.pipelines.rehearse.scores import (
+    BoundLoss,
+    ClippingLoss,
+    Score,
+    caps_of,
+    clipped_of,
+    score,
+)
 from weir.pipelines.results.files import result_files
-from weir.pipelines.results.result import Result
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.run.run import run
 from weir.pipelines.sources.registry import source_of
 
@@ -47,7 +53,7 @@ WITHIN = 0.2
 
 
 @dataclass(frozen=True)
-class Made:
+class SyntheticEvents:
     """How events are made up.
 
     Attributes:
@@ -74,10 +80,10 @@ class Rehearsal:
     result: Result
     within: float = WITHIN
     scores: tuple[Score, ...] = ()
-    clipped: tuple[Clipped, ...] = ()
-    caps: tuple[CapLoss, ...] = ()
+    clipped: tuple[ClippingLoss, ...] = ()
+    caps: tuple[BoundLoss, ...] = ()
     advised: tuple[Advised, ...] = ()
-    grid: Grid | None = field(default=None)
+    grid: ErrorGrid | None = field(default=None)
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir rehearse --json``."""
@@ -95,7 +101,7 @@ class Rehearsal:
 def rehearse(
     job: JobConfig,
     out: Path | None = None,
-    made: Made | None = None,
+    made: SyntheticEvents | None = None,
     on: str | None = None,
     within: float = WITHIN,
 ) -> Rehearsal:
@@ -116,27 +122,27 @@ def rehearse(
     folder = _new_folder(job, out)
     with tempfile.TemporaryDirectory(prefix="weir-made-up-") as place:
         if on is None:
-            found, notes = _made_up(job, Path(place), folder, made or Made())
+            found, notes = _made_up(job, Path(place), folder, made or SyntheticEvents())
         else:
             found, notes = _on(job, on, folder)
         parts = parts_of(found, "direct")
-        seen = look(parts)
+        seen = event_stats(parts)
         if on is not None and job.clock.end is None:
             found = _ended_after(found, job, seen)
             parts = parts_of(found, "direct")
-            seen = look(parts)
+            seen = event_stats(parts)
         result = run(parts, "direct", rehearsal=True)
         result = dataclasses.replace(result, fresh_secret=False, notes=notes)
         if result.folder is None or not result_files(result.folder):
             return Rehearsal(result, within)
-        known = None if on is not None else frozenset((made or Made()).shape.values)
+        known = None if on is not None else frozenset((made or SyntheticEvents()).shape.values)
         return _compared(found, result, seen, within, Path(place), known)
 
 
 def _compared(
     found: JobConfig,
     result: Result,
-    seen: Seen,
+    seen: EventStats,
     within: float,
     place: Path,
     known: frozenset[str] | None,
@@ -165,7 +171,7 @@ def _compared(
 
 
 def _made_up(
-    job: JobConfig, place: Path, folder: Path, made: Made
+    job: JobConfig, place: Path, folder: Path, made: SyntheticEvents
 ) -> tuple[JobConfig, tuple[str, ...]]:
     """The job over events that are made up here, and what that cannot show."""
     found = made_up(job, place, folder)
@@ -211,12 +217,12 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
 
 def _on(job: JobConfig, on: str, folder: Path) -> tuple[JobConfig, tuple[str, ...]]:
     """The job over public events."""
-    files = refuse_own(job.source, on)
+    files = refuse_source_files(job.source, on)
     source = jobs.reading(job, on, files[0].path)
     return jobs.over(job, source, folder, OPEN_TICKS), (PUBLIC,)
 
 
-def _ended_after(found: JobConfig, job: JobConfig, seen: Seen) -> JobConfig:
+def _ended_after(found: JobConfig, job: JobConfig, seen: EventStats) -> JobConfig:
     """A clock without end ends with the last public event."""
     if seen.last is None:
         return found

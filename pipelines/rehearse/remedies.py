@@ -1,35 +1,41 @@
-"""What would make an output useful that a rehearsal shows not to be, one change at a time."""
+"""What makes outputs useful: remedies after a dry run, and advice for error targets."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weir.dpcore.aggregates.clipped import Bounded
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.aggregates.bounding import BoundedAggregate
+from weir.dpcore.config.ticks import show_ticks
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.rehearse.lost import CapLoss
-from weir.pipelines.rehearse.scores import Score
-from weir.pipelines.rehearse.search import (
-    MOST_EPSILON,
-    fewest_left_out,
-    finest_period,
-    least_epsilon,
-)
-from weir.pipelines.rehearse.seen import Seen
-from weir.pipelines.rehearse.target import Target
-from weir.pipelines.rehearse.variants import (
+from weir.pipelines.rehearse.event_stats import EventStats
+from weir.pipelines.rehearse.explore import (
     Place,
+    prices,
     prices_of,
     served,
     with_clip,
+    with_outputs,
     with_over,
     with_window,
+)
+from weir.pipelines.rehearse.scores import BoundLoss, Score
+from weir.pipelines.rehearse.search import (
+    EXAMPLE,
+    MOST_EPSILON,
+    Candidate,
+    ErrorTarget,
+    fewest_left_out,
+    finest_period,
+    least_epsilon,
+    parse,
+    tried,
 )
 from weir.pipelines.terminal import number
 
@@ -79,8 +85,8 @@ class Advised:
 def advised(
     plan: Plan,
     scores: tuple[Score, ...],
-    seen: Seen,
-    caps: tuple[CapLoss, ...],
+    seen: EventStats,
+    caps: tuple[BoundLoss, ...],
     within: float,
     known: frozenset[str] | None,
 ) -> tuple[Advised, ...]:
@@ -111,25 +117,25 @@ class _Output:
     """One output: what was measured of it, and half of its band at the worst tick as planned."""
 
     config: PlanConfig
-    seen: Seen
+    seen: EventStats
     score: Score
     priced: float
     within: float
-    caps: tuple[CapLoss, ...]
+    caps: tuple[BoundLoss, ...]
 
     @property
     def place(self) -> Place:
         return self.score.name, self.score.over
 
     @property
-    def target(self) -> Target | None:
+    def target(self) -> ErrorTarget | None:
         """The band that leaves the error within its share; None: the clip alone takes more."""
         allowed, clip = self.within * self.score.true, self.score.clip
         if not clip < allowed:
             return None
         room = math.sqrt(allowed**2 - clip**2)
         band = self.score.band if self.score.band > 0 else self.score.noise
-        return Target(self.place, self.priced * room / band, True, f"within {self.within:g}")
+        return ErrorTarget(self.place, self.priced * room / band, True, f"within {self.within:g}")
 
     def remedies(self, plan: Plan, public: bool) -> Iterator[Remedy]:
         target = self.target
@@ -149,21 +155,21 @@ class _Output:
         if public:
             yield from self._clips()
 
-    def _epsilon(self, target: Target) -> Remedy:
+    def _epsilon(self, target: ErrorTarget) -> Remedy:
         found = least_epsilon(self.config, [target])
         if found.reaches:
             weak = ", a weak promise" if found.value > 10 else ""
             return Remedy("privacy.epsilon", found.value, f"{number(found.value)} or more{weak}")
         return Remedy("privacy.epsilon", None, f"none up to {MOST_EPSILON:g} is enough")
 
-    def _period(self, target: Target) -> Iterator[Remedy]:
+    def _period(self, target: ErrorTarget) -> Iterator[Remedy]:
         found = finest_period(self.config, [target])
         if found is not None and found.reaches:
             yield Remedy("clock.period", found.value, f"{found.value} or longer")
         elif found is not None:
             yield Remedy("clock.period", None, f"none is enough; {found.value} comes nearest")
 
-    def _window(self, plan: Plan, target: Target) -> Iterator[Remedy]:
+    def _window(self, plan: Plan, target: ErrorTarget) -> Iterator[Remedy]:
         """The longest of ever shorter windows."""
         window = plan.guarantee.window or plan.clock.ticks
         for _ in range(WINDOWS):
@@ -176,7 +182,7 @@ class _Output:
                 yield Remedy("privacy.protect_for", window, f"{shown} or less")
                 return
 
-    def _over(self, target: Target) -> Iterator[Remedy]:
+    def _over(self, target: ErrorTarget) -> Iterator[Remedy]:
         """The shortest of longer spans: its value is as many times as large."""
         name, over = self.place
         one = self.config.aggregates[name]
@@ -191,7 +197,7 @@ class _Output:
                 yield Remedy(f"aggregates.{name}.over", span, f"{span} ticks or more")
                 return
 
-    def _outputs(self, target: Target) -> Iterator[Remedy]:
+    def _outputs(self, target: ErrorTarget) -> Iterator[Remedy]:
         found = fewest_left_out(self.config, [target])
         gone = [name for name in self.config.aggregates if name not in found.value]
         if found.reaches and gone:
@@ -218,7 +224,7 @@ class _Output:
         """The clip of least error, among quantiles of the public values."""
         name, over = self.place
         one = self.config.aggregates[name]
-        if not isinstance(one, Bounded) or one.clips[0] != "clip" or one.column is None:
+        if not isinstance(one, BoundedAggregate) or one.clips[0] != "clip" or one.column is None:
             return
         values = self.seen.values(one.column)
         if values is None or not np.isfinite(values).any():
@@ -264,4 +270,81 @@ def _bounds(values: Any, low: float) -> Iterator[float]:
             yield nice
 
 
-__all__ = ["Advised", "Remedy", "advised"]
+@dataclass(frozen=True)
+class Advice:
+    """What reaches all targets, one change of the config at a time.
+
+    Attributes:
+      targets: what is asked. now: the config as it is.
+      epsilon: the least; else the largest that was tried, which does not reach them.
+      alone: the same, of the targets' own outputs alone; None: there are no others.
+      period: the shortest tick; else the one that comes nearest. None: ticks cannot be changed.
+      outputs: those that may stay; else the targets' own, which do not reach them.
+    """
+
+    config: PlanConfig
+    targets: tuple[ErrorTarget, ...]
+    now: Candidate
+    epsilon: Candidate
+    alone: Candidate | None
+    period: Candidate | None
+    outputs: Candidate
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Outputs that go."""
+        return tuple(name for name in self.config.aggregates if name not in self.outputs.value)
+
+    @property
+    def reached(self) -> bool:
+        """Whether anything reaches all targets."""
+        found = (self.now, self.epsilon, self.alone, self.period, self.outputs)
+        return any(one is not None and one.reaches for one in found)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``weir advise --json``."""
+        return {
+            "name": self.config.name,
+            "targets": [
+                {
+                    "text": one.text,
+                    "name": one.place[0],
+                    "over": one.place[1],
+                    "half_band": one.half,
+                }
+                for one in self.targets
+            ],
+            "reached": self.reached,
+            "now": self.now.to_json(),
+            "epsilon": self.epsilon.to_json(),
+            "epsilon_alone": None if self.alone is None else self.alone.to_json(),
+            "period": None if self.period is None else self.period.to_json(),
+            "outputs": {**self.outputs.to_json(), "left_out": list(self.left_out)},
+        }
+
+
+def advise(config: PlanConfig, targets: Sequence[str]) -> Advice:
+    """Looks for what reaches all targets. Reads no data and spends nothing.
+
+    Raises:
+      ConfigError: the config, a target that is none, or one whose error is not known beforehand.
+    """
+    if not targets:
+        raise ConfigError("--target", None, f"is missing; write something like {EXAMPLE}.")
+    priced = prices(config)
+    asked = tuple(parse(text, config) for text in targets)
+    for one in asked:
+        if not math.isfinite(priced.get(one.place, math.nan)):
+            raise ConfigError("--target", one.text, "names an output without a known error.")
+    own = {one.place[0] for one in asked}
+    few = with_outputs(config, own)
+    alone = None if few == config else least_epsilon(few, asked)
+    return Advice(
+        config,
+        asked,
+        tried(config.privacy.epsilon, config, asked),
+        least_epsilon(config, asked),
+        alone,
+        finest_period(config, asked),
+        fewest_left_out(config, asked),
+    )

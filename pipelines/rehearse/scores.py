@@ -1,19 +1,123 @@
-"""Releases of a rehearsal beside what they would be without noise, and without bounds."""
+"""Errors of released values: of noise, and of what clips and contribution bounds take."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from weir.dpcore.aggregates.bounding import BoundedAggregate
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
-from weir.pipelines.rehearse.seen import Seen
-from weir.pipelines.results.margins import ends
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.rehearse.event_stats import EventStats
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
+from weir.pipelines.results.series import ends
+
+
+@dataclass(frozen=True)
+class ClippingLoss:
+    """What the bounds of one output do.
+
+    Attributes:
+      name: the output. field: of its bounds. bounds: them. column: whose values.
+      values: that there are. moved: of them by the bounds, or left out by them.
+      amount: share of all amounts, in size, that is lost by that; NaN: none is.
+    """
+
+    name: str
+    field: str
+    bounds: tuple[float, ...]
+    column: str
+    values: int
+    moved: int
+    amount: float
+
+    @property
+    def share(self) -> float:
+        """Of the values that are moved."""
+        return self.moved / max(1, self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        fields = dict(vars(self)) | {"bounds": [_plain(one) for one in self.bounds]}
+        return fields | {"amount": _plain(self.amount), "share": self.share}
+
+
+@dataclass(frozen=True)
+class BoundLoss:
+    """What one cap on users costs.
+
+    Attributes:
+      cap, value: which, and what it is. other: what it might be; the same: as it is.
+      noise: times the noise that it has now. lost: share of the events beyond all caps then.
+    """
+
+    cap: str
+    value: int
+    other: int
+    noise: float
+    lost: float
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return dict(vars(self))
+
+
+def clipped_of(plan: Plan, seen: EventStats) -> tuple[ClippingLoss, ...]:
+    """For each output with bounds."""
+    return tuple(_clipped(plan, seen))
+
+
+def _clipped(plan: Plan, seen: EventStats) -> Iterator[ClippingLoss]:
+    for name, one in plan.config.aggregates.items():
+        bounds, column = one.bounds, one.column
+        some = seen.where(one.where)
+        values = None if column is None else some.values(column)
+        if values is None or not bounds or column is None:
+            continue
+        values = values[np.isfinite(values)]
+        low, high = min(bounds), max(bounds)
+        if isinstance(one, BoundedAggregate):
+            field = one.clips[0]
+            if field == "clip_user":
+                values = some.user_totals(column)
+            moved = (values < low) | (values > high)
+            size = float(np.abs(values).sum())
+            taken = float(np.abs(values - np.clip(values, low, high)).sum())
+            amount = taken / size if size > 0 else 0.0
+        else:
+            field, amount = "edges", math.nan
+            moved = (values < low) | (values > high)
+        yield ClippingLoss(
+            name, field, tuple(bounds), column, len(values), int(moved.sum()), amount
+        )
+
+
+def caps_of(plan: Plan, seen: EventStats) -> tuple[BoundLoss, ...]:
+    """What the caps on users take, as they are and as they might be; () where events are the unit.
+
+    The rows without another value stand first: what all caps together take now.
+    """
+    person = plan.person
+    events = seen.events.num_rows
+    if person is None or not events:
+        return ()
+    now = seen.lost_under(person.caps) / events
+    found = [BoundLoss("", 0, 0, 1.0, now)]
+    for one in plan.cap_prices:
+        other = replace(person.caps, **{one.cap: one.other})
+        lost = seen.lost_under(other) / events
+        found.append(BoundLoss(one.cap, one.value, one.other, one.noise, lost))
+    return tuple(found)
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
 
 Grade = Literal["useful", "rough", "useless", "no truth"]
 OFTEN = 0.95
@@ -70,7 +174,7 @@ KeyRows = tuple[Ints, Floats, Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
-class Rows:
+class OutputRows:
     """Values of one output: key -> (ticks (n,), values, standard deviations, and ends of margins,
     (n, m) each)."""
 
@@ -92,7 +196,7 @@ def score(
     clean: Path,
     whole: Path,
     within: float,
-    seen: Seen,
+    seen: EventStats,
 ) -> tuple[Score, ...]:
     """A score for each output.
 
@@ -109,7 +213,7 @@ def score(
         if roles[info.name] == "model" and "scaled_model" in roles.values():
             continue  # the same coefficients, each in a unit of its own: they have no mean size
         place = (info.name, info.over)
-        empty = Rows({})
+        empty = OutputRows({})
         noisy, exact, true = (
             folders[one].get(place, empty).by_key for one in (released, clean, whole)
         )
@@ -165,9 +269,9 @@ def _often(errors: Floats) -> float:
     return float(np.quantile(errors, OFTEN)) if errors.size else NEVER
 
 
-def _rows(folder: Path) -> dict[tuple[str, int | None], Rows]:
+def _rows(folder: Path) -> dict[tuple[str, int | None], OutputRows]:
     """All rows of a folder by output and key."""
-    run = Run.open(folder)
+    run = ResultFolder.open(folder)
     outputs = {(one.name, one.over): one for one in run.outputs}
     names = ["key", "tick", "name", "over", "value", "stddev", *run.interval_columns]
     held: dict[tuple[str, int | None], dict[str, list[tuple[int, list[Any]]]]] = {}
@@ -178,12 +282,14 @@ def _rows(folder: Path) -> dict[tuple[str, int | None], Rows]:
                 output = held.setdefault((name, over), {})
                 output.setdefault(key or "", []).append((tick, [value, *errors]))
     return {
-        place: Rows({key: _arrays(rows, outputs[place], run.band) for key, rows in output.items()})
+        place: OutputRows(
+            {key: _arrays(rows, outputs[place], run.band) for key, rows in output.items()}
+        )
         for place, output in held.items()
     }
 
 
-def _arrays(rows: list[tuple[int, list[Any]]], output: Output, band: float) -> KeyRows:
+def _arrays(rows: list[tuple[int, list[Any]]], output: ReleasedOutput, band: float) -> KeyRows:
     rows.sort(key=lambda row: row[0])
     width = max(len(lists[0]) for _, lists in rows)
     numbers = np.full((len(rows[0][1]), len(rows), width), np.nan)
@@ -215,6 +321,3 @@ def _together(noisy: Any, exact: Any, true: Any, dimension: int) -> tuple[Floats
             for held, one in zip(parts, found, strict=True):
                 held.append(one.ravel())
     return tuple(np.concatenate(held) if held else np.zeros(0) for held in parts)
-
-
-__all__ = ["OFTEN", "Score", "grade", "score"]

@@ -1,28 +1,150 @@
-"""What would reach a target: the least epsilon, the finest period, the fewest outputs left out.
-
-Every answer is a plan that was made and priced: bisection over epsilon, and a walk over the rest.
-"""
+"""Error targets, and the changes of a config that reach them."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 from weir.dpcore.config import durations
 from weir.dpcore.config.durations import months_of
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.rehearse.target import Target
-from weir.pipelines.rehearse.variants import (
+from weir.pipelines.rehearse.explore import (
     Place,
+    growth,
     place_at,
     served,
     with_epsilon,
     with_outputs,
     with_period,
 )
+from weir.pipelines.terminal import number, span
+
+_FORM = re.compile(
+    r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?:\s+over\s+(?P<over>all|\d+))?\s*:\s*"
+    r"(?:\+-\s*|\N{PLUS-MINUS SIGN}\s*)?(?P<number>[0-9.,e+-]+)\s*"
+    r"(?:(?P<share>%)\s*of\s+(?P<of>[0-9.,e+-]+)\s*)?"
+    r"(?:an?\s+(?P<each>second|minute|hour|day|week)|per\s+(?P<per>\S+))?\s*\Z"
+)
+_EACH = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d"}
+EXAMPLE = '"total: 5% of 2000 a day", "total over 7: 300" or "basket: 0.5"'
+
+
+@dataclass(frozen=True)
+class ErrorTarget:
+    """A band that an output must keep.
+
+    Attributes:
+      place: the output. half: half of its 95 % band at most, in its own unit, under the config's
+        own ticks. grows: whether it may be larger where longer ticks make the value larger.
+      text: as it was written, or in words.
+    """
+
+    place: Place
+    half: float
+    grows: bool
+    text: str
+
+    @property
+    def words(self) -> str:
+        """Name and span."""
+        name, over = self.place
+        return f"{name}, {span(over)}"
+
+    def at(self, config: PlanConfig, ratio: Fraction) -> float:
+        """The band under ticks that are ``ratio`` times as long."""
+        return self.half * (growth(config, self.place, ratio) if self.grows else 1.0)
+
+
+def parse(text: str, config: PlanConfig) -> ErrorTarget:
+    """``NAME [over N|all]: X`` or ``...: P% of X``, with ``a day`` or ``per 12h`` behind it.
+
+    What is said of a day is taken to the span of the output.
+
+    Raises:
+      ConfigError: names ``--target``: no such output, or no such form.
+    """
+    found = _FORM.match(text.strip())
+    if found is None:
+        raise ConfigError("--target", text, f"must look like {EXAMPLE}.")
+    if config.model is not None:
+        raise ConfigError(
+            "--target",
+            text,
+            "is for aggregates: the error of a model is not known before it runs; look at it with "
+            "weir rehearse CONFIG --on public.csv.",
+        )
+    place = _place(text, found["name"], found["over"], config)
+    amount = _number(text, found["number"])
+    if found["share"]:
+        amount = amount / 100 * _number(text, found["of"])
+    each = found["per"] or _EACH.get(found["each"] or "")
+    if each is not None:
+        amount *= _times(text, each, place, config)
+    grows = bool(found["share"]) or each is not None
+    return ErrorTarget(place, amount, grows, " ".join(text.split()))
+
+
+def _place(text: str, name: str, over: str | None, config: PlanConfig) -> Place:
+    if name not in config.aggregates:
+        raise ConfigError(
+            "--target", text, f"names no output: {nearest(name, list(config.aggregates))}"
+        )
+    overs: Sequence[int | None] = config.aggregates[name].overs
+    if over is None:
+        if len(overs) > 1:
+            each = " or ".join(f'"{name} over {n or "all"}: ..."' for n in overs)
+            _wrong(text, f"must say over which span, as {name} has several: {each}.")
+        return name, overs[0]
+    asked = None if over == "all" else int(over)
+    if asked not in overs:
+        known = ", ".join(str(n or "all") for n in overs)
+        _wrong(text, f"names a span that {name} has not; it has over: {known}.")
+    return name, asked
+
+
+def _number(text: str, value: str) -> float:
+    try:
+        found = float(value.replace(",", ""))
+    except ValueError:
+        found = math.nan
+    if not (0 < found < math.inf):
+        _wrong(text, f"must have finite numbers above 0; {value} is none.")
+    return found
+
+
+def _times(text: str, each: str, place: Place, config: PlanConfig) -> float:
+    """The span of an output in such times."""
+    name, over = place
+    clock = config.clock.to_clock()
+    try:
+        length = durations.duration(each)
+    except ValueError as error:
+        _wrong(text, f"has a time that {error}")
+    if not length:
+        _wrong(text, "has a time of no length.")
+    if clock.calendar is not None:
+        _wrong(text, f"cannot speak of {each} on a clock of a calendar; say it of a tick.")
+    if config.aggregates[name].averages:
+        _wrong(text, f"cannot speak of {each}: {name} is an average; say it of its value.")
+    if over is None:
+        _wrong(text, f"cannot speak of {each} of a sum since the start; say it of its value.")
+    return over * clock.period / length
+
+
+def _wrong(text: str, remedy: str) -> NoReturn:
+    raise ConfigError("--target", text, remedy)
+
+
+def shown(half: float) -> str:
+    """A band as people read it."""
+    return f"\N{PLUS-MINUS SIGN} {number(half)}"
+
 
 MOST_EPSILON = 64.0
 LEAST_EPSILON = 2.0**-10
@@ -37,7 +159,7 @@ ONE = Fraction(1)
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A config that was tried.
 
     Attributes:
@@ -60,19 +182,19 @@ class Found:
 
 
 def tried(
-    value: Any, config: PlanConfig | None, targets: Sequence[Target], ratio: Fraction = ONE,
+    value: Any, config: PlanConfig | None, targets: Sequence[ErrorTarget], ratio: Fraction = ONE,
     own: PlanConfig | None = None,
-) -> Found:  # fmt: skip
+) -> Candidate:  # fmt: skip
     """Prices a variant. own: the config that the targets speak of, where ticks differ."""
     priced: Mapping[Place, float] = served(config)
     halves = tuple(priced.get(place_at(one.place, ratio), math.nan) for one in targets)
     reaches = config is not None and all(
         half <= one.at(own or config, ratio) for half, one in zip(halves, targets, strict=True)
     )
-    return Found(value, halves, reaches)
+    return Candidate(value, halves, reaches)
 
 
-def least_epsilon(config: PlanConfig, targets: Sequence[Target]) -> Found:
+def least_epsilon(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candidate:
     """The least epsilon that reaches all targets; else what MOST_EPSILON gives.
 
     Noise falls as epsilon grows. The interval between one that does not reach them and one that
@@ -99,7 +221,9 @@ def least_epsilon(config: PlanConfig, targets: Sequence[Target]) -> Found:
     return high
 
 
-def _between(low: Found, high: Found, targets: Sequence[Target], by_line: bool) -> float:
+def _between(
+    low: Candidate, high: Candidate, targets: Sequence[ErrorTarget], by_line: bool
+) -> float:
     """An epsilon between two: where the line through both meets the targets, or the middle."""
     a, b = (_farthest(one, targets) for one in (low, high))
     start, stop = math.log(low.value), math.log(high.value)
@@ -135,12 +259,12 @@ def ratios(config: PlanConfig) -> Iterator[tuple[str, Fraction]]:
         yield lengths[length], Fraction(length, whole.period)
 
 
-def finest_period(config: PlanConfig, targets: Sequence[Target]) -> Found | None:
+def finest_period(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candidate | None:
     """The shortest tick that reaches all targets; else the one that comes nearest.
 
     None: its ticks cannot be changed for it.
     """
-    best: tuple[float, Found] | None = None
+    best: tuple[float, Candidate] | None = None
     if with_period(config, Fraction(2)) is None:
         return None
     for text, ratio in ratios(config):
@@ -159,7 +283,7 @@ def finest_period(config: PlanConfig, targets: Sequence[Target]) -> Found | None
     return None if best is None else best[1]
 
 
-def fewest_left_out(config: PlanConfig, targets: Sequence[Target]) -> Found:
+def fewest_left_out(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candidate:
     """The outputs that may stay: from all of them on, each time the one goes whose going helps
     most, until the targets are reached; else those that come nearest.
 
@@ -182,20 +306,8 @@ def fewest_left_out(config: PlanConfig, targets: Sequence[Target]) -> Found:
     return found
 
 
-def _farthest(found: Found, targets: Sequence[Target]) -> float:
+def _farthest(found: Candidate, targets: Sequence[ErrorTarget]) -> float:
     return max(
         half / one.half if math.isfinite(half) else math.inf
         for half, one in zip(found.halves, targets, strict=True)
     )
-
-
-__all__ = [
-    "MOST_EPSILON",
-    "Found",
-    "fewest_left_out",
-    "finest_period",
-    "least_epsilon",
-    "ratios",
-    "rounded_up",
-    "tried",
-]

@@ -11,10 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.results.batch import COLUMNS, Batch, batch_of
 from weir.pipelines.results.files import matrix
-from weir.pipelines.results.margins import ends
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
+from weir.pipelines.results.series import COLUMNS, Batch, batch_of, ends
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -62,7 +61,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Grid:
+class SeriesGrid:
     """Keys over ticks. ticks: (m,). value, half, low, high: output -> (keys, m, d), NaN where none
     is. released: output -> (keys, m), where there is a row, be it of no value."""
 
@@ -74,7 +73,7 @@ class Grid:
     high: dict[Spot, Floats]
     released: dict[Spot, NDArray[np.bool_]]
 
-    def series(self, output: Output) -> tuple[Series, ...]:
+    def series(self, output: ReleasedOutput) -> tuple[Series, ...]:
         """Its keys one by one, each at the ticks at which it was released."""
         spot = (output.name, output.over)
         numbers = [one[spot] for one in (self.value, self.half, self.low, self.high)]
@@ -107,7 +106,7 @@ class HeatMap:
 class Panel:
     """One output: the keys that are drawn, and the heat map of all keys where there are more."""
 
-    output: Output
+    output: ReleasedOutput
     series: tuple[Series, ...]
     heat: HeatMap | None
 
@@ -137,16 +136,16 @@ class ReportData:
       chosen: whether outputs were named.
     """
 
-    run: Run
+    run: ResultFolder
     panels: tuple[Panel, ...]
     keys: int
     drawn: tuple[str, ...]
     listed: tuple[str, ...]
     last: dict[tuple[str, str, int | None], Last]
-    ranked_by: Output | None
+    ranked_by: ReleasedOutput | None
     stride: int
-    fine: Grid
-    coarse: Grid | None
+    fine: SeriesGrid
+    coarse: SeriesGrid | None
     chosen: bool = False
 
     @property
@@ -156,7 +155,7 @@ class ReportData:
 
 
 def gather(
-    run: Run, keys: Sequence[str] | None = None, names: Sequence[str] | None = None
+    run: ResultFolder, keys: Sequence[str] | None = None, names: Sequence[str] | None = None
 ) -> ReportData:
     """Reads what a report shows.
 
@@ -205,7 +204,7 @@ def gather(
     )
 
 
-def _chosen(run: Run, names: Sequence[str] | None) -> tuple[Output, ...]:
+def _chosen(run: ResultFolder, names: Sequence[str] | None) -> tuple[ReleasedOutput, ...]:
     if not names:
         return run.outputs
     known = list(dict.fromkeys(output.name for output in run.outputs))
@@ -215,7 +214,7 @@ def _chosen(run: Run, names: Sequence[str] | None) -> tuple[Output, ...]:
     return tuple(output for output in run.outputs if output.name in names)
 
 
-def _batches(run: Run, first: int = 0) -> Iterator[Batch]:
+def _batches(run: ResultFolder, first: int = 0) -> Iterator[Batch]:
     """Rows from a tick on, with keys as people read them."""
     for raw in run.batches((*COLUMNS, *run.interval_columns), first):
         batch = batch_of(raw)
@@ -226,7 +225,7 @@ def _descending(last: Last | None) -> float:
     return np.inf if last is None or np.isnan(last.value[0]) else -float(last.value[0])
 
 
-def numbers(lists: pa.Array, rows: Ints, output: Output) -> Floats:
+def numbers(lists: pa.Array, rows: Ints, output: ReleasedOutput) -> Floats:
     """Components of an output that are shown: (rows, labels)."""
     if output.part is None:
         return matrix(lists, rows, len(output.labels))
@@ -234,7 +233,7 @@ def numbers(lists: pa.Array, rows: Ints, output: Output) -> Floats:
 
 
 def margins(
-    batch: Batch, rows: Ints, output: Output, band: float
+    batch: Batch, rows: Ints, output: ReleasedOutput, band: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Value, half the width of the margin of error, and its ends: (rows, labels) each."""
     value = numbers(batch.value, rows, output)
@@ -246,7 +245,9 @@ def margins(
     return value, (high - low) / 2, low, high
 
 
-def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, int | None], Last]:
+def _last_values(
+    run: ResultFolder, outputs: Sequence[ReleasedOutput]
+) -> dict[tuple[str, str, int | None], Last]:
     found: dict[tuple[str, str, int | None], Last] = {}
     for batch in _batches(run, run.last_tick):
         latest = np.flatnonzero(batch.tick == run.last_tick)
@@ -266,7 +267,12 @@ class _Filling:
     """A grid while batches come by."""
 
     def __init__(
-        self, run: Run, outputs: Sequence[Output], keys: Sequence[str], room: int, tail: int
+        self,
+        run: ResultFolder,
+        outputs: Sequence[ReleasedOutput],
+        keys: Sequence[str],
+        room: int,
+        tail: int,
     ) -> None:
         self._first = run.first_tick
         every = np.arange(run.first_tick, run.last_tick + 1)
@@ -281,7 +287,7 @@ class _Filling:
             {spot: np.full((*shape, d), np.nan) for spot, d in spots} for _ in range(4)
         )
         released = {spot: np.zeros(shape, dtype=bool) for spot, _ in spots}
-        self.grid = Grid(tuple(keys), every[shown], value, half, low, high, released)
+        self.grid = SeriesGrid(tuple(keys), every[shown], value, half, low, high, released)
 
     def add(self, batch: Batch) -> None:
         who = np.array([self._place.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
@@ -297,8 +303,11 @@ class _Filling:
 
 
 def _grids(
-    run: Run, outputs: Sequence[Output], drawn: Sequence[str], everyone: Sequence[str]
-) -> tuple[Grid, Grid | None]:
+    run: ResultFolder,
+    outputs: Sequence[ReleasedOutput],
+    drawn: Sequence[str],
+    everyone: Sequence[str],
+) -> tuple[SeriesGrid, SeriesGrid | None]:
     """The drawn keys, and all keys where there are more, in one pass."""
     fillings = [_Filling(run, outputs, drawn, TICKS_DRAWN, TICKS_LISTED)]
     if len(everyone) > len(drawn):
@@ -312,7 +321,7 @@ def _grids(
     return fillings[0].grid, fillings[1].grid if fillings[1:] else None
 
 
-def _heat(output: Output, coarse: Grid | None) -> HeatMap | None:
+def _heat(output: ReleasedOutput, coarse: SeriesGrid | None) -> HeatMap | None:
     """Means over keys of neighbouring rank, where there are more keys than rows."""
     if coarse is None or len(output.labels) > 1:
         return None

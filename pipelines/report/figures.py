@@ -34,7 +34,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Section:
+class FigureSection:
     """Figures under a title. note: a sentence under it, or ""."""
 
     name: Literal["score", "period", "total", "model", "trace"]
@@ -43,7 +43,7 @@ class Section:
     note: str = ""
 
 
-def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
+def sections(data: ReportData, held: Holdout | None = None) -> list[FigureSection]:
     """In the order in which they are read: how well a model predicts, figures per period, totals,
     coefficients, and what tells of what they were made."""
     own = any(panel.output.role == "model" for panel in data.panels)
@@ -69,9 +69,9 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
                 "This run released nothing that tells how well its models predict. Give public "
                 "events with --holdout FILE, or let a regression release its error (error: true)."
             )
-        found.append(Section("score", "How well it predicts", tuple(figures), note))
-    found.append(Section("period", "Figures per period", _all(period, data)))
-    found.append(Section("total", "Since the start", _all(total, data)))
+        found.append(FigureSection("score", "How well it predicts", tuple(figures), note))
+    found.append(FigureSection("period", "Figures per period", _all(period, data)))
+    found.append(FigureSection("total", "Since the start", _all(total, data)))
     note, left = "", sum(len(p.output.labels) - len(largest(p, LINES_DRAWN)) for p in models)
     if models:
         banded = any(map(words.is_banded, models))
@@ -82,8 +82,8 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
         )
         note += f" {left:,} more that are 0 or stay closer to it are not drawn." if left else ""
         note = " ".join([note, *(sentence(f"{one}.") for one in _left_out(models))])
-    found.append(Section("model", "Coefficients", _all(models, data), note))
-    found.append(Section("trace", "What models were made of", _all(of("trace"), data)))
+    found.append(FigureSection("model", "Coefficients", _all(models, data), note))
+    found.append(FigureSection("trace", "What models were made of", _all(of("trace"), data)))
     return [one for one in found if one.figures or one.note]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.words import number
-from weir.pipelines.results.margins import lopsided
-from weir.pipelines.results.run import Output
+from weir.pipelines.results.run import ReleasedOutput
+from weir.pipelines.results.series import lopsided
 
 Floats = NDArray[np.float64]
 Between = tuple[float | None, float | None]
@@ -152,7 +152,7 @@ def bin_name(label: str) -> str:
     return f"{ends[0]} to {'<' if label.endswith(')') else ''}{ends[1]}"
 
 
-def label_of(output: Output, i: int) -> str:
+def label_of(output: ReleasedOutput, i: int) -> str:
     """A component for people."""
     label = output.labels[i]
     return bin_name(label) if output.role == "bins" else label

@@ -18,7 +18,7 @@ from weir.pipelines.report import words
 from weir.pipelines.report.data import ReportData, gather
 from weir.pipelines.report.numbers import show_margin
 from weir.pipelines.report.score import score
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 ROWS_SHOWN = 12
 
@@ -73,7 +73,7 @@ def report(
       ConfigError: no results there, a key or name that the run does not have, or held-back data
         that do not fit its models.
     """
-    run = Run.open(directory)
+    run = ResultFolder.open(directory)
     data = gather(run, keys, names)
     held = None if holdout is None else score(data, holdout)
     folder = Path(out) if out is not None else run.directory

@@ -23,7 +23,7 @@ from weir.dpcore.models.predictor import Predictor
 from weir.pipelines.report.data import Panel, ReportData, Series
 from weir.pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
 from weir.pipelines.results.plan_file import model_of
-from weir.pipelines.results.run import OWN, Output, Run
+from weir.pipelines.results.run import OWN, ReleasedOutput, ResultFolder
 
 Floats = NDArray[np.float64]
 
@@ -230,11 +230,11 @@ def r_squared(models: Floats, x: Floats, y: Floats) -> Floats:
     return np.asarray(1 - error / spread)
 
 
-def _scored(name: str, low: float | None = None) -> Output:
-    return Output(name, None, role="score", between=(low, 1.0))
+def _scored(name: str, low: float | None = None) -> ReleasedOutput:
+    return ReleasedOutput(name, None, role="score", between=(low, 1.0))
 
 
-def _columns(run: Run) -> _Columns:
+def _columns(run: ResultFolder) -> _Columns:
     model: Mapping[str, Any] | None = run.plan.get("model")
     if not model:
         raise ConfigError("--holdout", run.name, "is of no use here: this run released no models.")

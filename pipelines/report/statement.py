@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime
 from weir.dpcore.words import left_out_lines, number
 from weir.pipelines.report import words
 from weir.pipelines.report.page import policy, templates
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 
-def statement(run: Run, version: str, day: date | None = None) -> str:
+def statement(run: ResultFolder, version: str, day: date | None = None) -> str:
     """One printable page. Returns the text of an HTML file.
 
     Args:
@@ -48,7 +48,7 @@ def statement(run: Run, version: str, day: date | None = None) -> str:
     )
 
 
-def protected(run: Run) -> str:
+def protected(run: ResultFolder) -> str:
     """What is hidden, in plain words."""
     guarantee = run.plan.get("guarantee") or {}
     noun, one = words.noun(run), words.unit(run)
@@ -66,7 +66,7 @@ def protected(run: Run) -> str:
     return what.get(str(guarantee.get("relation")), f"One {one}.")
 
 
-def strength(run: Run) -> str:
+def strength(run: ResultFolder) -> str:
     """Epsilon and delta, in plain words."""
     epsilon, delta, _ = run.promise
     odds = f"1 in {number(1 / delta)} (delta = {words.short(delta)})" if delta else ""
@@ -78,7 +78,7 @@ def strength(run: Run) -> str:
     )
 
 
-def lasting(run: Run) -> str:
+def lasting(run: ResultFolder) -> str:
     """For how long."""
     _, _, window = run.promise
     if window is None:
@@ -88,7 +88,7 @@ def lasting(run: Run) -> str:
     return f"Against all that is released within {words.duration(run, window)}.{later}"
 
 
-def left_open(run: Run) -> Iterator[str]:
+def left_open(run: ResultFolder) -> Iterator[str]:
     """What is not protected, in plain words."""
     plan = run.plan
     guarantee = plan.get("guarantee") or {}
@@ -124,7 +124,7 @@ def left_open(run: Run) -> Iterator[str]:
     yield "Other releases of the same records: what they cost adds to this."
 
 
-def _releases(run: Run) -> Iterator[tuple[str, str, str, str]]:
+def _releases(run: ResultFolder) -> Iterator[tuple[str, str, str, str]]:
     config = run.plan.get("config") or {}
     what = {
         str(item["name"]): str(item.get("what") or "") for item in run.plan.get("releases") or []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.config.durations import show_duration
-from weir.dpcore.leaves.calendar import UTC, shown_unit
+from weir.dpcore.leaves.clock import UTC, shown_unit
 from weir.dpcore.words import left_out_lines, sentence
 from weir.pipelines.report.data import (
     PARTS_LISTED,
@@ -20,7 +20,7 @@ from weir.pipelines.report.data import (
     largest,
 )
 from weir.pipelines.report.numbers import label_of, show_span, show_time
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 Titles = list[tuple[str, ...]]
 Cell = tuple[float, float, float, float]
@@ -43,12 +43,12 @@ def short(value: Any) -> str:
     return text
 
 
-def when(run: Run, tick: int) -> str:
+def when(run: ResultFolder, tick: int) -> str:
     """The start of a tick as a date or time."""
     return show_time(run.tick_start(tick), run.period)
 
 
-def lasts(run: Run, ticks: int, zone: bool = False) -> str:
+def lasts(run: ResultFolder, ticks: int, zone: bool = False) -> str:
     """How long so many ticks last: "7 days", "3 months". zone: whether to name that of a clock."""
     calendar = run.ruler.calendar
     if calendar is None:
@@ -57,12 +57,12 @@ def lasts(run: Run, ticks: int, zone: bool = False) -> str:
     return shown_unit(ticks * calendar.days, ticks * calendar.months, named)
 
 
-def duration(run: Run, ticks: int) -> str:
+def duration(run: ResultFolder, ticks: int) -> str:
     """ "365 ticks (365 days)"."""
     return f"{ticks:,} tick{'' if ticks == 1 else 's'} ({lasts(run, ticks)})"
 
 
-def span(output: Output, run: Run) -> str:
+def span(output: ReleasedOutput, run: ResultFolder) -> str:
     """ "since the start", "each tick alone (1 day)", "last 7 ticks (7 days)"."""
     if output.over is None:
         return output.span
@@ -80,7 +80,7 @@ def facts(data: ReportData) -> str:
     return f"Differentially private releases, {dates}: {ticks}{keys}."
 
 
-def unfinished(run: Run) -> str:
+def unfinished(run: ResultFolder) -> str:
     """What is missing, or ""."""
     if run.complete:
         return ""
@@ -90,7 +90,7 @@ def unfinished(run: Run) -> str:
     return f"This run is not complete: it has released {so_far}. Run it again to go on from there."
 
 
-def numbers(run: Run) -> list[tuple[str, str]]:
+def numbers(run: ResultFolder) -> list[tuple[str, str]]:
     """The promise in numbers: (value, label)."""
     guarantee = run.plan.get("guarantee") or {}
     epsilon, delta, window = run.promise
@@ -102,12 +102,12 @@ def numbers(run: Run) -> list[tuple[str, str]]:
     return found
 
 
-def noun(run: Run) -> str:
+def noun(run: ResultFolder) -> str:
     """What one event is, by the config's ``schema.noun``; "event" where it tells none."""
     return str(run.plan.get("noun") or "event")
 
 
-def unit(run: Run) -> str:
+def unit(run: ResultFolder) -> str:
     """What is protected: "event", "purchase", "user in 3 months", "user"."""
     guarantee = run.plan.get("guarantee") or {}
     name, per = str(guarantee.get("unit", "event")), period(run)
@@ -115,14 +115,14 @@ def unit(run: Run) -> str:
     return name if per is None else f"{name} in {per}"
 
 
-def period(run: Run) -> str | None:
+def period(run: ResultFolder) -> str | None:
     """In which span a user is protected: "3 months", "7d"; None: the unit is an event, or all that
     a user does is protected."""
     per = (run.plan.get("user") or {}).get("per")
     return show_duration(per) if isinstance(per, int) else per
 
 
-def statement(run: Run) -> str:
+def statement(run: ResultFolder) -> str:
     """The promise in words, as the plan states it."""
     guarantee = run.plan.get("guarantee") or {}
     text = guarantee.get("statement")
@@ -134,13 +134,13 @@ def statement(run: Run) -> str:
     )
 
 
-def budget(run: Run) -> str:
+def budget(run: ResultFolder) -> str:
     """How the ledger stood when the run began, or ""."""
     told = run.plan.get("ledger")
     return f"Budget of {told['scope']} when this run began: {told['words']}." if told else ""
 
 
-def expiration(run: Run) -> list[tuple[str, str, str]]:
+def expiration(run: ResultFolder) -> list[tuple[str, str, str]]:
     """(released within, epsilon, delta) for people; rows beyond the clock's end become one."""
     rows = []
     for item in run.plan.get("expiration") or []:
@@ -159,7 +159,7 @@ def expiration(run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
-def every_period(run: Run) -> tuple[str, str, str] | None:
+def every_period(run: ResultFolder) -> tuple[str, str, str] | None:
     """(who, epsilon, delta) of a user who is present in every period; None where the unit is an
     event, or no plan says it."""
     row = (run.plan.get("user") or {}).get("every_period")
@@ -169,7 +169,7 @@ def every_period(run: Run) -> tuple[str, str, str] | None:
     return sentence(str(row["who"])), epsilon.replace("none", "no bound"), delta
 
 
-def against(run: Run) -> str:
+def against(run: ResultFolder) -> str:
     """What the table of `expiration` is about: whom it protects, and from when it counts."""
     if (run.plan.get("guarantee") or {}).get("unit") != "user":
         since = " after it arrived"
@@ -201,7 +201,7 @@ def how_to_read(data: ReportData) -> str:
     return text
 
 
-def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
+def columns(data: ReportData) -> list[tuple[ReleasedOutput, int, tuple[str, ...]]]:
     """(output, component, title) of the last values; of long models those furthest from 0, other
     long vectors are left to the charts."""
     found = []
@@ -290,7 +290,7 @@ def _cell(held: Series | Last, at: Any) -> Cell:
     return value, half, low, high
 
 
-def alternatives(run: Run) -> tuple[list[str], list[list[str]]]:
+def alternatives(run: ResultFolder) -> tuple[list[str], list[list[str]]]:
     """The mechanisms that the plan compared."""
     head = ["mechanism", "noise", "error, best = 1", "state per key", "epsilon in 10 windows", ""]
     body = []

@@ -16,12 +16,11 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text
-from weir.dpcore.leaves.list_columns import Expanded
-from weir.dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE, Expanded, SparseRows
 from weir.dpcore.models.predictor import Predictor
 
 ARROW = (".arrow", ".arrows", ".ipc", ".feather")

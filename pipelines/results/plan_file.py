@@ -1,19 +1,99 @@
-"""The plan as a file beside results and checkpoints, and what changed since it was written."""
+"""The plan file of a folder of results: read, written, compared, and its ticks as times."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Calendar
 from weir.dpcore.models.config import AnyModel
 from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.plan import Plan
-from weir.pipelines.results.compare import flatten
+from weir.dpcore.plan_config import PlanConfig
 from weir.transforms.sinks import place as sinks_place
+
+ABSENT = "(absent)"
+
+
+def changed_fields(a: PlanConfig, b: PlanConfig) -> list[dict[str, Any]]:
+    """Dotted path, value in A, value in B; for every field that differs. None: absent."""
+    flat_a, flat_b = flatten(a), flatten(b)
+    names = [*flat_a, *(name for name in flat_b if name not in flat_a)]
+    return [
+        {"field": name, "a": flat_a.get(name), "b": flat_b.get(name)}
+        for name in names
+        if flat_a.get(name) != flat_b.get(name)
+    ]
+
+
+def flatten(config: PlanConfig) -> dict[str, Any]:
+    """Every field that is set or has a default, by dotted path; the version that is planned."""
+    out: dict[str, Any] = {}
+
+    def visit(path: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                visit(f"{path}.{name}" if path else str(name), item)
+        elif value is not None:
+            out[path] = value
+
+    visit("", config.model_dump(mode="json", by_alias=True) | {"version": config.plan_version})
+    return out
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Ticks in time. On a clock with a zone a time is what the clocks on its walls show, in
+    microseconds since 1970 as if they showed UTC.
+
+    Attributes:
+      start: of tick 0. period: of a tick; of a calendar clock about. calendar: None: ticks of a
+        fixed length.
+    """
+
+    start: int
+    period: int
+    calendar: Calendar | None = None
+
+    @classmethod
+    def of_plan(cls, plan: Mapping[str, Any]) -> Ruler | None:
+        """Of a calendar clock, by what ``_plan.json`` says; None: it is none."""
+        told = (plan.get("clock") or {}).get("period")
+        if not isinstance(told, Mapping):
+            return None
+        calendar = Calendar(
+            int(told.get("days", 0)),
+            int(told.get("months", 0)),
+            str(told["zone"]),
+            int(told["first"]),
+            skipped=tuple(told.get("skipped", ())),
+        )
+        return cls(int(calendar.walls(np.zeros(1, np.int64))[0]), calendar.nominal, calendar)
+
+    def at(self, tick: int) -> int:
+        """Where a tick begins."""
+        if self.calendar is None:
+            return self.start + int(tick) * self.period
+        return int(self.calendar.walls(np.asarray([tick]))[0])
+
+    def place(self, stamp: int) -> float:
+        """A time as a tick and a fraction of it."""
+        if self.calendar is None:
+            return (stamp - self.start) / self.period
+        tick = (stamp - self.start) // self.period
+        while self.at(tick) > stamp:
+            tick -= 1
+        while self.at(tick + 1) <= stamp:
+            tick += 1
+        begin = self.at(tick)
+        return tick + (stamp - begin) / (self.at(tick + 1) - begin)
+
 
 LAYOUT = "sink_layout"
 """Field of ``_plan.json`` in a folder of results: how its files hold vectors."""

@@ -18,10 +18,16 @@ import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import shown_key
-from weir.dpcore.pricing.band import band_of
-from weir.pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
-from weir.pipelines.results.packed import Sizes
-from weir.pipelines.results.ruler import Ruler
+from weir.dpcore.pricing.calibration import band_of
+from weir.pipelines.results.files import (
+    HELD_FOLDER,
+    TYPES,
+    ResultFile,
+    Sizes,
+    read_file,
+    result_files,
+)
+from weir.pipelines.results.plan_file import Ruler
 from weir.transforms.release.table import INTERVAL
 from weir.transforms.runtime.files import SERVICES
 
@@ -32,7 +38,7 @@ ROLES = {SCALED: "scaled_model", OWN: "model"}
 
 
 @dataclass(frozen=True)
-class Output:
+class ReleasedOutput:
     """One thing that is released: a name over a span.
 
     Attributes:
@@ -67,7 +73,7 @@ class Output:
         """Whether it is the coefficients of a model."""
         return self.role in ROLES.values()
 
-    def shown(self) -> Output:
+    def shown(self) -> ReleasedOutput:
         """What a report shows of it: the component that is worth showing."""
         if self.draws not in self.labels or len(self.labels) == 1:
             return self
@@ -83,7 +89,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Run:
+class ResultFolder:
     """A folder of results.
 
     Attributes:
@@ -99,7 +105,7 @@ class Run:
     files: tuple[ResultFile, ...]
 
     @classmethod
-    def open(cls, directory: Path | str) -> Run:
+    def open(cls, directory: Path | str) -> ResultFolder:
         """Looks at a folder; reads no rows.
 
         Raises:
@@ -285,7 +291,7 @@ class Run:
         raise self._no_rows()
 
     @cached_property
-    def outputs(self) -> tuple[Output, ...]:
+    def outputs(self) -> tuple[ReleasedOutput, ...]:
         """What was released, in the plan's order; from the rows of the last tick without a plan."""
         listed = self.plan.get("releases")
         if listed:
@@ -335,7 +341,7 @@ class Run:
         return pa.Table.from_batches(batches, pa.schema([(name, TYPES[name]) for name in names]))
 
 
-def output_of(item: Mapping[str, Any]) -> Output:
+def output_of(item: Mapping[str, Any]) -> ReleasedOutput:
     """An entry of the plan's ``releases`` -> Output."""
     size = int(item.get("dimension") or 1)
     labels = tuple(str(label) for label in item.get("labels") or ())
@@ -346,7 +352,7 @@ def output_of(item: Mapping[str, Any]) -> Output:
     name = str(item["name"])
     low, high = item.get("between") or (None, None)
     role = str(item.get("role") or ROLES.get(name, "value"))
-    return Output(
+    return ReleasedOutput(
         name=name,
         over=None if over in (None, "all") else int(over),
         labels=labels,

@@ -8,7 +8,7 @@ from typing import Any
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.config.places import refuse_mixed
+from weir.pipelines.config.job import refuse_mixed
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.sinks.sink import Secrets, Sink
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.parts import Parts
-from weir.pipelines.ledger.places import Place, noted_in
+from weir.pipelines.ledger.entries import OutputPlace, noted_in
 from weir.pipelines.ledger.rules import refuse_uncounted
-from weir.pipelines.results.result import Result
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.terminal import count
 
 
@@ -32,7 +32,7 @@ def publish(parts: Parts) -> Result:
             "is for runs over files into a folder; a stream publishes as it goes.",
         )
     if parts.ledger is not None:
-        place = Place.of(sink)
+        place = OutputPlace.of(sink)
         refuse_uncounted(parts.ledger, plan, place.name, noted_in(place))
     moved = sink.publish(plan)
     return Result(

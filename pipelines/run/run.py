@@ -15,21 +15,20 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
 from weir.pipelines.graph.budget import Spent, entered, resumes
 from weir.pipelines.graph.parts import Parts
-from weir.pipelines.results.result import DIVERGENT, Result
-from weir.pipelines.results.verdict import judge
+from weir.pipelines.results.verdict import DIVERGENT, Result, judge
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.progress import Progress, Total
 from weir.pipelines.run.watch import Watch, added, counters
-from weir.pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
-from weir.pipelines.runners.single_job import alone, refuse_restart
+from weir.pipelines.runners.options import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
+from weir.pipelines.runners.pipeline import alone, refuse_restart
 from weir.pipelines.sinks.sink import Sink
 from weir.pipelines.sources.source import Source
 from weir.pipelines.terminal import console
 
 if TYPE_CHECKING:
     from weir.pipelines.runners.flink import FlinkRun
-    from weir.pipelines.runners.flink_cause import Unreadable
     from weir.pipelines.runners.state_folder import StateFolder
+    from weir.pipelines.runners.submitted import UnreadableCheckpoint
     from weir.transforms.runtime.fence import Fence
 
 FRESH = (
@@ -106,9 +105,9 @@ def _started(
     """As ``run``, of a run that has its budget. around: where it is not on Flink."""
     parts = spent.parts
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
-    from weir.pipelines.runners.flink_cause import Unreadable
     from weir.pipelines.runners.pipeline import pipeline_for
     from weir.pipelines.runners.state_folder import StateFolder
+    from weir.pipelines.runners.submitted import UnreadableCheckpoint
     from weir.transforms.runtime import counters as process_counts
     from weir.transforms.runtime import fence
 
@@ -152,7 +151,7 @@ def _started(
         if on_flink is not None:
             try:
                 ended = _on_flink(on_flink, pipeline, watch)
-            except Unreadable as broken:
+            except UnreadableCheckpoint as broken:
                 older = state_before(state, target, broken)
                 _log.warning("%s Goes on from %s, which lacks nothing.", broken, older)
                 target = dataclasses.replace(target, resume=older)
@@ -209,7 +208,7 @@ def refuse_short(sink: Sink, plan: Plan, counts: Mapping[str, int], bounded: boo
         )
 
 
-def state_before(state: StateFolder, target: FlinkTarget, broken: Unreadable) -> str:
+def state_before(state: StateFolder, target: FlinkTarget, broken: UnreadableCheckpoint) -> str:
     """What a resume falls back on whose newest checkpoint cannot be read.
 
     Raises:
@@ -321,7 +320,7 @@ def _execute(pipeline: Any, watch: Watch) -> Any:
 def told(error: BaseException) -> WeirError:
     """What may be said about a failure: our own words, or a kind and a step; never a text that
     some library wrote, because those quote events."""
-    from weir.pipelines.runners.flink_cause import refusal_in
+    from weir.pipelines.runners.submitted import refusal_in
 
     seen: BaseException | None = error
     while seen is not None:

@@ -24,7 +24,7 @@ from apache_beam.options.pipeline_options import (
 from google.protobuf import json_format
 
 from weir.dpcore.errors import ConfigError, WeirError
-from weir.pipelines.doors.door import PROJECT, PROJECT_RULE
+from weir.pipelines.connectors.connector import PROJECT, PROJECT_RULE
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.runners import dataflow_limits
 from weir.pipelines.runners.options import NO_LISTING

@@ -68,8 +68,7 @@ def main(arguments: Sequence[str], image: str) -> int:
     """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
     from weir.pipelines.graph.budget import entered, resumes
     from weir.pipelines.graph.parts import parts_of
-    from weir.pipelines.runners.pipeline import pipeline_for
-    from weir.pipelines.runners.single_job import alone
+    from weir.pipelines.runners.pipeline import alone, pipeline_for
 
     known, flags = parameters(arguments)
     try:

@@ -1,38 +1,120 @@
-"""A job on Flink from here: submitted, followed, stopped with a savepoint, or left to itself."""
+"""The job that had a stream before, and still holds slots."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.paths import local
 from weir.pipelines.engines import job_server
-from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.flink import LIVE, FlinkRest
+from weir.pipelines.engines.job_server import MAP_STATE, ResidualStorage, kept_by
 from weir.pipelines.engines.processes import EngineFailed, free_ports
 from weir.pipelines.engines.tools import need
 from weir.pipelines.graph.parts import Parts
-from weir.pipelines.runners import flink_options, groups
+from weir.pipelines.runners import flink_options
 from weir.pipelines.runners.ending import End, Warden, cancel, leave
-from weir.pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
-from weir.pipelines.runners.older_job import OlderJob
-from weir.pipelines.runners.residuals import refuse_foreign
-from weir.pipelines.runners.serving import serving
+from weir.pipelines.runners.options import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
-from weir.pipelines.runners.submitted import Submitted
-from weir.pipelines.runners.waiter import KeptMetrics, Waiter, terminable
-from weir.transforms.runtime import fence, kept_counts
+from weir.pipelines.runners.submitted import KeptMetrics, Submitted, Waiter, serving, terminable
+from weir.transforms.runtime import fence, files, kept_counts
 
 _log = logging.getLogger(__name__)
+REPLACED = 20.0
+"""Seconds in which a job that was replaced ends by itself; then it is cancelled."""
+
+
+@dataclass(frozen=True)
+class OlderJob:
+    """Attributes:
+    rest: of its cluster. job: its id there.
+    """
+
+    rest: FlinkRest
+    job: str
+
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> OlderJob | None:
+        """The job that was last noted beside the state, if it is alive."""
+        if not noted:
+            return None
+        rest = FlinkRest(str(noted["url"]), timeout=3.0)
+        with contextlib.suppress(EngineFailed):
+            if any(entry["jid"] == noted["job"] for entry in rest.jobs(live=True)):
+                return cls(rest, str(noted["job"]))
+        return None
+
+    def end(self) -> None:
+        """Waits until it has seen that it was replaced, and cancels it if it does not."""
+        _log.warning("takes over from job %s, which ends", self.job)
+        deadline = time.monotonic() + REPLACED
+        with contextlib.suppress(EngineFailed):
+            while self.rest.state(self.job) in LIVE:
+                if time.monotonic() > deadline:
+                    self.rest.cancel(self.job)
+                    deadline = math.inf
+                time.sleep(0.2)
+
+
+HEAD = 1 << 20
+"""Bytes of a file that are looked at: the names of the states in it come first."""
+NAMED = b"sdf_checkpoint:"
+"""How names of a state begin that holds the rest of one call."""
+
+
+def refuse_foreign(savepoint: str, jar: str) -> None:
+    """Refuses a checkpoint or savepoint that this job server cannot go on from.
+
+    Args:
+      savepoint: its URI.
+
+    Raises:
+      ConfigError: it keeps residuals in the other place. Where neither tells, nothing is refused.
+    """
+    found, kept = in_a_map(savepoint), kept_by(jar)
+    if found is None or kept is None or found is (kept is ResidualStorage.ONE_MAP):
+        return
+    made = (
+        "Apache's of Beam 2.76 or newer" if found else "that of `make flink`, or an older Apache's"
+    )
+    raise ConfigError(
+        "--resume",
+        savepoint,
+        f"was made with another job server ({made}), and the one given here ({jar}) does not find "
+        "in it where the sources were: they would stand still. Go on with the one that it was "
+        "made with: --flink-job-server-jar JAR.",
+    )
+
+
+def in_a_map(savepoint: str) -> bool | None:
+    """Whether residuals lie in one map (else under names); None where no file shows it."""
+    named = False
+    for data in _heads(savepoint):
+        if MAP_STATE.encode() in data:
+            return True
+        named |= NAMED in data  # of timers too, which may lie in a file without the map
+    return False if named else None
+
+
+def _heads(savepoint: str) -> Iterator[bytes]:
+    """What is looked at, file by file; the metadata hold small states themselves."""
+    folder = local(savepoint)
+    for path in sorted(files.join(folder, name) for name in files.names(folder)):
+        if files.exists(path):
+            with files.open_raw(path) as file:
+                yield file.read(HEAD)
 
 
 class FlinkRun:
@@ -74,8 +156,8 @@ class FlinkRun:
         self._jar = target.jar or str(job_server.jar())
         if (
             streaming
-            and job_server.kept_by(self._jar) is job_server.Kept.NEW_NAMES
-            and groups.OPTION not in flink_options.names_of(flags)
+            and job_server.kept_by(self._jar) is job_server.ResidualStorage.NEW_NAMES
+            and flink_options.OPTION not in flink_options.names_of(flags)
         ):
             _log.warning(job_server.FORGETFUL.format(jar=self._jar))
         self._job, self._target, self._state = job, target, state
@@ -123,8 +205,8 @@ class FlinkRun:
             self._target, self._job.engine, before.get("parallelism"), lent
         )
         resumed = self._target.resume is not None
-        many = groups.settled(self._job.plan, self._given, self._state, resumed)
-        groups.refuse_more(self._parallelism, many)
+        many = flink_options.settled(self._job.plan, self._given, self._state, resumed)
+        flink_options.refuse_more(self._parallelism, many)
         if self._streaming:
             claims = [fence.claim(place, self.name) for place in (self._state.path, *places)]
             warden = Warden(
@@ -147,7 +229,7 @@ class FlinkRun:
             else:
                 rewound = self._target.rewind is not None
                 self._savepoint = self._state.resolve(self._target.resume, rewound)
-            groups.keep(self._state, many)
+            flink_options.keep(self._state, many)
         self.flags = [
             *flink_options.flags_of(
                 self._job.engine,

@@ -1,14 +1,70 @@
-"""Runners by the names that ``weir run`` knows, and the options that are passed through to Beam."""
+"""Options of every runner, and where a job runs on Flink: cheap to import."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
+
+EMBEDDED = "[local]"
+DONE, STOPPED, RUNNING = "done", "stopped", "running"
+HELD = "held"
+"""Done, and its releases are not published."""
+
+
+@dataclass(frozen=True)
+class FlinkTarget:
+    """Where and how a job runs on Flink.
+
+    Attributes:
+      master: ``[local]`` for a Flink inside the job server, else HOST:PORT of its REST interface.
+      parallelism: workers; None: what the config says, or the slots that are free.
+      resume: ``latest``, or path or URI of a checkpoint or savepoint; None: start anew.
+      detach: return once it runs.
+      jar: of the job server; None: the one in the cache.
+      rewind: Pub/Sub snapshot that the subscription is taken back to, for an older savepoint.
+    """
+
+    master: str = EMBEDDED
+    parallelism: int | None = None
+    resume: str | None = None
+    detach: bool = False
+    jar: str | None = None
+    rewind: str | None = None
+
+    @property
+    def embedded(self) -> bool:
+        """Whether Flink lives and dies with this process."""
+        return self.master == EMBEDDED
+
+    @property
+    def url(self) -> str:
+        """Of a cluster's REST interface."""
+        return self.master if "://" in self.master else f"http://{self.master}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How it went.
+
+    Attributes:
+      how: DONE, STOPPED or RUNNING (detached).
+      savepoint: URI of the savepoint that it stopped with, if any.
+      job: id on Flink. url: of its REST interface.
+      result: Beam's, for its metrics; None where it was left alone.
+    """
+
+    how: str
+    job: str
+    url: str
+    savepoint: str | None = None
+    result: Any = None
+
 
 BEAM_NAMES = {
     "direct": "FnApiRunner",
@@ -61,12 +117,12 @@ def prism_flags(given: Sequence[str]) -> list[str]:
     Raises:
       EngineMissing: Prism is not in the cache and no place is given.
     """
-    from weir.pipelines.engines import prism
+    from weir.pipelines.engines import job_server
 
     names = {flag.partition("=")[0] for flag in given}
     found = []
     if not names & {"--prism_location", "--job_endpoint"}:
-        found.append(f"--prism_location={prism.location()}")
+        found.append(f"--prism_location={job_server.location()}")
     if "--environment_type" not in names:
         found.append("--environment_type=LOOPBACK")
     if "--prism_log_level" not in names:
@@ -94,7 +150,7 @@ def _known(flags: Sequence[str]) -> None:
             raise ConfigError("argument", name, f"is an option of neither weir nor Beam; {hint}")
 
 
-class _Parser(argparse.ArgumentParser):
+class _BeamOptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError("argument", message, "see weir run --help.")
 
@@ -102,7 +158,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    parser = _BeamOptionParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for section in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(section):
             section._add_argparse_args(parser)  # type: ignore[arg-type]  # any parser will do

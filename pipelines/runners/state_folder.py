@@ -18,7 +18,7 @@ from typing import Any
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.paths import local
 from weir.pipelines.results.plan_file import plan_json, refuse_changed
 from weir.pipelines.results.secret_marks import identities
 from weir.transforms.runtime import fence, files, kept_counts

@@ -1,21 +1,202 @@
-"""A job that was submitted from here, as it comes up, begins, fails or ends."""
+"""A job that was submitted to a cluster: waited for, and the cause of its failure."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import signal
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines.flink_rest import FlinkRest
-from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.runners.ending import LOOK, End
-from weir.pipelines.runners.flink_cause import Unreadable, cause_of, refusal_in
-from weir.pipelines.runners.flink_counters import metrics_of
-from weir.pipelines.runners.waiter import Waiter
+from weir.pipelines.engines.flink import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed, Process
+from weir.pipelines.runners.ending import LOOK, End, metrics_of
 from weir.transforms.runtime import fence
+
+
+class KeptMetrics:
+    """The last metrics of a job, which Beam asks of a job server that will be gone."""
+
+    def __init__(self, result: Any) -> None:
+        self._found = result.metrics().query()
+
+    def metrics(self) -> KeptMetrics:
+        """As Beam's own result."""
+        return self
+
+    def query(self) -> Any:
+        """As Beam's own metrics."""
+        return self._found
+
+
+class Waiter:
+    """Waits for Beam's result in a thread, so that Ctrl-C reaches us and not Beam."""
+
+    def __init__(self, result: Any) -> None:
+        self.error: Exception | None = None
+        self._result = result
+        self._thread = threading.Thread(target=self._wait, name="wait", daemon=True)
+        self._thread.start()
+
+    def _wait(self) -> None:
+        try:
+            self._result.wait_until_finish()
+        except Exception as error:
+            self.error = error
+
+    def join(self, seconds: float) -> bool:
+        """Waits so long at most; whether the job has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM is Ctrl-C here: whoever stops a service gets a savepoint."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+READY = 60.0
+"""Seconds for it to answer."""
+
+
+@contextlib.contextmanager
+def serving(folder: Path, jar: str, master: str, port: int) -> Iterator[Process]:
+    """The job server, and inside it an embedded Flink. Not in our group: Ctrl-C is ours.
+
+    Args:
+      folder: for its files; ``conf`` in it has Flink's settings. master: where jobs go.
+      port: on which it takes them.
+    """
+    command = [
+        "java",
+        f"-Djava.io.tmpdir={folder}",
+        "-jar",
+        jar,
+        *("--flink-master", master),
+        *("--flink-conf-dir", str(folder / "conf")),
+        *("--artifacts-dir", str(folder / "artifacts")),
+        *("--job-port", str(port)),
+        *("--artifact-port", "0", "--expansion-port", "-1"),
+    ]
+    server = Process("Flink's job server", command, folder / "job-server.log")
+    try:
+        server.wait_until(lambda: _listens(port), READY, "it answered")
+        yield server
+    finally:
+        server.stop(3.0)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        one.settimeout(0.5)
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+WORDS = 600
+"""Letters of a cause that are told, at most."""
+_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error))(?:: (.*))?$", re.MULTILINE)
+_OWN = (
+    "org.apache.flink.",
+    "java.io.",
+    "java.nio.",
+    "java.util.concurrent.",
+    "java.lang.IllegalStateException",
+    "java.lang.RuntimeException",
+    "java.lang.Exception",
+)
+"""Errors of Flink's; others of Java's are believed to be where no part of Beam was at work."""
+_WORKER = ("SDK", "Traceback", "Python")
+"""What stands in every failure that a worker told of, whose words may be of events."""
+_BROKEN = re.compile(
+    r"EOFException|UTFDataFormat|StreamCorrupted|FileNotFound|NoSuchFile|Cannot find|"
+    r"checkpoint\.metadata\.Metadata"
+)
+"""In the trace of a job whose checkpoint is broken, or gone."""
+_REFUSED = re.compile(
+    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
+    r"runtime\.fence\.(?:Fenced|Removed)|runtime\.pubsub_client\.Gone|"
+    r"sources\.kafka\.faults\.(?:Gone|Lost)|sources\.pubsub\.acked\.Outdated)): "
+    r"([^\n\[]{1,1000})"
+)
+
+
+class Cause(NamedTuple):
+    """Why a job does not run.
+
+    Attributes:
+      words: kind and message of the innermost error. unreadable: it is that what was to be resumed
+        is broken, or gone.
+    """
+
+    words: str
+    unreadable: bool
+
+
+def cause_of(rest: FlinkRest, job: str) -> Cause | None:
+    """The cause of a job's last failure; None where there is none that may be told.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    history = rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
+    return cause_in(str(history.get("root-exception") or ""))
+
+
+def cause_in(text: str) -> Cause | None:
+    """What Flink says in a stack trace: of a worker's failure nothing, as it may quote events."""
+    found = _CAUSE.findall(text)
+    own = _OWN if "org.apache.beam" in text else (*_OWN, "java.")
+    if not found or any(word in text for word in _WORKER):
+        return None
+    if not all(kind.startswith(own) for kind, _ in found):
+        return None
+    kind, words = found[-1]
+    said = f"{kind.rpartition('.')[2]}: {words}" if words else kind.rpartition(".")[2]
+    if "operator is not available" in words:
+        said = (
+            f"{said[:WORDS]} (The state was made by a job of other steps: go on with the options "
+            "that it had.)"
+        )
+        return Cause(said, False)
+    return Cause(said[:WORDS], _BROKEN.search(text) is not None)
+
+
+def refusal_in(text: str) -> str | None:
+    """What our own errors say inside a text that holds more; those never hold content."""
+    found = _REFUSED.findall(text)
+    return found[-1].strip() if found else None
+
+
+class UnreadableCheckpoint(EngineFailed):
+    """What was to be resumed cannot be read.
+
+    Args:
+      place: URI of the checkpoint. cause: in Flink's words.
+    """
+
+    def __init__(self, place: str, cause: str) -> None:
+        super().__init__(f"{place} cannot be read: {cause.removesuffix('.')}.")
+        self.place = place
+
 
 _log = logging.getLogger(__name__)
 SUBMITTED = 180.0
@@ -112,7 +293,7 @@ class Submitted:
                 return WeirError(refused)
             cause = cause_of(self.rest, job)
             if cause is not None and self.resumed is not None and cause.unreadable:
-                return Unreadable(self.resumed, cause.words)
+                return UnreadableCheckpoint(self.resumed, cause.words)
             if cause is not None:
                 return EngineFailed(f"Flink does not run {self.name}: {cause.words}")
         return None

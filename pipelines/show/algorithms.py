@@ -1,20 +1,25 @@
-"""``weir algorithms``: what this build can run, where it comes from, and which fields it reads."""
+"""Reference pages: algorithms, fields of the config, commands."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from weir.dpcore.aggregates.config import known_fields
+from weir.dpcore.aggregates.algorithm import known_fields
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS, describe
-from weir.pipelines.terminal import heading, table
+from weir.pipelines.config.job import json_schema
+from weir.pipelines.terminal import heading, indent, table
 
 SECTIONS = {
     "algorithm": "aggregates.NAME",
@@ -164,7 +169,7 @@ def render_list(entries: list[dict[str, Any]], out: Console) -> None:
                 noises = ", ".join(noise.replace("_", " ") for noise in entry["noises"])
                 rows.add_row(entry["name"], entry["title"], noises)
         out.print(Text.assemble(heading(title), (f"  ({hint})", "dim")))
-        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows))
     out.print(Text("\n`weir algorithms NAME` tells more.", style="dim"))
 
 
@@ -174,10 +179,167 @@ def render_one(entry: dict[str, Any], out: Console) -> None:
     if entry["about"] and entry["about"] != entry["title"]:
         out.print(Padding(Text(entry["about"]), (1, 0, 0, 2), expand=False))
     if entry["source"]:
-        out.print(Padding(Text(f"Source: {entry['source']}"), (0, 0, 0, 2), expand=False))
+        out.print(indent(Text(f"Source: {entry['source']}")))
     rows = table("field", "what it does")
     section = SECTIONS[entry["kind"]]
     for name, about in entry["fields"].items():
         rows.add_row(f"{section}.{name}", Text(about))  # brackets in it are no markup
     out.print(heading("Fields"))
-    out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    out.print(indent(rows))
+
+
+def fields_page() -> str:
+    """Markdown: a table for the top, and one for each section that has fields."""
+    schema = json_schema()
+    parts = ["# Config\n", f"{schema['description']}\n", *_table(schema)]
+    for name, section in sorted(schema["$defs"].items()):
+        if section.get("properties"):
+            parts += [
+                f"\n## {name}\n",
+                f"{_line(section.get('description', ''))}\n",
+                *_table(section),
+            ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(section: Mapping[str, Any]) -> Iterator[str]:
+    yield "| field | what it holds | example |"
+    yield "|---|---|---|"
+    required = section.get("required", ())
+    for name, field in section["properties"].items():
+        about = _line(field.get("description", ""))
+        kinds = [f"[{kind}](#{anchor(kind)})" for kind in _refs(field)]
+        if kinds:
+            about = f"{about} {'One of ' if len(kinds) > 1 else 'See '}{', '.join(kinds)}."
+        if name in required:
+            about += " Required."
+        examples = field.get("examples", ())
+        shown = f"`{_line(json.dumps(examples[0], ensure_ascii=False))}`" if examples else ""
+        yield f"| `{name}` | {about.strip()} | {shown} |"
+
+
+def _refs(field: Any) -> list[str]:
+    """Sections that a field may hold."""
+    if isinstance(field, list):
+        return [name for one in field for name in _refs(one)]
+    if not isinstance(field, dict):
+        return []
+    own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
+    inner = [name for key, one in field.items() if key in ("anyOf", "oneOf", "items", "allOf",
+             "additionalProperties") for name in _refs(one)]  # fmt: skip
+    return list(dict.fromkeys([*own, *inner]))
+
+
+def anchor(title: str) -> str:
+    """The anchor that a heading has on the site."""
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def _line(text: str) -> str:
+    """In one cell of a table, and never HTML."""
+    return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;")
+
+
+@dataclass(frozen=True)
+class Told:
+    """One command.
+
+    Attributes:
+      name: with all that stands before it, like "weir ledger add". usage: what follows the name.
+      paragraphs: what it does; one that begins with a line feed is kept as it stands.
+      options: (how it is written, what it does).
+    """
+
+    name: str
+    usage: str
+    paragraphs: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+
+
+def told(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[Told]:
+    """A command, then those below it, by name."""
+    short = name.rpartition(" ")[2]
+    ctx = click.Context(command, parent=parent, info_name=short, **command.context_settings)
+    options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
+    rows = [record for one in options if (record := one.get_help_record(ctx))]
+    usage = " ".join(command.collect_usage_pieces(ctx))
+    yield Told(name, usage, tuple(_paragraphs(command.help or "")), tuple(rows))
+    if isinstance(command, click.Group):
+        for below in command.list_commands(ctx):
+            found = command.get_command(ctx, below)
+            if found is not None and not found.hidden:
+                yield from told(found, f"{name} {below}", ctx)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Paragraphs; one that click is told to leave alone begins with a line feed."""
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        kept = part.removeprefix("\b\n")
+        yield f"\n{kept}" if kept != part else " ".join(part.split())
+
+
+def man(command: click.Command, name: str, version: str) -> str:
+    """The whole as one page for man(1)."""
+    first, *rest = told(command, name)
+    about, *more = first.paragraphs
+    lines = [
+        f'.TH {_roff(name.upper())} 1 "" "{_roff(f"{name} {version}")}" "User Commands"',
+        ".SH NAME",
+        rf"{_roff(name)} \- {_roff(about.rstrip('.'))}",
+        ".SH SYNOPSIS",
+        f".B {_roff(name)}",
+        _roff(first.usage),
+        ".SH DESCRIPTION",
+        *_body(more),
+        ".SH OPTIONS",
+        *_options(first),
+        ".SH COMMANDS",
+    ]
+    for one in rest:
+        lines += [f".SS {_roff(f'{one.name} {one.usage}'.strip())}", *_body(one.paragraphs)]
+        lines += _options(one)
+    lines += [
+        ".SH EXIT STATUS",
+        "0 when all is well, 2 for a refused config, 1 for a run that failed.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _body(paragraphs: tuple[str, ...] | list[str]) -> Iterator[str]:
+    for text in paragraphs:
+        if text.startswith("\n"):
+            yield from (".PP", ".nf", *(_roff(line) for line in text[1:].splitlines()), ".fi")
+        else:
+            yield from (".PP", _roff(text))
+
+
+def _options(one: Told) -> Iterator[str]:
+    for written, about in one.options:
+        yield from (".TP", rf"\fB{_roff(written)}\fR", _roff(about) or r"\&")
+
+
+def _roff(text: str) -> str:
+    """Text that roff prints as it stands."""
+    text = text.replace("\\", r"\e").replace("-", r"\-")
+    return re.sub(r"^(?=[.'])", r"\\&", text, flags=re.MULTILINE)
+
+
+def commands_markdown(command: click.Command, name: str) -> str:
+    """The whole as a page of the site."""
+    parts = ["# Commands\n"]
+    for one in told(command, name):
+        parts.append(f"{'##' if one.name.count(' ') < 2 else '###'} `{one.name}`\n")
+        parts.append(f"```\n{one.name} {one.usage}".rstrip() + "\n```\n")
+        for text in one.paragraphs:
+            parts.append(
+                f"```\n{inspect.cleandoc(text[1:])}\n```\n" if text[:1] == "\n" else f"{text}\n"
+            )
+        if one.options:
+            parts.append("| option | |\n|---|---|")
+            parts += [f"| `{_cell(written)}` | {_cell(about)} |" for written, about in one.options]
+            parts.append("")
+    return "\n".join(parts)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")

@@ -1,22 +1,91 @@
-"""``weir diff A B``: what changes between two plans, field by field, and what follows from it."""
+"""What changes between two plans; the privacy loss of users in a plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.padding import Padding
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.graph.checks import plan_under
-from weir.pipelines.ledger.desk import look
-from weir.pipelines.results.compare import ABSENT, changed_fields
-from weir.pipelines.show import users
-from weir.pipelines.terminal import bytes_text, count, heading, number, span, table
+from weir.pipelines.ledger.reservations import look
+from weir.pipelines.results.plan_file import ABSENT, changed_fields
+from weir.pipelines.terminal import bytes_text, count, heading, indent, number, span, table
+
+CAPS = {
+    "ticks": "ticks of a user",
+    "spacing": "ticks apart",
+    "keys": "keys in a tick",
+    "events": "events of a key in a tick",
+    "ticks_per_key": "ticks of a key",
+    "period_keys": "keys in a period",
+    "total": "pairs of key and tick",
+}
+"""Caps in words."""
+
+LOST = (
+    "What each cap takes in events, these and others, weir rehearse says of made-up events of a "
+    "known shape (--like) or of public ones (--on)."
+)
+
+
+def promises(facts: Mapping[str, Any]) -> RenderableType:
+    """Epsilon of one event, of a user in one period, and of a user in several."""
+    user, told = facts["user"], facts["guarantee"]
+    rows = table(
+        "what all releases tell of", "epsilon", "anywhere in a year", "delta",
+        right=("epsilon", "anywhere in a year"),
+    )  # fmt: skip
+    delta = f"{told['delta']:g}"
+    if user["event_epsilon"] is not None:
+        rows.add_row("one event, where no cap bites", _epsilon(user["event_epsilon"]), "", delta)
+    rows.add_row("one user in one period", _epsilon(told["epsilon"]), "", delta)
+    for row in user["periods"]:
+        rows.add_row(
+            f"one user in {count(row['count'], 'period')} in a row",
+            _epsilon(row["epsilon"]),
+            _epsilon(row["epsilon_anywhere"]) if row["in_a_year"] else "",
+            f"{row['delta']:g}",
+        )
+    every = user["every_period"]
+    rows.add_row(every["who"], _epsilon(every["epsilon"]), "", f"{every['delta']:g}")
+    return rows
+
+
+def caps(facts: Mapping[str, Any]) -> RenderableType:
+    """Noise for the same promise under other caps."""
+    rows = table("cap (privacy.contributions)", "", "is", "noise if it were", right=("is",))
+    prices: dict[str, list[str]] = {}
+    values: dict[str, int] = {}
+    for one in facts["user"]["cap_prices"]:
+        values[one["cap"]] = one["value"]
+        prices.setdefault(one["cap"], []).append(f"{one['other']:,}: {one['noise']:.2f} x")
+    for cap, found in prices.items():
+        rows.add_row(cap, CAPS[cap], f"{values[cap]:,}", ",  ".join(found))
+    return rows
+
+
+def compared(
+    a: Mapping[str, Any] | None, b: Mapping[str, Any] | None
+) -> Iterator[tuple[str, float | None, float | None]]:
+    """Epsilon of a user in several periods in two plans; None: there is no such promise."""
+    told = [
+        {row["count"]: row["epsilon"] for row in (one or {}).get("periods", ())} for one in (a, b)
+    ]
+    for periods in sorted({*told[0], *told[1]}):
+        label = f"epsilon of a user in {count(periods, 'period')}"
+        yield label, told[0].get(periods), told[1].get(periods)
+    first, second = (((one or {}).get("every_period") or {}).get("epsilon") for one in (a, b))
+    if first is not None or second is not None:
+        yield "epsilon of a user present in every period", first, second
+
+
+def _epsilon(value: float | None) -> str:
+    return "no bound" if value is None else number(value)
 
 
 def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
@@ -161,7 +230,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         rows = table("field", "A", "B")
         for row in result["fields"]:
             rows.add_row(row["field"], _shown(row["a"]), _shown(row["b"]))
-        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows))
     else:
         out.print(Text("  none"))
     out.print(heading("Effects"))
@@ -170,7 +239,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     for label, key in (("epsilon", "epsilon"), ("delta", "delta")):
         rows.add_row(label, f"{first[key]:g}", f"{second[key]:g}", _times(first[key], second[key]))
     rows.add_row("unit", first["unit"], second["unit"], "")
-    for label, *pair in users.compared(*result["user"]):
+    for label, *pair in compared(*result["user"]):
         rows.add_row(
             label, *(ABSENT if one is None else number(one) for one in pair), _ratio_text(pair)
         )
@@ -195,9 +264,9 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         rows.add_row(name, *shown, _ratio_text(pair))
     rows.add_row("version of the plan", *(str(version) for version in result["version"]), "")
     rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
-    out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    out.print(indent(rows))
     for note in result["notes"]:
-        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
+        out.print(indent(Text(note, style="dim")))
     out.print(heading("What that means"))
     told = [
         f"Budget of {budget['scope']}, {name}{' beside A' if budget['beside'] else ''}: "
@@ -206,7 +275,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         if budget is not None
     ]
     for line in (*result["meaning"], *told):
-        out.print(Padding(Text(f"- {line}"), (0, 0, 0, 2), expand=False))
+        out.print(indent(Text(f"- {line}")))
 
 
 def _shown(value: Any) -> str:

@@ -22,20 +22,17 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.errors import WeirError
 from weir.dpcore.native import ciphers, kernels
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
-from weir.pipelines.engines.cache import Component, cache_folder
-from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines import flink_config, job_server, servers
+from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.engines.tools import HOW
-from weir.pipelines.show.doctor_job import findings_of
-from weir.pipelines.show.finding import Finding, State, judged, space
-from weir.pipelines.terminal import bytes_text, heading, table
+from weir.pipelines.engines.tools import HOW, Component, cache_folder
+from weir.pipelines.show.findings import Finding, State, findings_of, judged, space
+from weir.pipelines.terminal import bytes_text, heading, indent, table
 from weir.transforms.runtime.files import SERVICES
 
 STYLES = {"good": "green", "absent": "dim", "wrong": "bold red"}
@@ -44,13 +41,13 @@ LEAST = {"java": 17, "go": 1, "mvn": 3}
 ASK = {"java": ["-version"], "go": ["version"], "mvn": ["--version"]}
 NEEDS: dict[str, tuple[Component, ...]] = {
     "direct": (),
-    "prism": (prism.COMPONENT,),
+    "prism": (job_server.PRISM,),
     "flink": (job_server.COMPONENT,),
     "dataflow": (),
 }
 """Programs that a runner cannot do without."""
-TOOLS_OF = {prism.COMPONENT.name: ("go",), job_server.COMPONENT.name: ("mvn", "java"),
-            flink_home.COMPONENT.name: ("java",), pubsub_build.COMPONENT.name: ("go",)}  # fmt: skip
+TOOLS_OF = {job_server.PRISM.name: ("go",), job_server.COMPONENT.name: ("mvn", "java"),
+            flink_config.COMPONENT.name: ("java",), servers.PUBSUB.name: ("go",)}  # fmt: skip
 """What a component is made with, and Flink runs on."""
 EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp",
              "kafka": "kafka", "postgresql": "postgresql",
@@ -91,9 +88,9 @@ def healthy(found: Sequence[Finding]) -> bool:
 def _extras(job: JobConfig | None, runner: str | None) -> set[str]:
     kinds = [runner]
     if job is not None:
-        doors = (job.source, job.sink, job.dead_letters, job.secret, job.ledger)
-        kinds += [door.kind for door in doors if door is not None]
-        places = [str(door.value) for door in doors if door is not None]
+        connectors = (job.source, job.sink, job.dead_letters, job.secret, job.ledger)
+        kinds += [connector.kind for connector in connectors if connector is not None]
+        places = [str(connector.value) for connector in connectors if connector is not None]
         kinds += [place.partition("://")[0] for place in [*places, job.state_folder]]
     return {EXTRAS_OF[kind] for kind in kinds if kind in EXTRAS_OF}
 
@@ -178,10 +175,10 @@ def _machine() -> Iterator[Finding]:
 def _engines(runner: str | None) -> Iterator[Finding]:
     needed = NEEDS.get(runner or "", ())
     components = (
-        prism.COMPONENT,
-        flink_home.COMPONENT,
+        job_server.PRISM,
+        flink_config.COMPONENT,
         job_server.COMPONENT,
-        pubsub_build.COMPONENT,
+        servers.PUBSUB,
     )
     missing: set[str] = set()
     for one in components:
@@ -223,7 +220,7 @@ def _cluster(master: str) -> Finding:
         return Finding(
             "Engines", "Flink cluster", "wrong", str(error), "give HOST:PORT of its REST"
         )
-    version, ours = str(seen["flink-version"]), flink_home.VERSION
+    version, ours = str(seen["flink-version"]), flink_config.VERSION
     told = f"Flink {version}, {seen['slots-available']} of {seen['slots-total']} slots free"
     same = version.split(".")[:2] == ours.split(".")[:2]
     if not same:
@@ -260,7 +257,7 @@ def render(found: Sequence[Finding], out: Console) -> None:
                 rows.add_row("", "", Text(one.remedy, style="" if one.state == "wrong" else "dim"))
         if good:
             rows.add_row(Text("good", style=STYLES["good"]), "packages", f"{len(good)} as needed")
-        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows))
     wrong = sum(one.state == "wrong" for one in found)
     out.print()
     out.print("Nothing is wrong." if not wrong else f"{wrong} to mend: see what is marked wrong.")

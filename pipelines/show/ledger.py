@@ -8,18 +8,16 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
-from weir.dpcore.accounting.scope import Scope
-from weir.dpcore.accounting.spent import Span
+from weir.dpcore.accounting.scope import Scope, Span
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.ledger.asking import shown_grid, shown_horizon
-from weir.pipelines.ledger.book import Entry, book_of
-from weir.pipelines.ledger.hand import moment, opened_scope
-from weir.pipelines.ledger.standing import standing
-from weir.pipelines.ledger.store import Store
-from weir.pipelines.terminal import count, heading, number, sentence, table
+from weir.pipelines.ledger.adjustments import moment, opened_scope
+from weir.pipelines.ledger.balance import balance_of
+from weir.pipelines.ledger.charge_request import shown_grid, shown_horizon
+from weir.pipelines.ledger.entries import LedgerEntry, entries_of
+from weir.pipelines.ledger.store import LedgerStore
+from weir.pipelines.terminal import count, heading, indent, number, sentence, table
 
 SPANS = 12
 """Spans of periods that a page lists; the JSON has all of them."""
@@ -29,7 +27,7 @@ SPANS = 12
 class Opened:
     """A ledger that was named on the command line. name: of it, without passwords."""
 
-    store: Store
+    store: LedgerStore
     name: str
     scope: str | None
 
@@ -71,16 +69,16 @@ class Opened:
         return found[0]
 
 
-def scope_facts(store: Store, name: str) -> dict[str, Any]:
+def scope_facts(store: LedgerStore, name: str) -> dict[str, Any]:
     """A scope, JSON-able; its chain is verified.
 
     Raises:
       ConfigError: a record has been changed.
     """
-    book = book_of(store, name)
+    book = entries_of(store, name)
     scope = opened_scope(book)
     return {
-        **standing(book, scope).to_json(),
+        **balance_of(book, scope).to_json(),
         "unit": scope.unit,
         "per": shown_grid(scope.grid) if scope.unit == "user" else None,
         "relation": scope.relation,
@@ -114,7 +112,7 @@ def _start(scope: Scope, period: int) -> str | None:
         return None
 
 
-def _entry(scope: Scope, charges: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+def _entry(scope: Scope, charges: Mapping[str, Any], entry: LedgerEntry) -> dict[str, Any]:
     charged = charges.get(entry.id)
     alone = None if charged is None else scope.epsilon_of(charged.loss, charged.slack)
     return {
@@ -179,7 +177,7 @@ def _times(row: Mapping[str, Any]) -> str:
 
 
 def _put(out: Console, part: Any) -> None:
-    out.print(Padding(part, (0, 0, 0, 2), expand=False))
+    out.print(indent(part))
 
 
 __all__ = ["Opened", "render", "scope_facts"]

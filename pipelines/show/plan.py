@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import left_out_lines
-from weir.pipelines.ledger.standing import Standing
-from weir.pipelines.show import users
+from weir.pipelines.ledger.balance import Balance
+from weir.pipelines.show import diff
 from weir.pipelines.terminal import (
     bytes_text,
     count,
     heading,
+    indent,
     long_ticks,
     number,
     sentence,
@@ -28,7 +28,7 @@ from weir.pipelines.terminal import (
 
 
 def render(
-    plan: Plan, out: Console, more: tuple[str, ...] = (), budget: Standing | None = None
+    plan: Plan, out: Console, more: tuple[str, ...] = (), budget: Balance | None = None
 ) -> None:
     """Prints a plan. Reads no data: everything shown is public.
 
@@ -43,55 +43,55 @@ def sections(
     plan: Plan,
     facts: Mapping[str, Any],
     more: tuple[str, ...] = (),
-    budget: Standing | None = None,
+    budget: Balance | None = None,
 ) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
     yield from promise(plan)
     if facts["user"] is not None:
         yield heading("What a user has")
-        yield _indent(users.promises(facts))
+        yield indent(diff.promises(facts))
     yield heading("What a release may reveal later")
-    yield _indent(expiration(plan, facts))
+    yield indent(expiration(plan, facts))
     if budget is not None:
         yield heading(f"The budget of {budget.scope}")
-        yield _indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
+        yield indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
         if not budget.fits:
-            yield _indent(Text("A run would be refused.", style="bold red"))
+            yield indent(Text("A run would be refused.", style="bold red"))
     algorithm = plan.config.algorithm
     about = list(algorithm.facts(plan.program, noise_behind(plan)))
     if about:
         yield heading("The model")
-        yield _indent(facts_table(about))
+        yield indent(facts_table(about))
     yield heading("What is released, and how exact it is")
-    yield _indent(releases(plan))
+    yield indent(releases(plan))
     for note in (*algorithm.notes(plan.program), *left_out(plan)):
-        yield _indent(Text(note, style="dim"))
+        yield indent(Text(note, style="dim"))
     if plan.groupings:
         yield heading("Groupings, each with its share of the budget")
-        yield _indent(groupings(plan))
-        yield _indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
+        yield indent(groupings(plan))
+        yield indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
     if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What caps on users cost")
-        yield _indent(users.caps(facts))
-        yield _indent(Text(users.LOST, style="dim"))
+        yield indent(diff.caps(facts))
+        yield indent(Text(diff.LOST, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
-    yield _indent(alternatives(plan, facts))
+    yield indent(alternatives(plan, facts))
     yield heading("Size")
-    yield _indent(size(plan, facts))
+    yield indent(size(plan, facts))
     yield heading("Refused, and counted for the operator only")
-    yield _indent(Text("\n".join(f"- {line}" for line in refused(plan))))
+    yield indent(Text("\n".join(f"- {line}" for line in refused(plan))))
     warnings = (*plan.warnings, *more)
     if warnings:
         yield heading("Warnings")
-        yield _indent(Text("\n".join(f"- {line}" for line in warnings), style="yellow"))
+        yield indent(Text("\n".join(f"- {line}" for line in warnings), style="yellow"))
 
 
 def promise(plan: Plan) -> Iterator[RenderableType]:
     """The guarantee in words, and its numbers."""
     guarantee = plan.guarantee
     yield heading("The promise")
-    yield _indent(Text(guarantee.statement))
+    yield indent(Text(guarantee.statement))
     window = (
         "for ever"
         if guarantee.window is None
@@ -122,7 +122,7 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     if plan.where:
         rows.add_row("of the events where", plan.where)
     yield Text("")
-    yield _indent(rows)
+    yield indent(rows)
 
 
 def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
@@ -257,8 +257,8 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 
 def private_keys(found: Mapping[str, Any]) -> str:
     """When a key is found."""
-    users = found["min_users"]
-    least = "" if users == 1 else f"{users:,} users in a period, and "
+    diff = found["min_users"]
+    least = "" if diff == 1 else f"{diff:,} users in a period, and "
     first, last = (number(found[at]) for at in ("needed_first", "needed_last"))
     until = "" if first == last else f" at its first tick, {last} at its last,"
     paid = "" if found["released"] else "; that count takes its share of the budget"
@@ -345,10 +345,6 @@ def one_line(plan: Plan) -> str:
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
         f"one {protected(plan)} protected {window}{again}{always}"
     )
-
-
-def _indent(part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, 2), expand=False)
 
 
 def _unbounded(epsilon: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""The end of a rehearsal: how far each output lies off the truth, why, and what would help."""
+"""What ``weir rehearse``, ``weir advise`` and ``weir audit`` print."""
 
 from __future__ import annotations
 
@@ -6,14 +6,93 @@ import math
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
-from weir.pipelines.rehearse.lost import CapLoss, Clipped
+from weir.pipelines.audit.attack import Report
+from weir.pipelines.audit.audit import Audit
 from weir.pipelines.rehearse.rehearse import Rehearsal
-from weir.pipelines.rehearse.scores import Score
-from weir.pipelines.show.users import CAPS
-from weir.pipelines.terminal import heading, number, table
+from weir.pipelines.rehearse.remedies import Advice
+from weir.pipelines.rehearse.scores import BoundLoss, ClippingLoss, Score
+from weir.pipelines.rehearse.search import MOST_EPSILON, Candidate
+from weir.pipelines.show.diff import CAPS
+from weir.pipelines.terminal import heading, indent, number, table
+
+
+def render_advice(advice: Advice, out: Console) -> None:
+    """Prints what reaches the targets, or what comes nearest."""
+    for part in advice_sections(advice):
+        out.print(part)
+
+
+def advice_sections(advice: Advice) -> Iterator[RenderableType]:
+    """The parts of the page, in order."""
+    yield Text(advice.config.name, style="bold")
+    yield heading("Targets, and what the config gives")
+    rows = table("output", "asked", "as it is", "", right=("asked", "as it is"))
+    for target, half in zip(advice.targets, advice.now.halves, strict=True):
+        fine = half <= target.half
+        style = "green" if fine else "yellow"
+        rows.add_row(target.words, _half(target.half), _half(half),
+                     Text("reached" if fine else "not reached", style=style))  # fmt: skip
+    yield indent(rows)
+    yield heading("What reaches all of them, one change at a time")
+    rows = table("change", "to", "gives")
+    rows.add_row("privacy.epsilon", _epsilon(advice.epsilon), _halves(advice.epsilon))
+    if advice.alone is not None:
+        rows.add_row("the same, others left out", _epsilon(advice.alone), _halves(advice.alone))
+    if advice.period is None:
+        rows.add_row("clock.period", "cannot be changed here", "")
+    else:
+        rows.add_row("clock.period", _period(advice.period), _halves(advice.period))
+    rows.add_row("aggregates", _outputs(advice), _halves(advice.outputs))
+    yield indent(rows)
+    if not advice.reached:
+        yield indent(
+            Text(
+                "\nCannot be reached by any of these alone. Change several, ask for longer spans "
+                "(over), take a narrower clip, or protect for a shorter time (protect_for).",
+                style="yellow",
+            )
+        )
+    yield indent(
+        Text(
+            "\nHalf the 95 % band at the worst tick, from noise alone: what a clip takes, weir "
+            "rehearse says.",
+            style="dim",
+        )
+    )
+
+
+def _epsilon(found: Candidate) -> str:
+    if not found.reaches:
+        return f"none up to {MOST_EPSILON:g} is enough"
+    weak = " (a weak promise)" if found.value > 10 else ""
+    return f"{number(found.value)} or more{weak}"
+
+
+def _period(found: Candidate) -> str:
+    if found.reaches:
+        return f"{found.value} or longer"
+    return f"none is enough; {found.value} comes nearest"
+
+
+def _outputs(advice: Advice) -> str:
+    gone = ", ".join(advice.left_out)
+    if advice.outputs.reaches:
+        return f"leave out {gone}" if gone else "all of them may stay"
+    if gone:
+        return f"not enough, even without {gone}"
+    return "leaving out others does not help" if len(advice.config.aggregates) > 1 else "no others"
+
+
+def _halves(found: Candidate) -> str:
+    return ", ".join(_half(half) for half in found.halves)
+
+
+def _half(half: float) -> str:
+    return f"\N{PLUS-MINUS SIGN} {number(half)}" if math.isfinite(half) else "-"
+
 
 STYLES = {"useful": "green", "rough": "yellow", "useless": "bold red", "no truth": "dim"}
 SHOWN = 40
@@ -30,20 +109,20 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
     if found.scores:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
-        yield _indent(errors(found.scores))
-        yield _indent(Text(told(found), style="dim"))
+        yield indent(errors(found.scores))
+        yield indent(Text(told(found), style="dim"))
     if found.clipped:
         yield heading("What clips take")
-        yield _indent(clips(found.clipped))
+        yield indent(clips(found.clipped))
     if found.caps:
         yield heading("What caps on users take")
-        yield _indent(caps(found.caps))
+        yield indent(caps(found.caps))
     if found.advised:
         yield heading(f"What would bring an error within {100 * found.within:g} %, one at a time")
-        yield _indent(remedies(found))
+        yield indent(remedies(found))
     if found.grid is not None and found.grid.shares:
         yield heading("Error under other epsilons and longer ticks")
-        yield _indent(grid(found))
+        yield indent(grid(found))
 
 
 def errors(scores: tuple[Score, ...]) -> RenderableType:
@@ -83,7 +162,7 @@ def told(found: Rehearsal) -> str:
     return "\n".join(lines)
 
 
-def clips(found: tuple[Clipped, ...]) -> RenderableType:
+def clips(found: tuple[ClippingLoss, ...]) -> RenderableType:
     """A row for each output with bounds."""
     rows = table("output", "bounds", "values moved", "amount lost",
                  right=("values moved", "amount lost"))  # fmt: skip
@@ -94,7 +173,7 @@ def clips(found: tuple[Clipped, ...]) -> RenderableType:
     return rows
 
 
-def caps(found: tuple[CapLoss, ...]) -> RenderableType:
+def caps(found: tuple[BoundLoss, ...]) -> RenderableType:
     """A row for each cap as it might be: its noise, and the events that it would lose."""
     rows = table("cap", "", "is", "if it were", "noise", "events lost",
                  right=("is", "if it were", "noise", "events lost"))  # fmt: skip
@@ -159,5 +238,55 @@ def _known(value: float) -> str:
     return number(value) if math.isfinite(value) else "-"
 
 
-def _indent(part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, 2), expand=False)
+NUMBERS = ("claimed eps", "proven eps", "claimed mu", "proven mu", "trials", "s")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "no bound" if math.isinf(value) else f"{value:.3g}"
+
+
+def _table(audits: list[Audit]) -> Table:
+    made = table("releases", *NUMBERS, "by", right=NUMBERS)
+    for one in audits:
+        made.add_row(
+            one.what,
+            _number(one.claim.epsilon),
+            _number(one.proven),
+            _number(one.claim.mu),
+            _number(one.proven_mu),
+            f"{one.trials:,}",
+            f"{one.seconds:.1f}",
+            one.by,
+            style="bold red" if one.broken else None,
+        )
+    return made
+
+
+def render_audit(report: Report, out: Console) -> None:
+    """A table of audits, and what else was found."""
+    out.print(heading(f"{report.name}: audited from bytes to the sink"))
+    for note in report.notes:
+        out.print(f"Note: {note}")
+    if report.audits:
+        for change in dict.fromkeys(one.change for one in report.audits):
+            mine = [one for one in report.audits if one.change == change]
+            out.print(f"\nNeighbours: {change}")
+            out.print(_table(mine))
+        out.print(
+            "\nproven: what an attacker who sees everything else shows with 95 % confidence, at "
+            "the claim's delta: a lower bound. The truth lies between it and the claim."
+        )
+    if report.isolation is not None:
+        found = report.isolation
+        out.print(
+            f"Bytes: records malformed in {len(found.forms)} ways moved {found.moved} of "
+            f"{found.bystanders} keys that they do not belong to; a run took "
+            f"{found.seconds[0]:.2f} s with them and {found.seconds[1]:.2f} s without "
+            "(measured, not promised)."
+        )
+    for words in report.broken:
+        out.print(f"BROKEN: {words}", style="bold red")
+    if not report.broken:
+        out.print("No claim was broken.")

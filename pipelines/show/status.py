@@ -16,15 +16,15 @@ from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.paths import local
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.ledger.places import plan_in
+from weir.pipelines.ledger.entries import plan_in
 from weir.pipelines.results.files import HELD_FOLDER, result_files
-from weir.pipelines.results.result import COUNTERS
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.verdict import COUNTERS
 from weir.pipelines.runners.state_folder import StateFolder
-from weir.pipelines.show.flink_jobs import moment, of_flink, of_state
-from weir.pipelines.terminal import bytes_text, console, count, heading, table
+from weir.pipelines.show.findings import moment, of_flink, of_state
+from weir.pipelines.terminal import bytes_text, console, count, heading, indent, table
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.reasons import by_field, words
 
@@ -49,7 +49,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
             **started_in(folder),
             **budget_in(plan),
         }
-    run = Run.open(folder)
+    run = ResultFolder.open(folder)
     # Without a row (no key was live yet) nothing says when its ticks end.
     end = None if run.is_empty else run.last_end / 1e6
     behind = None if end is None or run.complete else max(0.0, round(time.time() - end, 1))
@@ -193,9 +193,9 @@ def _drawn(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
         rows.show_header = False
         for name, value in lines_of(entry):
             rows.add_row(name, value)
-        yield Padding(rows, (0, 0, 0, 2), expand=False)
+        yield indent(rows)
         for alarm in entry.get("alarms", ()):
-            yield Padding(Text(alarm, style="bold red"), (0, 0, 0, 2), expand=False)
+            yield indent(Text(alarm, style="bold red"))
         counts = entry.get("operator") or {}
         if counts:
             yield Text("  For the operator only: private counts")

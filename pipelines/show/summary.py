@@ -15,16 +15,15 @@ from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.errors import WeirError
-from weir.dpcore.pricing.band import BAND
+from weir.dpcore.pricing.calibration import BAND
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.results.files import HELD_FOLDER, result_files
-from weir.pipelines.results.margins import ends, interval, lopsided
-from weir.pipelines.results.result import COUNTERS, Result
-from weir.pipelines.results.run import Run
-from weir.pipelines.results.verdict import judge
-from weir.pipelines.runners.flink_target import HELD
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import ends, interval, lopsided
+from weir.pipelines.results.verdict import COUNTERS, Result, judge
+from weir.pipelines.runners.options import HELD
 from weir.pipelines.show.plan import one_line
-from weir.pipelines.terminal import count, heading, least_width, number, span, table
+from weir.pipelines.terminal import count, heading, indent, least_width, number, span, table
 from weir.transforms.release.table import INTERVAL
 from weir.transforms.runtime.reasons import Refused, refused_by_field
 
@@ -44,7 +43,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     if result.state == HELD:
         held_back(result, out)
     elif result.folder is not None and result_files(result.folder):
-        run = Run.open(result.folder)
+        run = ResultFolder.open(result.folder)
         out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
         drawn = not run.is_empty
         if drawn:
@@ -61,7 +60,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         rows_.show_header = False
         for name, value in shown:
             rows_.add_row(f"{value:,}", COUNTERS[name])
-        out.print(Padding(rows_, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows_))
     named = [row for row in refused_by_field(result.counters) if row.field]
     if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
@@ -99,13 +98,13 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         out.print(Text(f"  weir report {result.folder}  draws them"))
 
 
-def last_releases(result: Result, run: Run, out: Console, wide: bool) -> None:
+def last_releases(result: Result, run: ResultFolder, out: Console, wide: bool) -> None:
     """The table of a run's last ticks."""
     rows = last_rows(run, WIDE_TICKS if wide else TICKS)
     width = result.plan.band
     labels = {(output.name, output.over): output.labels for output in run.outputs}
     made = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
-    out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    out.print(indent(made))
     banded = {(row["name"], row["over"]) for row in rows if row["stddev"] is not None}
     told = ((one.name, one.left_out, (one.name, one.over) in banded) for one in run.outputs)
     for line in left_out_lines(told):
@@ -158,7 +157,7 @@ def held_back(result: Result, out: Console) -> None:
     verdict = result.verdict
     lost = (f"{verdict.lost_files:,}", f"unknown: {100 * verdict.lost:.3g} % of the bytes")
     told = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
-    out.print(Padding(told, (0, 0, 0, 2), expand=False))
+    out.print(indent(told))
 
 
 def lossy(result: Result, limit: float) -> str | None:
@@ -218,7 +217,7 @@ def spent_of(result: Result) -> str:
     return f"and the run is counted in the ledger as spent (entry {entry}), published or not"
 
 
-def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
+def last_rows(run: ResultFolder, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
     """Rows of the last ticks of the first keys, in the order of key, name, over, tick."""
     kept = set(first_keys(run)[:keys])
     names = ["key", "tick", "tick_start", "name", "over", "value", "stddev", *run.interval_columns]
@@ -240,7 +239,7 @@ def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
     return [{**row, "tick_start": _wall(run, row["tick"])} for row in shown]
 
 
-def _ends(run: Run, row: Mapping[str, Any]) -> dict[str, Any]:
+def _ends(run: ResultFolder, row: Mapping[str, Any]) -> dict[str, Any]:
     """Both ends of the margins of a row's values; None where they have none."""
     output = next((o for o in run.outputs if (o.name, o.over) == (row["name"], row["over"])), None)
     if output is None or row["stddev"] is None:
@@ -254,12 +253,12 @@ def _ends(run: Run, row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: end.tolist() for name, end in zip(INTERVAL, pair, strict=True)}
 
 
-def _wall(run: Run, tick: int) -> datetime:
+def _wall(run: ResultFolder, tick: int) -> datetime:
     """When a tick began, by the clocks of its zone."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=run.tick_start(tick))
 
 
-def first_keys(run: Run) -> list[str]:
+def first_keys(run: ResultFolder) -> list[str]:
     """Keys of the last tick, in order."""
     found: set[str] = set()
     for batch in run.batches(["key", "tick"], run.last_tick):
@@ -268,7 +267,7 @@ def first_keys(run: Run) -> list[str]:
     return sorted(found)
 
 
-def hidden_keys(run: Run) -> int:
+def hidden_keys(run: ResultFolder) -> int:
     """How many keys the table does not show."""
     return max(0, len(first_keys(run)) - KEYS)
 

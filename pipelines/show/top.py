@@ -15,21 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 from scipy.special import ndtri
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.section import nearest
-from weir.dpcore.config.spans import ticks_of
+from weir.dpcore.config.ticks import ticks_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import grouping_of
-from weir.dpcore.pricing.band import LAPLACE_BAND
+from weir.dpcore.pricing.calibration import LAPLACE_BAND
 from weir.dpcore.words import not_in_margin
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.show.summary import one, starts
-from weir.pipelines.terminal import count, heading, span, table
+from weir.pipelines.terminal import count, heading, indent, span, table
 
 CHANCE = 0.05
 """That the ranks of any key are told wrong."""
@@ -115,7 +114,7 @@ def top(
     Raises:
       ConfigError: no results there, no such release or tick, or one without a number a key.
     """
-    run = Run.open(directory)
+    run = ResultFolder.open(directory)
     output = _output(run, name, over)
     columns = _grouping(run, by)
     named = tuple(column in (columns or ()) for column in run.key_columns)
@@ -157,7 +156,7 @@ def top(
     return Top(*of, rows, others, run.band, columns, output.left_out)
 
 
-def _grouping(run: Run, by: str | None) -> tuple[str, ...] | None:
+def _grouping(run: ResultFolder, by: str | None) -> tuple[str, ...] | None:
     """The columns of the grouping that is asked for; None: the plan has one."""
     known = [tuple(one for one in run.key_columns if one in own) for own in run.groupings]
     if by is None:
@@ -170,13 +169,13 @@ def _grouping(run: Run, by: str | None) -> tuple[str, ...] | None:
     raise ConfigError("--by", by, f"is no grouping of this plan with several keys; it has: {had}.")
 
 
-def _moment(run: Run, tick: int) -> Any:
+def _moment(run: ResultFolder, tick: int) -> Any:
     from datetime import UTC, datetime, timedelta
 
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=run.tick_start(tick))
 
 
-def _ticks(run: Run, over: str) -> int | None:
+def _ticks(run: ResultFolder, over: str) -> int | None:
     """A span as it is written -> ticks; None: since the start."""
     if over == "all":
         return None
@@ -185,7 +184,7 @@ def _ticks(run: Run, over: str) -> int | None:
     return ticks_of("--over", over, Clock(run.start, run.period, calendar=run.ruler.calendar))
 
 
-def _output(run: Run, name: str | None, over: str | None) -> Output:
+def _output(run: ResultFolder, name: str | None, over: str | None) -> ReleasedOutput:
     """The release that is asked for: one number a key, with a known error."""
     fitting = [
         one
@@ -222,7 +221,7 @@ def render(found: Top, out: Console) -> None:
     for place, row in enumerate(found.ranked, 1):
         can = str(row.best) if row.best == row.worst else f"{row.best:,} to {row.worst:,}"
         made.add_row(f"{place:,}", row.key, one(row.value, row.stddev, found.band), can)
-    out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    out.print(indent(made))
     for sentence in sentences(found):
         out.print(Text(f"  {sentence}", style="dim"))
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.config.section import refusal
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import PROJECT, PROJECT_RULE
+from weir.pipelines.connectors.connector import PROJECT, PROJECT_RULE
 from weir.pipelines.sinks.sink import Sink
 
 _TABLE = re.compile(rf"({PROJECT.pattern}[:.])?\w{{1,1024}}\.[\w $-]{{1,1024}}")

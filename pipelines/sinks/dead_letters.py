@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.pipelines.doors.door import Door, check_name, check_place
-from weir.pipelines.doors.paths import FolderText, meant_folder
+from weir.pipelines.connectors.connector import Connector, check_name, check_place
+from weir.pipelines.connectors.paths import FolderText, meant_folder
 
 
-class DeadLetters(Door):
+class DeadLetters(Connector):
     """Where dead letters go. A subclass states ``kind``, has a field of that name, and opens."""
 
     role: ClassVar[str] = "dead_letters"

@@ -10,8 +10,8 @@ from pydantic import model_validator
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import check_place
-from weir.pipelines.doors.paths import meant_folder
+from weir.pipelines.connectors.connector import check_place
+from weir.pipelines.connectors.paths import meant_folder
 from weir.pipelines.sinks.sink import Secrets, Sink
 from weir.transforms.runtime.files import refusals
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from weir.pipelines.doors.paths import FolderText
+from weir.pipelines.connectors.paths import FolderText
 from weir.pipelines.sinks.folder import Folder
 
 

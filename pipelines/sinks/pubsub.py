@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import check_name
+from weir.pipelines.connectors.connector import check_name
 from weir.pipelines.sinks.sink import Sink
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weir.pipelines.doors.registry import Doors, OneKind
+from weir.pipelines.connectors.connector import ConnectorKinds, PluginField
 from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.sink import Sink
 
-SINKS = Doors(
+SINKS = ConnectorKinds(
     "sink",
     {
         "parquet": "weir.pipelines.sinks.parquet:ParquetSink",
@@ -22,7 +22,7 @@ SINKS = Doors(
     "weir.sinks",
 )
 
-DEAD_LETTERS = Doors(
+DEAD_LETTERS = ConnectorKinds(
     "dead_letters",
     {
         "parquet": "weir.pipelines.sinks.dead_letters:DeadParquet",
@@ -33,10 +33,10 @@ DEAD_LETTERS = Doors(
     "weir.dead_letters",
 )
 
-AnySink = Annotated[Sink, OneKind(SINKS)]
+AnySink = Annotated[Sink, PluginField(SINKS)]
 """A sink of any kind, as a field of a section."""
 
-AnyDeadLetters = Annotated[DeadLetters, OneKind(DEAD_LETTERS)]
+AnyDeadLetters = Annotated[DeadLetters, PluginField(DEAD_LETTERS)]
 """Dead letters of any kind, as a field of a section."""
 
 __all__ = ["DEAD_LETTERS", "SINKS", "AnyDeadLetters", "AnySink"]

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from weir.dpcore.config.numbers import Lengths, same
-from weir.dpcore.config.section import refusal
+from weir.dpcore.config.section import Lengths, refusal, same
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import Door
+from weir.pipelines.connectors.connector import Connector
 
 if TYPE_CHECKING:
     from weir.transforms.runtime.secret import SecretRef
@@ -21,7 +20,7 @@ Secrets = Sequence[tuple[int, "SecretRef"]]
 """References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""
 
 
-class Sink(Door):
+class Sink(Connector):
     """Where releases go.
 
     A subclass states ``kind``, has a field of its kind's name, and opens itself. What is no folder

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from weir.dpcore.config.section import as_tuple, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.paths import FilesText
+from weir.pipelines.connectors.paths import FilesText
 from weir.pipelines.sources.files import Files
 from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.source import schema_of

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 from pydantic import PrivateAttr, model_validator
 
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import check_place
-from weir.pipelines.doors.paths import ending
+from weir.pipelines.connectors.connector import check_place
+from weir.pipelines.connectors.paths import ending
 from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.source import Source, schema_of
 

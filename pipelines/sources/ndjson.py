@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from weir.pipelines.doors.paths import FilesText
+from weir.pipelines.connectors.paths import FilesText
 from weir.pipelines.sources.files import Files
 
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import Duration, Timestamp
+from weir.dpcore.config.clock import Duration, Timestamp
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import check_name
+from weir.pipelines.connectors.connector import check_name
 from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.source import Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime

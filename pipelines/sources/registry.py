@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weir.pipelines.doors.registry import Doors, OneKind
+from weir.pipelines.connectors.connector import ConnectorKinds, PluginField
 from weir.pipelines.sources.source import Source
 
-SOURCES = Doors(
+SOURCES = ConnectorKinds(
     "source",
     {
         "csv": "weir.pipelines.sources.csv:CsvSource",
@@ -23,13 +23,13 @@ SOURCES = Doors(
     "Export what lies in a database to Parquet, or give weir.release a frame or an Arrow table.",
 )
 
-AnySource = Annotated[Source, OneKind(SOURCES)]
+AnySource = Annotated[Source, PluginField(SOURCES)]
 """A source of any kind, as a field of a section."""
 
 
 def source_of(kind: str, value: object) -> Source:
     """A source of a kind, all else as usual."""
-    found = OneKind(SOURCES).read({kind: value})
+    found = PluginField(SOURCES).read({kind: value})
     assert isinstance(found, Source)
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.doors.door import Door
+from weir.pipelines.connectors.connector import Connector
 from weir.pipelines.sources.limits import Limits
 from weir.transforms.decode.lines import LINE_BYTES
 from weir.transforms.decode.text_form import TextForm
@@ -23,7 +23,7 @@ PUBLICATION = (
 )
 
 
-class Source(Door):
+class Source(Connector):
     """Where events come from.
 
     A subclass states ``kind`` and ``bounded``, has a field of its kind's name, and opens itself.

@@ -104,7 +104,7 @@ def caught(name: str) -> list[Row]:
             "claimed_mu": shown(mine and mine.claim.mu),
             "twin_proves_mu": shown(mine and mine.proven_mu),
             "real_proves_mu": shown(theirs and theirs.proven_mu),
-            "by": mine.by if mine else "bits" if broken.alone is not None else "",
+            "by": mine.by if mine else "bits" if broken.isolation is not None else "",
             "real_broken": "; ".join(real.broken),
             "seconds": f"{time.monotonic() - began:.1f}",
         }

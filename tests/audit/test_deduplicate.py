@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.shards import Shards, batch_of
-from weir.dpcore.leaves.timed_set import TimedSet
+from weir.dpcore.leaves.hash_sets import TimedSet
 from weir.transforms.leaves.columns import HIGH, LOW
 from weir.transforms.select.seen_ids import look, remember
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.audit.twins.models import LABELS, model
-from weir.dpcore.audit.bounds import STRICT, Counts, epsilon_bound
+from weir.dpcore.audit.distinguish import STRICT, Counts, epsilon_bound
 from weir.dpcore.continual.unit import draw_units
 from weir.dpcore.models.blocks.minimised import Minimised
 from weir.dpcore.models.blocks.schedule import used

@@ -25,6 +25,6 @@ def test_the_real_thing_is_not(one: Twin) -> None:
     """Audited as its twin is."""
     report = one.attacked(sound=True, trials=min(one.short or FEWER, FEWER))
     assert report.broken == ()
-    assert report.alone is not None if one.only == "bytes" else report.audits
+    assert report.isolation is not None if one.only == "bytes" else report.audits
     # A bound of 95 % is above the truth now and then, and claims are the truth: hence no <= here.
     assert all(audit.proven <= 1.3 * audit.claim.epsilon for audit in report.audits)

@@ -15,14 +15,13 @@ from tests.audit.world import DAY, Recorder, World
 from tests.constant_noise import NoNoise
 from weir.dpcore.audit.law import inverted
 from weir.dpcore.errors import WeirError
-from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
-from weir.dpcore.people.caps import Caps
-from weir.dpcore.people.hashes import CapKeys, user_hashes
-from weir.dpcore.people.person import Person
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.users.cells import CapKeys, user_hashes
+from weir.dpcore.users.unit import ContributionBounds, UserUnit
 
 TICKS, SPAN, WINDOW = 16, 8, 8
 KEYS, PER_TRIAL = 6000, 2
@@ -233,13 +232,13 @@ def test_without_its_cap_a_user_passes_the_claim() -> None:
     made = plan("blt", "running")
     free = under(made, made.program)
     assert made.person is not None
-    twice = Caps(**{**CAPS, "ticks": 2 * CAPS["ticks"]})
-    free.__dict__["person"] = Person(twice, made.person.periods)
+    twice = ContributionBounds(**{**CAPS, "ticks": 2 * CAPS["ticks"]})
+    free.__dict__["person"] = UserUnit(twice, made.person.periods)
     found = attacked(free, *streams(made, greed=2), PER_TRIAL)
     assert found.exact > 1.5 * found.claimed
     assert found.epsilon > made.guarantee.epsilon
-    more = Caps(**{**CAPS, "events": 2 * CAPS["events"]})
-    free.__dict__["person"] = Person(more, made.person.periods)
+    more = ContributionBounds(**{**CAPS, "events": 2 * CAPS["events"]})
+    free.__dict__["person"] = UserUnit(more, made.person.periods)
     with pytest.raises(WeirError, match="more events in a cell than their cap"):
         attacked(free, *streams(made, greed=2), PER_TRIAL)
 

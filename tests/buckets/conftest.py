@@ -10,7 +10,8 @@ import pytest
 
 from tests.components import needed
 from tests.pipelines.conftest import small, weir  # noqa: F401 - fixtures
-from weir.pipelines.engines.buckets import COMPONENT, BucketServer
+from weir.pipelines.engines.servers import BUCKETS as COMPONENT
+from weir.pipelines.engines.servers import BucketServer
 from weir.transforms.runtime import files
 
 _numbers = itertools.count()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.engines.buckets import BucketServer
+from weir.pipelines.engines.servers import BucketServer
 from weir.transforms.runtime import fence, files
 from weir.transforms.runtime.stores.store import StoreError
 from weir.transforms.sinks import place

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from weir.pipelines.engines.buckets import BucketServer
+from weir.pipelines.engines.servers import BucketServer
 from weir.transforms.runtime import files
 from weir.transforms.runtime.stores.s3 import S3, TRIES
 from weir.transforms.runtime.stores.store import StoreError

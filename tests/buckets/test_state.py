@@ -11,7 +11,7 @@ from tests.pipelines.conftest import SMALL
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.runners import dataflow_template, residuals
+from weir.pipelines.runners import dataflow_template, flink
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
 from weir.transforms.runtime import counters, fence, files, kept_counts
 from weir.transforms.sources.pubsub.acked import Acknowledged, Outdated
@@ -92,11 +92,11 @@ def test_counts_and_drains_are_kept(folder: str) -> None:
 def test_what_sources_left_undone_is_found_in_a_savepoint(folder: str) -> None:
     place = f"{folder}/savepoint-1"
     files.put(f"{place}/_metadata", b"nothing")
-    assert residuals.in_a_map(place) is None
+    assert flink.in_a_map(place) is None
     files.put(f"{place}/part", b"...sdf_checkpoint:1...")
-    assert residuals.in_a_map(place) is False
-    files.put(f"{place}/other", residuals.MAP_STATE.encode())
-    assert residuals.in_a_map(place) is True
+    assert flink.in_a_map(place) is False
+    files.put(f"{place}/other", flink.MAP_STATE.encode())
+    assert flink.in_a_map(place) is True
 
 
 def test_a_template_takes_its_config_from_a_bucket(bucket: str) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tests.contracts import alone_columns
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.transforms.decode.cast import plain_type
 
 SIZE = 4

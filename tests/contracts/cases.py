@@ -11,7 +11,7 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Ints, State, arrays_of
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.continual.cover import CoverSum
+from weir.dpcore.continual.independent import CoverSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.noise.prf import KeyedNoise, RootKey

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.constant_noise import NoNoise
-from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.arrays import Floats
 from weir.dpcore.models.regression.accelerated import solve

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from tests.contracts.cases import Case, response
-from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.accounting.contributions import Pattern
 
 Ticks = tuple[int, ...]
 

@@ -20,7 +20,7 @@ from tests.contracts import alone_columns
 from tests.contracts.alone_lists import MAYBE, NUMBERS, PLACES, SIZE, TIME, lists, pairs, tables
 from tests.contracts.test_alone import BORDERS, Case, _check, _messages
 from tests.transforms.avro_files import container, record_of
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.columnar import decode_arrow

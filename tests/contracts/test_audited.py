@@ -7,9 +7,8 @@ import pytest
 from tests.audit.cases import configs
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from weir.pipelines.audit.attack import spans
-from weir.pipelines.audit.audit import Claim
+from weir.pipelines.audit.audit import Audited, PrivacyClaim
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
 from weir.pipelines.config.job import loads
 
 CASES = {name: text for name, text, _ in configs()}
@@ -28,5 +27,5 @@ def test_a_model_has_a_change_that_its_relation_allows(name: str) -> None:
         (change,) = choice.worst([span])
         assert len(change.here) == len(change.there) == 1 and words
         assert change.here[0].tick == change.there[0].tick
-        assert Claim.of(choice.plan, span, epsilon, delta).epsilon == epsilon
+        assert PrivacyClaim.of(choice.plan, span, epsilon, delta).epsilon == epsilon
     assert choice.background and choice.others(change)

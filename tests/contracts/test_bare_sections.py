@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 import pytest
 
-from weir.dpcore.aggregates.config import AnyAggregate
+from weir.dpcore.aggregates.algorithm import AnyAggregate
 from weir.dpcore.config import yaml
-from weir.dpcore.config.bare import parsed, skeleton
 from weir.dpcore.config.chosen import Chosen
 from weir.dpcore.config.section import Section
+from weir.dpcore.config.validation import parsed, skeleton
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.doors.registry import OneKind
+from weir.pipelines.connectors.connector import PluginField
 
 Path = tuple[str, ...]
 BASE: dict[str, Any] = yaml.parse("""
@@ -39,9 +39,9 @@ def sections(cls: type[Section], at: Path = (), around: Any = None) -> Iterator[
                 for one in part.every().values():
                     more = {part.tag: one.model_fields["algorithm"].examples[0]} if part.tag else {}
                     yield from sections(one, where, put(around, where, skeleton(one) | more))
-            elif isinstance(part, OneKind):
+            elif isinstance(part, PluginField):
                 yield (*at, name), around
-                for kind in part.doors.values():
+                for kind in part.kinds.values():
                     yield from sections(kind, (*at, name), put(around, (*at, name), skeleton(kind)))
             elif isinstance(part, type) and issubclass(part, Section) and not _tagged(found):
                 where = (*at, name, "0") if "tuple" in str(info.annotation) else (*at, name)
@@ -57,7 +57,7 @@ def _parts(found: Any) -> Iterator[Any]:
 
 
 def _tagged(found: Any) -> bool:
-    return any(isinstance(part, Chosen | OneKind) for part in _parts(found))
+    return any(isinstance(part, Chosen | PluginField) for part in _parts(found))
 
 
 def _is_mapping(annotation: Any) -> bool:

@@ -26,7 +26,7 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.registry import CONTINUAL_SUMS, MODELS
 from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.cli.main import main
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import json_schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000

@@ -165,7 +165,7 @@ def test_what_is_no_id_is_its_own_record(odd: str) -> None:
 
 def test_numbers_that_stay_such_are_those_that_are_spelled(tmp_path: Any) -> None:
     """A file's whole numbers are hashed as their digits; decimals of as many are spelled."""
-    from weir.dpcore.leaves.id_hash import id_hashes
+    from weir.dpcore.leaves.hashes import id_hashes
 
     found = []
     for kind in (pa.uint64(), pa.decimal128(20), pa.string()):

@@ -15,14 +15,14 @@ from scipy.optimize import linprog
 
 from tests.contracts.cases import BUDGET, OVERS, SCALES, SENSITIVITY, Case
 from tests.contracts.patterns import columns, pattern, replayed, spaced
-from tests.dpcore.people.test_person_config import VISITS, changed
+from tests.dpcore.users.test_person_config import VISITS, changed
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.continual import tree
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.pricing.calibrate import FixedLeaf, calibrated
+from weir.dpcore.pricing.calibration import FixedLeaf, calibrated
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 TICKS = 32

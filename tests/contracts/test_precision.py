@@ -13,7 +13,7 @@ from tests.contracts.test_models import KEYS, config_of
 from weir.dpcore.accounting.precision import TAILS, WHOLE, sparse_tail, unevenness
 from weir.dpcore.continual.unit import draw_units
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
+from weir.dpcore.noise.gaussian import exponential_from_bits, normal_from_bits
 from weir.dpcore.noise.noise import label
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import MODELS

@@ -86,7 +86,7 @@ def test_every_mechanism_states_its_own_privacy_facts(name):
 def test_a_mechanism_that_leaves_a_privacy_fact_out_does_not_register(monkeypatch):
     import weir.dpcore.continual.sliding as module
 
-    silent = type("Silent", (module.Sliding,), {"name": "sliding"})  # inherited is not stated
-    monkeypatch.setattr(module, "Sliding", silent)
+    silent = type("Silent", (module.SlidingSum,), {"name": "sliding"})  # inherited is not stated
+    monkeypatch.setattr(module, "SlidingSum", silent)
     with pytest.raises(WeirError, match="signed"):
         CONTINUAL_SUMS["sliding"]

@@ -14,7 +14,7 @@ from tests.contracts.corners import candidates
 from tests.contracts.people import config_of
 from tests.contracts.test_user_models import RANGES, program_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.fitter import Draws

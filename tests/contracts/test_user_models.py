@@ -10,9 +10,9 @@ import pytest
 
 from tests.contracts.corners import candidates, weights
 from tests.contracts.people import CAPS, config_of
-from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm.prefix import Prefix
 from weir.dpcore.models.online.leader_model import LeaderModel

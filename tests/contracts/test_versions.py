@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.contracts import versions
-from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig

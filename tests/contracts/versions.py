@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from weir.dpcore.aggregates.gates import GATE
-from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.aggregates.bounding import GATE
+from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan, sha_of

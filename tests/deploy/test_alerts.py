@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.deploy.promql import check, metrics
-from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.results.verdict import COUNTERS
 from weir.pipelines.sources.limits import Limits
 from weir.transforms.runtime.reasons import (
     MISSING,

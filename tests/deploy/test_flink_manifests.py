@@ -19,7 +19,7 @@ from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import load
 from weir.pipelines.engines import job_server
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.runners.groups import FEWEST
+from weir.pipelines.runners.flink_options import FEWEST
 from weir.transforms.runtime.secret import MOUNTS
 
 ROOT = Path(__file__).resolve().parents[2]

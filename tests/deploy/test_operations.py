@@ -9,7 +9,7 @@ import click
 import pytest
 
 from weir.pipelines.cli.main import main
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.constant_noise import NoNoise
 from weir.dpcore.plan import Plan
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
 
 SECRET = bytes(range(32))

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from weir.dpcore.accounting import calibrate
-from weir.dpcore.accounting.circumstances import Circumstances
-from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.guarantee import PrivacyLoss, RuntimeAssumptions
 from weir.dpcore.accounting.statement import neighbours
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -51,7 +50,7 @@ def test_a_horizon_makes_another_event_of_a_late_copy_and_the_statement_says_so(
     whole = plan()
     assert "every record that carries its id" in whole.guarantee.statement
     assert whole.guarantee.copies == () and "remembered" not in whole.guarantee.statement
-    forgets = whole.under(Circumstances(id_horizon=24))
+    forgets = whole.under(RuntimeAssumptions(id_horizon=24))
     text = forgets.guarantee.statement
     assert "every record that carries its id" not in text
     assert "a record that counts, and the copies of its id that it keeps from counting" in text
@@ -62,7 +61,7 @@ def test_a_horizon_makes_another_event_of_a_late_copy_and_the_statement_says_so(
 
 @pytest.mark.parametrize("delta", [1e-6, 0])
 def test_copies_together_cost_what_the_loss_of_the_plan_comes_to(delta: float) -> None:
-    forgets = plan(delta=delta).under(Circumstances(id_horizon=24))
+    forgets = plan(delta=delta).under(RuntimeAssumptions(id_horizon=24))
     loss = forgets.program.loss(8)
     assert [row.count for row in forgets.guarantee.copies] == [2, 10]
     for row in forgets.guarantee.copies:
@@ -89,15 +88,15 @@ def test_the_loss_of_a_group_is_that_of_its_events_together() -> None:
 
 def test_circumstances_change_the_promise_and_nothing_that_is_released() -> None:
     before = plan()
-    after = before.under(Circumstances(3, ("The moon is not covered.",)))
+    after = before.under(RuntimeAssumptions(3, ("The moon is not covered.",)))
     assert after.guarantee.statement.endswith("The moon is not covered.")
     assert (after.digest, after.layout) == (before.digest, before.layout)
     assert after.canonical == before.canonical and after.program == before.program
     numbers = [dataclasses.replace(p.guarantee, statement="", copies=()) for p in (before, after)]
     assert numbers[0] == numbers[1]
     with pytest.raises(ConfigError, match=r"deduplicate\.horizon"):
-        Circumstances(id_horizon=0)
+        RuntimeAssumptions(id_horizon=0)
 
 
 def test_without_ids_there_is_nothing_to_forget() -> None:
-    assert "remembered" not in plan("null").under(Circumstances(3)).guarantee.statement
+    assert "remembered" not in plan("null").under(RuntimeAssumptions(3)).guarantee.statement

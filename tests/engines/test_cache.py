@@ -10,16 +10,8 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import (
-    buckets,
-    flink_home,
-    install,
-    job_server,
-    prism,
-    pubsub_build,
-    tools,
-)
-from weir.pipelines.engines.cache import Component, EngineMissing, cache_folder
+from weir.pipelines.engines import flink_config, install, job_server, servers, tools
+from weir.pipelines.engines.tools import Component, EngineMissing, cache_folder
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +37,11 @@ def test_a_missing_component_says_how_to_get_it() -> None:
 @pytest.mark.parametrize(
     ("locate", "target"),
     [
-        (prism.location, "prism"),
-        (flink_home.home, "flink"),
+        (job_server.location, "prism"),
+        (flink_config.home, "flink"),
         (job_server.jar, "flink"),
-        (pubsub_build.binary, "pubsub"),
-        (buckets.COMPONENT.located, "buckets"),
+        (servers.pubsub_binary, "pubsub"),
+        (servers.BUCKETS.located, "buckets"),
     ],
 )
 def test_every_component_names_its_make_target(locate: Callable[[], Path], target: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from weir.pipelines.engines import job_server
-from weir.pipelines.engines.cache import EngineMissing
+from weir.pipelines.engines.tools import EngineMissing
 
 pytestmark = pytest.mark.slow
 

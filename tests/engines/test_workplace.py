@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from weir.pipelines.engines.workplace import Workplace, sweep
+from weir.pipelines.engines.processes import Workplace, sweep
 
 PREFIX = "weir-test-"
 OWNER = """
 import sys, time
-from weir.pipelines.engines.workplace import Workplace
+from weir.pipelines.engines.processes import Workplace
 place = Workplace(sys.argv[1])
 (place.folder / "state").mkdir()
 print(place.folder, flush=True)

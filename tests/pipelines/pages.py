@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.pipelines.report.pack import NONE
+from weir.pipelines.report.page import NONE
 
 SCRIPT = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 

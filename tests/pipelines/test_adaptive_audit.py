@@ -14,10 +14,10 @@ from tests.audit.twins.twin import behind, config, patched
 from tests.audit.verdict import tampered
 from tests.fixed_secrets import same_secrets  # noqa: F401
 from weir.dpcore.noise.prf import KeyedNoise
-from weir.pipelines.audit.adaptive import CHANGED, decided, drive
 from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.search import CHANGED, decided, drive
 from weir.pipelines.config.job import loads
 
 SUM = config(ticks=5)

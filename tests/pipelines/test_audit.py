@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from tests.audit.twins import config
 from tests.fixed_secrets import same_secrets  # noqa: F401
 from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.once import through
 from weir.pipelines.audit.streams import events_of
+from weir.pipelines.audit.trial import run_trials
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import loads
 from weir.pipelines.sources.files import Files
@@ -68,7 +68,7 @@ def test_neither_source_nor_secret_nor_sink_is_touched(monkeypatch, tmp_path: Pa
     monkeypatch.setattr(SecretRef, "resolve", guarded)
     monkeypatch.setattr(Files, "open", looked)
     report = attack(job, trials=200)
-    assert report.audits and report.alone is not None and opened
+    assert report.audits and report.isolation is not None and opened
     assert list(tmp_path.iterdir()) == []
 
 
@@ -86,7 +86,7 @@ def test_the_law_is_that_of_the_bytes(form: str, tmp_path: Path) -> None:
     choice = Choice.of(Audited.of(loads(TWO.replace("ndjson", form))))
     change = choice.worst([2])[0]
     rows = events_of(change, np.ones(300, dtype=bool), choice.background)
-    done = through(choice.maker, [rows], 300, tmp_path)
+    done = run_trials(choice.maker, [rows], 300, tmp_path)
     assert choice.law is not None
     clean = choice.law.solved(choice.law.noisy(choice.leaves(change, True, background=True)[0]))
     spread = done.transcripts.std(axis=0)

@@ -19,20 +19,21 @@ from tests.audit.twins import config
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.audit import attack as attacking
-from weir.pipelines.audit import once, post
+from weir.pipelines.audit import pubsub_harness as post
+from weir.pipelines.audit import trial as once
 from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.messages import container_forms, messages, payload_of, strays
-from weir.pipelines.audit.post import Post, refuse_missing, server
-from weir.pipelines.audit.restarts import Restarts
-from weir.pipelines.audit.streams import Maker, Rows
-from weir.pipelines.audit.way import Way
+from weir.pipelines.audit.isolation import RecordFeed
+from weir.pipelines.audit.malformed import container_forms, messages, payload_of, strays
+from weir.pipelines.audit.pubsub_harness import PubSubHarness, refuse_missing, server
+from weir.pipelines.audit.streams import EventMaker, StreamRows
+from weir.pipelines.audit.trial import Restarts
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import loads
-from weir.pipelines.engines.cache import EngineMissing
 from weir.pipelines.engines.processes import free_ports
-from weir.pipelines.results.result import Result
+from weir.pipelines.engines.tools import EngineMissing
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource
 from weir.pipelines.sources.source import schema_of
@@ -52,11 +53,11 @@ def over(form: str, **given: Any) -> str:
     return config(**given).replace("{ndjson: nowhere/events.ndjson}", source)
 
 
-def maker_of(form: str, **given: Any) -> Maker:
+def maker_of(form: str, **given: Any) -> EventMaker:
     return Choice.of(Audited.of(loads(over(form, **given)))).maker
 
 
-def decoded(maker: Maker, payloads: list[bytes]) -> tuple[pa.Table, list[Any]]:
+def decoded(maker: EventMaker, payloads: list[bytes]) -> tuple[pa.Table, list[Any]]:
     """Events and dead letters of messages, as the job's own decoder makes them."""
     payload, _ = payload_of(maker.audited.job)
     schema = schema_of(maker.audited.plan)
@@ -68,9 +69,9 @@ def decoded(maker: Maker, payloads: list[bytes]) -> tuple[pa.Table, list[Any]]:
     return pa.Table.from_batches([batch.select(columns) for batch in events]), letters
 
 
-def rows_of(count: int, ticks: int = 6) -> Rows:
+def rows_of(count: int, ticks: int = 6) -> StreamRows:
     numbers = np.arange(count)
-    return Rows(numbers, (7 * numbers) % ticks, np.zeros(count, np.int64), numbers, numbers)
+    return StreamRows(numbers, (7 * numbers) % ticks, np.zeros(count, np.int64), numbers, numbers)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -95,7 +96,7 @@ def test_a_malformed_record_is_its_own_matter_and_strays_are_dead_letters(
 ) -> None:
     """Good events beside bad ones stay what they are; who is nobody's is refused."""
     maker = maker_of(form)
-    way = Way.of(maker.audited, "flink")
+    way = RecordFeed.of(maker.audited, "flink")
     forms = way.forms(maker)
     names = [one.name for one in forms]
     assert ("a container cut short" in names) == (way.form in ("avro", "arrow"))
@@ -123,7 +124,9 @@ def test_a_malformed_record_is_its_own_matter_and_strays_are_dead_letters(
 def test_a_container_is_spoilt_in_a_message_of_its_own(tmp_path: Path) -> None:
     maker = maker_of("arrow")
     forms, rows = list(container_forms()), rows_of(40)
-    sent = Way.of(maker.audited, "flink").written(maker, rows, tmp_path, range(6), forms, True)
+    sent = RecordFeed.of(maker.audited, "flink").written(
+        maker, rows, tmp_path, range(6), forms, True
+    )
     assert decoded(maker, sent[:1])[0].num_rows == 40 - len(forms) == 34
     for at, data in enumerate(sent[1:7]):
         events, letters = decoded(maker, [sent[0], data])
@@ -136,7 +139,7 @@ def test_the_job_reads_a_topic_of_the_audit_and_nothing_of_the_operators(tmp_pat
     text += "dead_letters: {pubsub: projects/acme-1/topics/dead}\n"
     text += "engine: {checkpoints: gs://acme/state, parallelism: 64, checkpoint_every: 10m}\n"
     job = loads(text)
-    mine = Post("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
+    mine = PubSubHarness("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
     before = time.time()
     live = mine.over(Audited.of(job).at(tmp_path, 4), tmp_path)
     assert isinstance(live.source, PubSubSource)
@@ -159,7 +162,7 @@ def test_messages_say_that_they_came_when_the_clock_began(monkeypatch: pytest.Mo
     monkeypatch.setattr(post, "publisher", lambda host: None)
     monkeypatch.setattr(post, "publish", lambda client, topic, held: calls.append(held))
     job = loads(over("ndjson"))
-    mine = Post("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
+    mine = PubSubHarness("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
     assert mine.publish([b"x"] * 1500 + [b"y" * (5 << 20)] * 2) == 1502
     assert [len(held) for held in calls] == [1000, 501, 1]
     stamps = {one.attributes["sent"] for held in calls for one in held}
@@ -239,8 +242,10 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Path], Any
 
     def prepared(state: str, counters: dict[str, int]) -> Callable[[Path], Any]:
         @contextlib.contextmanager
-        def opened(job: Any) -> Iterator[Post]:
-            yield Post("projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job)
+        def opened(job: Any) -> Iterator[PubSubHarness]:
+            yield PubSubHarness(
+                "projects/p-audit/topics/all", "projects/p-audit/subscriptions/all", job
+            )
 
         def ran(parts: Any, runner: str, **given: Any) -> Result:
             assert runner == "flink" and parts.streaming and parts.secret.file is not None
@@ -250,13 +255,13 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Path], Any
                 fresh_secret=False, dead_letters=None, state=state,
             )  # fmt: skip
 
-        monkeypatch.setattr(Post, "opened", opened)
-        monkeypatch.setattr(Post, "publish", lambda self, payloads: len(list(payloads)))
+        monkeypatch.setattr(PubSubHarness, "opened", opened)
+        monkeypatch.setattr(PubSubHarness, "publish", lambda self, payloads: len(list(payloads)))
         monkeypatch.setattr(once, "run", ran)
         monkeypatch.setattr(once, "server", contextlib.nullcontext)
         monkeypatch.setattr(once, "transcripts", lambda *given: np.zeros((4, 6, 1)))
         maker = maker_of("ndjson")
-        return lambda place: once.through(maker, [rows_of(4)], 4, place, "flink")
+        return lambda place: once.run_trials(maker, [rows_of(4)], 4, place, "flink")
 
     return prepared
 
@@ -272,14 +277,14 @@ def test_a_run_that_was_stopped_or_too_slow_proves_nothing(ended: Any, tmp_path:
 def test_a_job_that_fails_again_and_again_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from weir.pipelines.audit import restarts
+    from weir.pipelines.audit import trial
 
     cancelled: list[str] = []
     counts = iter([0, 1, 2, 3, 4])
     rest = SimpleNamespace(cancel=cancelled.append)
-    monkeypatch.setattr(restarts, "LOOK", 0.01)
-    monkeypatch.setattr(restarts, "FlinkRest", lambda url, timeout: rest)
-    monkeypatch.setattr(restarts, "metrics_of", lambda *given: {"numRestarts": next(counts)})
+    monkeypatch.setattr(trial, "LOOK", 0.01)
+    monkeypatch.setattr(trial, "FlinkRest", lambda url, timeout: rest)
+    monkeypatch.setattr(trial, "metrics_of", lambda *given: {"numRestarts": next(counts)})
     with Restarts(str(tmp_path)) as seen:
         time.sleep(0.1)  # no job is noted yet
         seen.refuse()

@@ -7,10 +7,10 @@ import pytest
 
 from tests.audit.twins import config
 from tests.fixed_secrets import same_secrets  # noqa: F401
-from weir.dpcore.audit.learned import apart
+from weir.dpcore.audit.distinguish import apart
 from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
 from weir.pipelines.audit.search import needs_search, scenes, searched
 from weir.pipelines.config.job import loads
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
-from weir.dpcore.accounting import grid
-from weir.pipelines.results.ruler import Ruler
-from weir.pipelines.results.run import Run
+from weir.dpcore.accounting import price
+from weir.pipelines.results.plan_file import Ruler
+from weir.pipelines.results.run import ResultFolder
 
 CLOCK = (
     "clock: {start: 2024-01-01T00:00:00, period: 1 month, zone: Europe/Berlin, "
@@ -53,7 +53,7 @@ def test_months_are_planned_run_and_drawn(weir: Weir, job: Path) -> None:
     assert "2024-09-01" in report.stdout
     page = (job.parent / "out" / "report.html").read_text()
     assert "2024-01-01 to 2024-09-01: 9 ticks of 1 month of Europe/Berlin" in page
-    run = Run.open(job.parent / "out")
+    run = ResultFolder.open(job.parent / "out")
     assert [run.ruler.place(run.tick_start(tick)) for tick in range(9)] == list(range(9))
 
 
@@ -126,8 +126,8 @@ def test_a_ledger_knows_the_days_of_a_zone(
 ) -> None:
     """Where this machine has other rules than the plan, no period can be told."""
     users_of(job, "1 month")
-    begins = grid._begins
-    monkeypatch.setattr(grid, "_begins", lambda *label: begins(*label) + 3_600_000_000)
+    begins = price._begins
+    monkeypatch.setattr(price, "_begins", lambda *label: begins(*label) + 3_600_000_000)
     refused = weir("run", job)
     assert refused.exit_code == 2 and "clock.zone" in refused.stderr, refused.output
     assert "tzdata" in refused.stderr

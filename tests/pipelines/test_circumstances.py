@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import Weir
-from weir.dpcore.accounting.circumstances import Circumstances
+from weir.dpcore.accounting.guarantee import RuntimeAssumptions
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.graph.checks import horizon_of, plan_under
@@ -97,7 +97,7 @@ def test_a_stream_keeps_the_shards_that_its_ids_are_stored_in(small: Path) -> No
     with pytest.raises(ConfigError, match=r"deduplicate\.shards"):
         shards("deduplicate.shards=0")
     with pytest.raises(ConfigError, match="from 1 to 4,096"):
-        Circumstances(id_shards=5000)
+        RuntimeAssumptions(id_shards=5000)
 
 
 def test_the_statement_tells_what_an_open_quote_takes(small: Path) -> None:

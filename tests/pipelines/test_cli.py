@@ -194,7 +194,7 @@ def test_a_defect_is_told_without_its_text(weir: Weir, monkeypatch: pytest.Monke
     def broken() -> None:
         raise ValueError("PRIVATE")
 
-    monkeypatch.setattr("weir.pipelines.config.schema.json_schema", broken)
+    monkeypatch.setattr("weir.pipelines.config.job.json_schema", broken)
     result = weir("schema")
     assert result.exit_code == 1
     assert "ValueError" in result.stderr and "PRIVATE" not in result.output

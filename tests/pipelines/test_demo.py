@@ -13,7 +13,7 @@ from examples.shop import data, demo, plot
 from examples.shop import truth as demo_truth
 from tests.pipelines import synthetic
 from weir.dpcore.errors import WeirError
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 TEXT = b""" customer_id  date number_of_cds  dollar_value
  00001 19970101  1   11.77
@@ -44,15 +44,19 @@ def test_every_purchase_gets_an_id_of_its_own(tmp_path: Path) -> None:
 
 def test_truth() -> None:
     truth = demo_truth.Truth(data.purchases(TEXT))
-    count = truth.values(Output("purchases", None), bounded=True)[:, 0]
+    count = truth.values(ReleasedOutput("purchases", None), bounded=True)[:, 0]
     assert len(count) == data.DAYS
     assert count[[0, 1, 2, 544, 545]].tolist() == [2, 2, 3, 3, 4]
-    month = truth.values(Output("purchases", 28), bounded=True)[:, 0]
+    month = truth.values(ReleasedOutput("purchases", 28), bounded=True)[:, 0]
     assert month[[0, 27, 28, 29, 30, 545]].tolist() == [2, 3, 1, 1, 0, 1]
-    assert truth.values(Output("dollars", None), bounded=False)[545, 0] == pytest.approx(291.10)
-    assert truth.values(Output("dollars", None), bounded=True)[545, 0] == pytest.approx(141.10)
-    assert truth.values(Output("basket", None), bounded=True)[0, 0] == pytest.approx(55.885)
-    sizes = truth.values(Output("sizes", None, LABELS), bounded=True)
+    assert truth.values(ReleasedOutput("dollars", None), bounded=False)[545, 0] == pytest.approx(
+        291.10
+    )
+    assert truth.values(ReleasedOutput("dollars", None), bounded=True)[545, 0] == pytest.approx(
+        141.10
+    )
+    assert truth.values(ReleasedOutput("basket", None), bounded=True)[0, 0] == pytest.approx(55.885)
+    sizes = truth.values(ReleasedOutput("sizes", None, LABELS), bounded=True)
     assert sizes[545].tolist() == [1, 1, 0, 2]
     assert truth.clipped_share == pytest.approx(150 / 291.10)
 
@@ -71,22 +75,22 @@ CAPPED = b""" customer_id  date number_of_cds  dollar_value
 
 def test_truth_within_the_caps() -> None:
     truth = demo_truth.Truth(data.purchases(CAPPED), capped=True)
-    count = truth.values(Output("purchases", None), bounded=True)[:, 0]
+    count = truth.values(ReleasedOutput("purchases", None), bounded=True)[:, 0]
     first = [0, 31, 59, 88, 89, 90]
     assert count[first].tolist() == [1, 2, 3, 4, 5, 6], "a fifth day of the quarter is left out"
-    dollars = truth.values(Output("dollars", None), bounded=True)[:, 0]
+    dollars = truth.values(ReleasedOutput("dollars", None), bounded=True)[:, 0]
     assert dollars[first] == pytest.approx([20, 30, 40, 140, 150, 160])
-    sizes = truth.values(Output("sizes", None, LABELS), bounded=True)
+    sizes = truth.values(ReleasedOutput("sizes", None, LABELS), bounded=True)
     assert sizes[0].tolist() == [0.5, 0.5, 0, 0], "of two purchases of a day either may count"
     assert sizes[545].tolist() == [4.5, 0.5, 0, 1]
     assert truth.capped_share == pytest.approx(2 / 8)
-    whole = truth.values(Output("purchases", None), bounded=False)[:, 0]
+    whole = truth.values(ReleasedOutput("purchases", None), bounded=False)[:, 0]
     assert whole[first].tolist() == [2, 3, 4, 5, 7, 8]
 
 
 def test_a_picture_of_both_promises(tmp_path: Path) -> None:
     truth = demo_truth.Truth(data.purchases(TEXT))
-    run = Run.open(folder(tmp_path / "out", exact(truth, 1.0)))
+    run = ResultFolder.open(folder(tmp_path / "out", exact(truth, 1.0)))
     path = plot.draw(run, run, truth, tmp_path / "beside.png")
     assert path.stat().st_size > 20_000
 
@@ -94,7 +98,7 @@ def test_a_picture_of_both_promises(tmp_path: Path) -> None:
 def exact(truth: demo_truth.Truth, off: float) -> synthetic.ValueOf:
     def value_of(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
         labels = LABELS if name == "sizes" else ("",)
-        value = truth.values(Output(name, over, labels), bounded=True)[tick] + off
+        value = truth.values(ReleasedOutput(name, over, labels), bounded=True)[tick] + off
         return list(value), [1.0] * len(labels)
 
     return value_of
@@ -105,7 +109,7 @@ def test_coverage_counts_bands_that_hold_the_truth(
     off: float, share: float, tmp_path: Path
 ) -> None:
     truth = demo_truth.Truth(data.purchases(TEXT))
-    run = Run.open(folder(tmp_path / "out", exact(truth, off)))
+    run = ResultFolder.open(folder(tmp_path / "out", exact(truth, off)))
     inside, bands = demo_truth.coverage(run, truth)
     assert bands == 30 * 9
     assert inside == share * bands
@@ -155,8 +159,8 @@ def test_demo_needs_the_folder_of_the_project(
 
 def test_cost_in_sentences(tmp_path: Path) -> None:
     folder = synthetic.folder(tmp_path / "out", [""], 9, SHOP, synthetic.shop_values())
-    lines = demo.cost(Run.open(folder))
+    lines = demo.cost(ResultFolder.open(folder))
     assert "epsilon = 1, delta = 1e-6 for any one purchase" in lines[0]
     assert np.all(["epsilon" in line for line in lines])
-    lines = demo.cost(Run.open(folder), "customer", "the quarter's end")
+    lines = demo.cost(ResultFolder.open(folder), "customer", "the quarter's end")
     assert "for any one customer, against" in lines[0] and "of the quarter's end." in lines[0]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipelines.conftest import SMALL, Weir
 from weir.pipelines.config.job import load, loads
-from weir.pipelines.results.compare import changed_fields
+from weir.pipelines.results.plan_file import changed_fields
 from weir.pipelines.show.diff import compare
 from weir.pipelines.terminal import number
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.contracts import versions
-from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.config.schema import PLAN_VERSION
 from weir.pipelines.results.plan_file import plan_json
 from weir.pipelines.show.plan import one_line, render
 

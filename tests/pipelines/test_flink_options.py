@@ -13,10 +13,10 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
-from weir.pipelines.runners.flink_cause import cause_in, refusal_in
 from weir.pipelines.runners.flink_options import flags_of, names_of, parallelism_of, settings_of
-from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.runners.submitted import cause_in, refusal_in
 from weir.transforms.sinks.held import contradiction
 
 CLUSTER = FlinkTarget("localhost:1")

@@ -12,18 +12,21 @@ import pytest
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.engines import job_server
-from weir.pipelines.engines.job_server import Kept
+from weir.pipelines.engines.job_server import ResidualStorage
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.runners.ending import END_OF_TIME, End
 from weir.pipelines.runners.flink import FlinkRun
-from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
 
 
-def job_server_of(folder: Path, kept: Kept) -> str:
+def job_server_of(folder: Path, kept: ResidualStorage) -> str:
     """A jar that keeps residuals in this way, as far as can be seen from outside."""
-    code = {Kept.NEW_NAMES: "incrementingLongs", Kept.ONE_MAP: job_server.MAP_STATE}
+    code = {
+        ResidualStorage.NEW_NAMES: "incrementingLongs",
+        ResidualStorage.ONE_MAP: job_server.MAP_STATE,
+    }
     path = folder / "server.jar"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(job_server.HANDLER, code.get(kept, ""))
@@ -33,11 +36,11 @@ def job_server_of(folder: Path, kept: Kept) -> str:
 @pytest.mark.parametrize(
     ("streaming", "kept", "given", "warned"),
     [
-        (True, Kept.NEW_NAMES, (), True),
-        (False, Kept.NEW_NAMES, (), False),
-        (True, Kept.FEW_NAMES, (), False),
-        (True, Kept.ONE_MAP, (), False),
-        (True, Kept.NEW_NAMES, ("--max_parallelism=4",), False),
+        (True, ResidualStorage.NEW_NAMES, (), True),
+        (False, ResidualStorage.NEW_NAMES, (), False),
+        (True, ResidualStorage.FEW_NAMES, (), False),
+        (True, ResidualStorage.ONE_MAP, (), False),
+        (True, ResidualStorage.NEW_NAMES, ("--max_parallelism=4",), False),
     ],
 )
 def test_who_runs_a_stream_on_a_job_server_that_loses_memory_hears_it(
@@ -45,7 +48,7 @@ def test_who_runs_a_stream_on_a_job_server_that_loses_memory_hears_it(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     streaming: bool,
-    kept: Kept,
+    kept: ResidualStorage,
     given: tuple[str, ...],
     warned: bool,
 ) -> None:
@@ -60,17 +63,17 @@ def test_who_runs_a_stream_on_a_job_server_that_loses_memory_hears_it(
 @pytest.mark.parametrize(
     ("names", "kept", "refused"),
     [
-        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", Kept.FEW_NAMES, True),
-        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", Kept.NEW_NAMES, True),
-        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", Kept.ONE_MAP, False),
-        (b"\0\x12sdf_checkpoint:7:0", Kept.ONE_MAP, True),
-        (b"\0\x12sdf_checkpoint:7:0", Kept.FEW_NAMES, False),
-        (b"\0\x12sdf_checkpoint:7:0", Kept.NEW_NAMES, False),
-        (b"state of another kind", Kept.ONE_MAP, False),
+        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", ResidualStorage.FEW_NAMES, True),
+        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", ResidualStorage.NEW_NAMES, True),
+        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", ResidualStorage.ONE_MAP, False),
+        (b"\0\x12sdf_checkpoint:7:0", ResidualStorage.ONE_MAP, True),
+        (b"\0\x12sdf_checkpoint:7:0", ResidualStorage.FEW_NAMES, False),
+        (b"\0\x12sdf_checkpoint:7:0", ResidualStorage.NEW_NAMES, False),
+        (b"state of another kind", ResidualStorage.ONE_MAP, False),
     ],
 )
 def test_a_checkpoint_of_another_kind_of_job_server_is_refused(
-    small: Path, monkeypatch: pytest.MonkeyPatch, names: bytes, kept: Kept, refused: bool
+    small: Path, monkeypatch: pytest.MonkeyPatch, names: bytes, kept: ResidualStorage, refused: bool
 ) -> None:
     """What lies in the other place would not be found, and every source would stand still."""
     monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")

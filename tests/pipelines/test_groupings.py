@@ -17,14 +17,13 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text, shown_key
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.config.job import loads
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.audit.audit import Audited
+from weir.pipelines.config.job import json_schema, loads
 from weir.pipelines.feed.truth import Truth
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.page import page
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 ONE = "key: {column: store, declared: [north, south]}"
 PAIRS = [("paris", "shoes"), ("paris", "hats"), ("rome", "hats")]
@@ -166,7 +165,7 @@ def test_a_run_shows_groupings_wherever_keys_are_shown(
     refused = weir("top", out, "--of", "visits", "--by", "town")
     assert refused.exit_code == 2 and "it has: city; city,product" in refused.output
 
-    everyone = gather(Run.open(out))
+    everyone = gather(ResultFolder.open(out))
     assert "(all), (all)" in everyone.listed and "paris, (all)" in page(everyone)
     assert weir("status", out).exit_code == 0
     assert weir("diff", small, small).exit_code == 0
@@ -188,7 +187,7 @@ def test_a_single_column_and_its_total(weir: Weir, small: Path, tmp_path: Path) 
         with_key("column: store, observed_keys_are_public: true, groups: [[store], []]")
     )
     assert weir("run", small).exit_code == 0
-    run = Run.open(tmp_path / "out")
+    run = ResultFolder.open(tmp_path / "out")
     assert {row["key"] for row in result_rows(tmp_path / "out")} == {
         '["north"]', '["south"]', "[null]"
     }  # fmt: skip

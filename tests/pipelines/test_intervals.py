@@ -17,8 +17,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.page import page
-from weir.pipelines.results.margins import ends, interval, lopsided
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import ends, interval, lopsided
 from weir.transforms.release.table import INTERVAL_SCHEMA, PACKED_SCHEMA
 
 LOW, HIGH = 1.0, 10000.0
@@ -58,7 +58,7 @@ def made(weir: Weir, folder: Path, sink: str) -> Path:
     return folder / "out"
 
 
-def margins(run: Run) -> dict[Any, tuple[Any, ...]]:
+def margins(run: ResultFolder) -> dict[Any, tuple[Any, ...]]:
     """(output, over, key) -> value, half, low and high of its ticks."""
     return {
         (panel.output.name, panel.output.over, one.key): (one.value, one.half, one.low, one.high)
@@ -107,8 +107,8 @@ def test_every_format_and_layout_gives_the_same_margins(
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir()
-    one = margins(Run.open(made(weir, folders[0], "parquet: out/")))
-    other = margins(Run.open(made(weir, folders[1], sink)))
+    one = margins(ResultFolder.open(made(weir, folders[0], "parquet: out/")))
+    other = margins(ResultFolder.open(made(weir, folders[1], sink)))
     assert one.keys() == other.keys()
     for place, found in one.items():
         for a, b in zip(found, other[place], strict=True):
@@ -126,7 +126,7 @@ def test_packed_rows_have_ends_in_plans_with_intervals_alone(weir: Weir, tmp_pat
 
 def test_tables_print_intervals(weir: Weir, tmp_path: Path) -> None:
     out = made(weir, tmp_path, "parquet: out/")
-    run = Run.open(out)
+    run = ResultFolder.open(out)
     last = margins(run)["p95", None, "a"]
     value, low, high = (float(last[i][-1, 0]) for i in (0, 2, 3))
     shown = interval(value, low, high)
@@ -184,13 +184,13 @@ def test_at_every_nth_tick_margins_are_repeated_with_their_values() -> None:
 
 
 def test_ends() -> None:
-    from weir.pipelines.results.run import Output
+    from weir.pipelines.results.run import ReleasedOutput
 
-    plain = Output("mean", None, between=(0.0, 200.0))
+    plain = ReleasedOutput("mean", None, between=(0.0, 200.0))
     low, high = ends(plain, [[10.0]], [[50.0]])
     assert (low.item(), high.item()) == (0.0, 60.0)
-    apart = Output("p95", None, between=(1.0, 100.0), interval=True)
+    apart = ReleasedOutput("p95", None, between=(1.0, 100.0), interval=True)
     assert [x.item() for x in ends(apart, [[10.0]], [[80.0]], [[4.0]], [[90.0]])] == [4.0, 90.0]
     assert [x.item() for x in ends(apart, [[10.0]], [[80.0]])] == [1.0, 90.0], "of an older run"
-    count = Output("count", None, between=(0.0, None))
+    count = ReleasedOutput("count", None, between=(0.0, None))
     assert [x.item() for x in ends(count, [[-3.0]], [[5.0]])] == [-8.0, 2.0]

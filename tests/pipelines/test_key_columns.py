@@ -18,14 +18,13 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text, shown_key
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, simulate
-from weir.pipelines.config.job import load, loads
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import json_schema, load, loads
 from weir.pipelines.feed.synthetic import Shares, batches
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.page import page
 from weir.pipelines.report.score import score
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 ONE = "key: {column: store, declared: [north, south]}"
 PAIRS = [("paris", "shoes"), ("rome", "hats"), ("a,b", "c"), ("a", 'b",c')]
@@ -134,9 +133,9 @@ def test_a_run_releases_what_is_simulated_and_shows_it(
     in_order = [row["key"].encode() for row in rows if (row["tick"], row["name"]) == (0, "visits")]
     assert in_order == sorted(key_text(pair).encode() for pair in PAIRS)
 
-    data = gather(Run.open(tmp_path / "out"), ['["paris","shoes"]', "rome, hats"])
+    data = gather(ResultFolder.open(tmp_path / "out"), ['["paris","shoes"]', "rome, hats"])
     assert data.drawn == ("paris, shoes", "rome, hats")
-    everyone = gather(Run.open(tmp_path / "out"))
+    everyone = gather(ResultFolder.open(tmp_path / "out"))
     assert set(everyone.listed) == {"paris, shoes", "rome, hats", '"a,b", c', 'a, "b\\",c"'}
     assert "paris, shoes" in page(everyone)
     assert weir("status", tmp_path / "out").exit_code == 0
@@ -182,7 +181,7 @@ def test_models_are_scored_by_keys_of_several_columns(weir: Weir, small: Path) -
     small.write_text(head + model + rest[rest.index("mechanism:") :])
     assert weir("run", small).exit_code == 0
     out = small.parent / "out"
-    found = score(gather(Run.open(out)), small.parent / "events.csv")
+    found = score(gather(ResultFolder.open(out)), small.parent / "events.csv")
     assert (found.events, found.left_out) == (120, 0)
     assert {one.key for one in found.scatters} >= {"paris, shoes", "rome, hats"}
     assert {one.key: len(one.actual) for one in found.scatters}["paris, shoes"] == 60

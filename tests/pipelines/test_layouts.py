@@ -18,8 +18,7 @@ import pytest
 from tests.transforms.doubles import FakePlan
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.program import Released
-from weir.pipelines.results.files import TYPES, ResultFile, is_flat, matrix, read_file
-from weir.pipelines.results.packed import packed
+from weir.pipelines.results.files import TYPES, ResultFile, is_flat, matrix, packed, read_file
 from weir.transforms.release.flat import Flat, Layout
 from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.sinks import formats, place

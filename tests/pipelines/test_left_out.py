@@ -15,12 +15,12 @@ import vl_convert
 import weir as public
 from tests.contracts import versions
 from tests.pipelines.conftest import Weir
-from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import plural
 from weir.pipelines.report.page import page, parts
 from weir.pipelines.report.report import gather
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 CONFIG = """
 name: visits
@@ -123,7 +123,7 @@ def test_the_report_says_it_on_page_picture_and_statement(
     assert all(any(text in line for line in under) for text in LEFT_OUT.values())
     height = int.from_bytes((folder / "out" / "report.png").read_bytes()[20:24], "big")
     assert height > 1.5 * 150 * len(LEFT_OUT) / 2 * 1.3, "rows of charts do not lie on each other"
-    data = gather(Run.open(folder / "out"))
+    data = gather(ResultFolder.open(folder / "out"))
     for live in (False, True):  # the report, and the page that weir watch serves
         text = page(data, live=live)
         found = json.loads(text.split('id="data">')[1].split("</script>")[0])

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from weir.pipelines.cli.logs import discreet
+from weir.pipelines.cli.base import discreet
 
 
 def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,14 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
+from weir.pipelines.cli.base import SHELLS
 from weir.pipelines.cli.main import main
-from weir.pipelines.cli.manual import SHELLS
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.show.commands import man, markdown, told
-from weir.pipelines.show.dbt import COLUMNS, place_of, source_file
+from weir.pipelines.show.algorithms import commands_markdown as markdown
+from weir.pipelines.show.algorithms import man, told
+from weir.pipelines.show.export import DBT_COLUMNS as COLUMNS
+from weir.pipelines.show.export import place_of, source_file
 from weir.transforms.release.table import RELEASE_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import Weir
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def test_a_key_that_is_found_late_is_shown_from_then_on(
 ) -> None:
     done = weir("run", job(tmp_path, form, users=500))
     assert done.exit_code == 0 and "home" in done.output, done.output
-    run = Run.open(tmp_path / "out")
+    run = ResultFolder.open(tmp_path / "out")
     assert len(run.files) == 4 and run.first_tick == 11 and run.last_tick == 19
     drawn = weir("report", tmp_path / "out")
     assert drawn.exit_code == 0, drawn.output

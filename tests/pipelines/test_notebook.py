@@ -19,8 +19,8 @@ from weir.dpcore.plan_html import plan_html, table
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import load
 from weir.pipelines.notebook.release import job_of
-from weir.pipelines.results.flat import flat_table
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import flat_table
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.sources.memory import held
 
@@ -70,7 +70,7 @@ def test_it_gives_what_weir_run_gives_of_the_same_events_in_a_file(
     filed.write_text(f"{common}source: {{csv: sales.csv}}\nsink: {{parquet: filed}}\n")
     done = CliRunner().invoke(main, ["run", str(filed)])
     assert done.exit_code == 0, done.output
-    expected = flat_table(Run.open(tmp_path / "filed"))
+    expected = flat_table(ResultFolder.open(tmp_path / "filed"))
     kinds: dict[str, Any] = {
         "frame": FRAME,
         "table": pa.Table.from_pandas(FRAME, preserve_index=False),

@@ -16,7 +16,7 @@ from tests.transforms.doubles import FakePlan
 from weir.dpcore.leaves.keys import Keys
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.parts import parts_of as cut
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.sinks.sink import Sink
 from weir.transforms.sinks import place, transforms
 from weir.transforms.sinks.ranges import Ranges
@@ -69,11 +69,13 @@ def test_parts_hold_the_rows_of_the_whole(
     assert sorted_rows(out) == result_rows(whole)
     assert json.loads((out / "_plan.json").read_text())["sink_parts"] == 4
     assert "sink_parts" not in json.loads((whole / "_plan.json").read_text())
-    first = {row["key"] for file in Run.open(out).files[:1] for row in rows_of(file.path, out)}
+    first = {
+        row["key"] for file in ResultFolder.open(out).files[:1] for row in rows_of(file.path, out)
+    }
     assert first == {"east"}  # parts are of consecutive blocks, and 5 do not fall into 4 evenly
     wide = [weir("report", folder, "--wide").stdout for folder in (out, whole)]
     assert sorted(wide[0].split("\n")) == sorted(wide[1].split("\n")) and wide[0]
-    assert Run.open(out).last_tick == 23 and weir("report", out).exit_code == 0
+    assert ResultFolder.open(out).last_tick == 23 and weir("report", out).exit_code == 0
     assert weir("status", out).exit_code == 0
 
 

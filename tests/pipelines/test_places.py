@@ -8,9 +8,8 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.config.job import load
-from weir.pipelines.config.places import refuse_mixed
-from weir.pipelines.doors.paths import is_inside, resolved
+from weir.pipelines.config.job import load, refuse_mixed
+from weir.pipelines.connectors.paths import is_inside, resolved
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from weir.pipelines.predict.models import models_at
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.score import score
 from weir.pipelines.results.events import tables
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 N = 900
 
@@ -103,7 +103,7 @@ def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir:
     assert yes[0] > 0.5 > yes[1]
     assert table["predicted.tick"].to_pylist() == [8, 8, 8, None, None]
     # By hand: theta is of features scaled to [-1, 1], shortened to clip.features (1).
-    theta = models_at(Run.open(tmp_path / "out"), "theta", 8)["east"]
+    theta = models_at(ResultFolder.open(tmp_path / "out"), "theta", 8)["east"]
     x = np.array([0.8, 0.8])
     x /= np.linalg.norm(x)
     by_hand = 1 / (1 + np.exp(-(theta[:2] @ x + theta[2])))
@@ -113,7 +113,7 @@ def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir:
 @pytest.mark.slow
 def test_held_back_classes_are_scored_over_time(tmp_path: Path, weir: Weir) -> None:
     made(tmp_path, CLASSES, "", weir)
-    found = score(gather(Run.open(tmp_path / "out")), tmp_path / "events.csv")
+    found = score(gather(ResultFolder.open(tmp_path / "out")), tmp_path / "events.csv")
     (panel,) = found.panels
     assert panel.output.name == "Share of right label on held-back data"
     assert found.events == N and found.left_out == 0 and not found.scatters
@@ -137,7 +137,7 @@ def test_numbers_are_those_of_the_coefficients_of_the_events_own_key(
     assert facts["r2"]["spend"] > 0.99
     table = pq.read_table(tmp_path / "events.predicted.parquet")
     assert set(table["predicted.tick"].to_pylist()) == {7}
-    models = models_at(Run.open(tmp_path / "out"), "coefficients", 7)
+    models = models_at(ResultFolder.open(tmp_path / "out"), "coefficients", 7)
     for i in (0, 1, 2, 3):
         row = {name: table[name][i].as_py() for name in ("site", "age", "visits")}
         by_hand = models[row["site"]] @ np.array([row["age"], row["visits"], 1.0])
@@ -247,7 +247,7 @@ def test_labels_that_are_numbers_are_right_or_wrong_and_have_no_r2(
     (tmp_path / "again.csv").write_text(BUYERS)
     shown = weir("predict", tmp_path / "out", tmp_path / "again.csv").stdout
     assert "66.67% of 3 known classes are right" in shown and "R²" not in shown
-    found = score(gather(Run.open(tmp_path / "out")), tmp_path / "events.csv")
+    found = score(gather(ResultFolder.open(tmp_path / "out")), tmp_path / "events.csv")
     (panel,) = found.panels
     assert panel.output.name == "Share of right bought on held-back data"
     assert all(series.value[-1, 0] > 0.8 for series in panel.series)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from weir.pipelines.cli.logs import discreet
+from weir.pipelines.cli.base import discreet
 from weir.pipelines.run import progress
 from weir.pipelines.run.progress import Progress, Total, fraction, line
 from weir.pipelines.run.watch import Watch

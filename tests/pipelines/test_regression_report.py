@@ -15,7 +15,7 @@ from weir.pipelines.report.data import gather
 from weir.pipelines.report.figures import sections
 from weir.pipelines.report.report import report
 from weir.pipelines.report.score import r_squared, score
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 SECRET = "11" * 32
 CONFIG = """
@@ -98,7 +98,7 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     assert made.html is not None
     page = made.html.read_text()
     assert "Bands: 95 %, as the plan says" in page and "finds on the same events" in page
-    data = gather(Run.open(folder / "out"))
+    data = gather(ResultFolder.open(folder / "out"))
     first, *_, last = sections(data)
     assert (first.name, last.name) == ("score", "model")
     titles = [figure.title for figure in first.figures]
@@ -114,7 +114,7 @@ def test_held_back_events_are_predicted_by_their_own_key(folder: Path) -> None:
     held = folder / "held.csv"
     lines = (folder / "events.csv").read_text().splitlines()
     held.write_text("\n".join([lines[0], *lines[1::7], "x,north,1,1,1,1", "x,east,1,,1,1"]) + "\n")
-    found = score(gather(Run.open(folder / "out")), held)
+    found = score(gather(ResultFolder.open(folder / "out")), held)
     assert found.left_out == 2 and found.events == len(lines[1::7]) + 2
     (panel,) = found.panels
     assert [one.key for one in panel.series] == [one.key for one in found.scatters]
@@ -163,7 +163,7 @@ def test_held_back_data_that_do_not_fit_are_refused(
 def test_several_targets_are_scored_one_by_one(tmp_path: Path) -> None:
     events(tmp_path, 1200)
     weir("run", str(config(tmp_path, "incremental", target="[cnt, cost]")))
-    found = score(gather(Run.open(tmp_path / "out")), tmp_path / "events.csv")
+    found = score(gather(ResultFolder.open(tmp_path / "out")), tmp_path / "events.csv")
     assert [panel.output.name.split()[2] for panel in found.panels] == ["cnt", "cost"]
     ends = [panel.series[0].value[-1, 0] for panel in found.panels]
     assert min(ends) > 0.5

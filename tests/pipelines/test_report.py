@@ -24,10 +24,10 @@ from tests.pipelines.pages import Page, unpacked
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.report import numbers, words
 from weir.pipelines.report.data import KEYS_DRAWN, gather
-from weir.pipelines.report.pack import packed
+from weir.pipelines.report.page import packed
 from weir.pipelines.report.report import report
 from weir.pipelines.results.files import lists_of, matrix
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
 
@@ -77,10 +77,10 @@ def test_one_key_makes_a_picture_and_a_page(shop: Path, tmp_path: Path) -> None:
 
 
 def test_expiration_ends_with_the_clock(stores: Path) -> None:
-    run = Run.open(stores)
+    run = ResultFolder.open(stores)
     rows = words.expiration(run)
     assert [row[0] for row in rows] == ["the whole clock, 60 ticks (60 days)"]
-    open_ended = Run(run.directory, {**run.plan, "ticks": None}, False, run.files)
+    open_ended = ResultFolder(run.directory, {**run.plan, "ticks": None}, False, run.files)
     rows = words.expiration(open_ended)
     assert rows[0] == ("365 ticks (365 days)", "1", "1e-6")
     assert rows[-1] == ("36,500 ticks (36,500 days)", "no protection", "")
@@ -111,7 +111,7 @@ def test_unfinished_run_says_so(stores: Path, tmp_path: Path) -> None:
 
 
 def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
-    data = gather(Run.open(stores))
+    data = gather(ResultFolder.open(stores))
     assert data.keys == len(KEYS)
     assert data.drawn == tuple(KEYS[:KEYS_DRAWN])
     assert data.ranked_by is not None and data.ranked_by.name == "purchases"
@@ -124,7 +124,7 @@ def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
 
 @pytest.mark.slow
 def test_chosen_keys_and_names(stores: Path, tmp_path: Path) -> None:
-    data = gather(Run.open(stores), keys=["station", "north"], names=["basket"])
+    data = gather(ResultFolder.open(stores), keys=["station", "north"], names=["basket"])
     assert data.drawn == ("station", "north")
     assert [panel.output.name for panel in data.panels] == ["basket"]
     assert data.panels[0].heat is None
@@ -141,12 +141,12 @@ def test_every_format_reads_the_same(suffix: str, shop: Path, tmp_path: Path) ->
     other = synthetic.folder(
         tmp_path / "out", [""], 60, synthetic.SHOP, synthetic.shop_values(), suffix=suffix
     )
-    one, two = gather(Run.open(shop)), gather(Run.open(other))
+    one, two = gather(ResultFolder.open(shop)), gather(ResultFolder.open(other))
     for a, b in zip(one.panels, two.panels, strict=True):
         assert a.output == b.output
         np.testing.assert_array_equal(a.series[0].value, b.series[0].value)
         np.testing.assert_array_equal(a.series[0].half, b.series[0].half)
-    assert Run.open(other).start == Run.open(shop).start == synthetic.START
+    assert ResultFolder.open(other).start == ResultFolder.open(shop).start == synthetic.START
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_a_key_is_text_and_never_markup(tmp_path: Path) -> None:
 def test_without_a_plan_file_the_rows_tell(stores: Path, tmp_path: Path) -> None:
     for path in stores.glob("ticks-*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    run = Run.open(tmp_path)
+    run = ResultFolder.open(tmp_path)
     assert [(o.name, o.over) for o in run.outputs] == list(synthetic.SHOP)
     assert len(run.outputs[-1].labels) == 5
     assert "known only by its numbers" in words.statement(run)
@@ -296,7 +296,7 @@ def test_a_long_run_is_thinned_but_ends_at_its_last_tick(tmp_path: Path) -> None
         lambda name, over, k, tick: ([float(tick)], [1.0]),
         every=512,
     )
-    data = gather(Run.open(folder))
+    data = gather(ResultFolder.open(folder))
     assert data.stride == 3
     series = data.panels[0].series[0]
     assert len(series.ticks) < 600
@@ -304,10 +304,10 @@ def test_a_long_run_is_thinned_but_ends_at_its_last_tick(tmp_path: Path) -> None
 
 
 def test_the_band_fits_the_noise(shop: Path) -> None:
-    run = Run.open(shop)
+    run = ResultFolder.open(shop)
     assert run.band == pytest.approx(1.96, abs=1e-3)
     pure = [{"mechanism": "merging_tree", "noise": "k_norm", "chosen": True}]
-    laplace = Run(shop, {**run.plan, "alternatives": pure}, True, run.files)
+    laplace = ResultFolder(shop, {**run.plan, "alternatives": pure}, True, run.files)
     assert laplace.band == pytest.approx(np.log(20) / np.sqrt(2), abs=1e-3)
     one, two = gather(run).panels[0].series[0], gather(laplace).panels[0].series[0]
     np.testing.assert_allclose(two.half / one.half, laplace.band / run.band)
@@ -398,7 +398,7 @@ def test_what_is_protected_is_named(
     unit: str, user: dict[str, str] | None, shown: str, since: str, tmp_path: Path
 ) -> None:
     folder = synthetic.folder(tmp_path / "out", [""], 9, synthetic.SHOP, synthetic.shop_values())
-    run = Run.open(folder)
+    run = ResultFolder.open(folder)
     plan = {**run.plan, "guarantee": {**run.plan["guarantee"], "unit": unit}, "user": user}
     run = dataclasses.replace(run, plan=plan)
     assert words.unit(run) == shown

@@ -18,7 +18,7 @@ from weir.pipelines.report import words
 from weir.pipelines.report.data import KEYS_DRAWN, gather
 from weir.pipelines.report.figures import LINES_DRAWN, sections
 from weir.pipelines.report.report import report
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 LABELS = ("dep_delay", "distance", "hour_sin", "hour_cos", "season_sin", "season_cos", "intercept")
 LEARNER = MODELS["online.follow_the_leader"]
@@ -79,13 +79,13 @@ def test_small_charts_of_a_model(keys: list[str], tmp_path: Path) -> None:
     assert "in the units of the data" in others[0]["caption"]
     notes = " ".join(one["note"] for one in page.data["sections"])
     assert "No band: the noise is in the sums" in notes
-    heads, _ = words.last_values(gather(Run.open(tmp_path / "out")))
+    heads, _ = words.last_values(gather(ResultFolder.open(tmp_path / "out")))
     assert [head[0] for head in heads[1:]] == ["loss"] + ["coefficients"] * 7
 
 
 def test_a_long_model_shows_what_is_furthest_from_zero(tmp_path: Path) -> None:
     labels = tuple(f"x{i:02d}" for i in range(40))
-    data = gather(Run.open(folder(tmp_path / "out", ["a", "b"], 9, labels)))
+    data = gather(ResultFolder.open(folder(tmp_path / "out", ["a", "b"], 9, labels)))
     (found,) = (one for one in sections(data) if one.name == "model")
     assert len(found.figures) == LINES_DRAWN and "28 more" in found.note
     reach = np.max([np.abs(one.value).max(axis=0) for one in data.panels[1].series], axis=0)
@@ -97,7 +97,7 @@ def test_a_long_model_shows_what_is_furthest_from_zero(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_many_models_rank_by_loss_and_get_a_heat_map(tmp_path: Path) -> None:
     keys = [f"k{i:03d}" for i in range(300)]
-    data = gather(Run.open(folder(tmp_path / "out", keys, 12)))
+    data = gather(ResultFolder.open(folder(tmp_path / "out", keys, 12)))
     np.testing.assert_allclose(data.panels[2].series[0].value[-1], [0.0284], atol=0.01)
     assert data.ranked_by is not None and data.ranked_by.name == "loss"
     assert [panel.heat is not None for panel in data.panels] == [False, False, True]

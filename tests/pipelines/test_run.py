@@ -15,7 +15,7 @@ from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.results.files import ResultFile, is_flat
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.run import RunFailed, refuse_short
 from weir.pipelines.sinks.csv import CsvSink
@@ -320,7 +320,7 @@ def test_reports_and_summaries_are_the_same_in_either_layout(
         out = job.parent / "out"
         assert weir("report", out).exit_code == 0
         pages.append((out / "report.html").read_bytes())
-        tables.append(Run.open(out).table())
+        tables.append(ResultFolder.open(out).table())
         out.rename(job.parent / layout)
     assert "[10, 20)" in shown[0] and shown[0] == shown[1]
     assert pages[0] == pages[1] and tables[0].equals(tables[1])

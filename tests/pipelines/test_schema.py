@@ -15,8 +15,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.registry import MODELS
-from weir.pipelines.config.job import JobConfig
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import JobConfig, json_schema
 
 
 def objects(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,10 +14,10 @@ from tests.pipelines.conftest import SMALL, Weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.parts import Parts, parts_of
-from weir.pipelines.results.result import Result
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.run import run as command
 from weir.pipelines.run.run import run
-from weir.pipelines.runners.single_job import alone
+from weir.pipelines.runners.pipeline import alone
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.transforms.runtime import fence, kept_counts
 from weir.transforms.sinks import place

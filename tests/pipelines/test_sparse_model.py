@@ -12,7 +12,7 @@ import pytest
 from tests.pipelines.conftest import Weir
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import SPARSE_FROM
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 FEATURES = [f"f{i:02d}" for i in range(SPARSE_FROM)]
 TEXT = f"""\
@@ -53,7 +53,7 @@ def test_flat_files_leave_zeros_out_and_every_reader_sees_them(weir: Weir, job: 
         sink = f"sink={{parquet: {layout}, layout: {layout}}}"
         result = weir("run", job, "--set", sink)
         assert result.exit_code == 0, result.output
-    flat, packed = (Run.open(job.parent / layout) for layout in ("flat", "packed"))
+    flat, packed = (ResultFolder.open(job.parent / layout) for layout in ("flat", "packed"))
     assert flat.sizes == {
         ("theta", None): len(FEATURES),
         ("coefficients", None): len(FEATURES) + 1,

@@ -17,10 +17,10 @@ from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.run.run import state_before
-from weir.pipelines.runners.flink_cause import Unreadable
-from weir.pipelines.runners.flink_target import FlinkTarget
-from weir.pipelines.runners.single_job import refuse_restart
+from weir.pipelines.runners.options import FlinkTarget
+from weir.pipelines.runners.pipeline import refuse_restart
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
+from weir.pipelines.runners.submitted import UnreadableCheckpoint
 from weir.transforms.runtime import fence
 from weir.transforms.sources.pubsub import acked
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_read_is_fallen_back_from_only_where_that_loses_nothing(
     kept, new = (
         checkpoint(state, f"checkpoints/1a/chk-{n}", age) for n, age in ((17, 20), (18, 9))
     )
-    broken = Unreadable(new.as_uri(), "EOFException")
+    broken = UnreadableCheckpoint(new.as_uri(), "EOFException")
     latest = FlinkTarget(resume=LATEST)
     assert state_before(state, latest, broken) == kept.as_uri()
     with pytest.raises(WeirError, match="Bring that folder back from a copy, or name another"):

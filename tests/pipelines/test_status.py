@@ -16,10 +16,10 @@ from rich.console import Console
 
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.runners.state_folder import METADATA, StateFolder
-from weir.pipelines.show import flink_jobs, status
-from weir.pipelines.show.alarms import alarms_of
+from weir.pipelines.show import findings, status
+from weir.pipelines.show.findings import alarms_of
 from weir.transforms.runtime import fence, kept_counts
 from weir.transforms.runtime.pubsub_client import Gone, gone
 from weir.transforms.runtime.reasons import counter_of
@@ -107,7 +107,7 @@ def test_a_job_on_flink(weir: Weir, flink: str) -> None:
 
 @pytest.mark.slow
 def test_the_slowest_step_says_how_far_the_watermark_is_behind(flink: str) -> None:
-    assert flink_jobs.lag_of(FlinkRest(f"http://{flink}"), "a1", now=7.5) == 2.5
+    assert findings.lag_of(FlinkRest(f"http://{flink}"), "a1", now=7.5) == 2.5
 
 
 @pytest.mark.slow

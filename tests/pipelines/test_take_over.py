@@ -18,13 +18,13 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.parts import Parts, parts_of
 from weir.pipelines.run.run import run
+from weir.pipelines.runners import flink, flink_options
 from weir.pipelines.runners import flink as runs
-from weir.pipelines.runners import flink_options, older_job
 from weir.pipelines.runners.flink import FlinkRun
-from weir.pipelines.runners.flink_cause import Unreadable
-from weir.pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
+from weir.pipelines.runners.options import STOPPED, Ended, FlinkTarget
 from weir.pipelines.runners.pipeline import pipeline_for
 from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.runners.submitted import UnreadableCheckpoint
 from weir.pipelines.sources.pubsub import PubSubSource
 from weir.transforms.runtime import fence, kept_counts
 from weir.transforms.runtime.fence import Fence, Fenced
@@ -120,7 +120,7 @@ def test_a_resume_waits_for_the_end_of_the_older_job_and_looks_again(
     saved.parent.mkdir(parents=True)
     saved.write_bytes(b"x")
     looked: list[str] = []
-    for module in (runs, older_job):
+    for module in (runs, flink):
         monkeypatch.setattr(module, "FlinkRest", Busy)
     monkeypatch.setattr(flink_options, "_free_slots", lambda _: 0)
     resolve = StateFolder.resolve
@@ -182,7 +182,7 @@ def test_a_run_that_is_stopped_tells_the_counts_of_all_jobs_and_falls_back_where
         counts.parent.mkdir(exist_ok=True)
         counts.write_text(json.dumps({"events": 10}))
         if len(tried) == 1:
-            raise Unreadable(str(self.resumed), "EOFException")
+            raise UnreadableCheckpoint(str(self.resumed), "EOFException")
         return Ended(STOPPED, "j", "http://u", "file:///s")
 
     monkeypatch.setattr(FlinkRun, "run", ends)

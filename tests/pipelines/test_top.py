@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.pipelines.conftest import Weir
-from weir.dpcore.pricing.band import BAND, LAPLACE_BAND
+from weir.dpcore.pricing.calibration import BAND, LAPLACE_BAND
 from weir.pipelines.show.top import ranks, width
 
 SIZES = {"a": 900, "b": 300, "c": 290, "d": 4, "e": 2}

@@ -13,7 +13,7 @@ from rich.console import Console
 from examples.stack.view import Exact, Shown, View
 from tests.pipelines.conftest import Weir
 from weir.pipelines.config.job import loads
-from weir.pipelines.results.run import Output
+from weir.pipelines.results.run import ReleasedOutput
 
 CONFIG = """\
 name: truth
@@ -83,11 +83,11 @@ def test_a_release_and_its_true_value(tmp_path: Path) -> None:
     lines = [{"tick": 3, "totals": {"a": {"n": 2.0}}}, {"tick": 5, "totals": {"a": {"n": 4.0}}}]
     path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines) + b'{"tick": 6, "tot')
     exact.read()
-    assert exact.total("a", Output("n", None), 5) == 6
-    assert [exact.total("a", Output("n", 2), tick) for tick in (2, 3, 4, 5)] == [0, 2, 2, 4]
-    assert exact.total("b", Output("n", 1), 5) == 0, "a silent key"
-    assert exact.total("a", Output("n", 1), 6) is None, "half a line is no truth"
-    assert exact.total("a", Output("m", 1), 5) is None, "a mean has none"
+    assert exact.total("a", ReleasedOutput("n", None), 5) == 6
+    assert [exact.total("a", ReleasedOutput("n", 2), tick) for tick in (2, 3, 4, 5)] == [0, 2, 2, 4]
+    assert exact.total("b", ReleasedOutput("n", 1), 5) == 0, "a silent key"
+    assert exact.total("a", ReleasedOutput("n", 1), 6) is None, "half a line is no truth"
+    assert exact.total("a", ReleasedOutput("m", 1), 5) is None, "a mean has none"
 
 
 def test_before_the_first_release_the_screen_says_what_is_awaited(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weir.pipelines.config.job import JobConfig
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import JobConfig, json_schema
 from weir.pipelines.results.verdict import judge
 from weir.transforms.runtime.reasons import counter_of
 

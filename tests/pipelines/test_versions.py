@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.conftest import Weir
-from weir.dpcore.config import version as versions
+from weir.dpcore.config import schema as versions
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of

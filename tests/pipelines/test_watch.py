@@ -18,11 +18,9 @@ from tests.browser import browser, probed
 from tests.pipelines import synthetic
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.results.run import Run
-from weir.pipelines.watch.live import Live, health
-from weir.pipelines.watch.server import HOST, Site, operator, releases, serve
-from weir.pipelines.watch.spool import Spool
-from weir.pipelines.watch.watch import watch
+from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.watch.server import HOST, Live, Site, health, operator, releases, serve
+from weir.pipelines.watch.watch import Spool, watch
 
 OUTPUTS = [("purchases", 1)]
 
@@ -175,7 +173,7 @@ def test_messages_of_a_subscription_are_shown_once(tmp_path: Path) -> None:
     live = Live(tmp_path, Spool(name, tmp_path, client))
     assert live.look() and client.acknowledged == ["0", "1", "2"]
     assert len(list(tmp_path.glob("ticks-*"))) == 2, "a message that comes again is the same file"
-    assert Run.open(tmp_path).last_tick == 1
+    assert ResultFolder.open(tmp_path).last_tick == 1
     assert json.loads(live.shown.data)["fine"]["ticks"] == [0, 1]
     for bad in ({"id": "../../x"}, {"id": "ab" * 16, "first_tick": "3", "last_tick": "-1"}):
         other = SimpleNamespace(data=b"{}", attributes=bad)

@@ -12,7 +12,7 @@ from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
 from tests.transforms.doubles import FakePlan
 from weir.dpcore.program import Released
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.sinks.sorted_table import sorted_table
 from weir.transforms.sinks.wide import Wide, number
@@ -78,7 +78,7 @@ def test_the_screen_shows_what_a_folder_holds(weir: Weir, job: Path) -> None:
         ["2024-01-01T01:00:00Z", "north"],
     ]
     assert len(lines) == 48
-    band = Run.open(job.parent / "out").band
+    band = ResultFolder.open(job.parent / "out").band
     for row in result_rows(job.parent / "out"):
         at = 2 * row["tick"] + ("north", "south").index(row["key"])
         name = row["name"] if row["over"] is None else f"{row['name']} last {row['over']}"

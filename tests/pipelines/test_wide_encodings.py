@@ -18,7 +18,7 @@ from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.predict.models import models_at
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 pytestmark = pytest.mark.slow
 
@@ -149,7 +149,7 @@ def test_encodings_release_the_same_bits_as_a_simulation(
     assert found["objects"] == found["lists"] == found["pairs"]
     for name in ("theta", "coefficients"):
         for tick in range(1, 6):
-            (model,) = models_at(Run.open(tmp_path / "objects"), name, tick).values()
+            (model,) = models_at(ResultFolder.open(tmp_path / "objects"), name, tick).values()
             assert model.tobytes() == want[name][tick].tobytes()
     assert np.isfinite(want["theta"][-1]).all() and want["theta"][-1].any()
 
@@ -175,7 +175,7 @@ def test_rows_that_cannot_be_read_are_told_and_move_no_other(
     void = x.copy()
     void[list(spots), 0] = np.nan
     want = simulated(loss, SparseRows.from_dense(void))["theta"]
-    (mine,) = models_at(Run.open(tmp_path / "bad"), "theta", 5).values()
+    (mine,) = models_at(ResultFolder.open(tmp_path / "bad"), "theta", 5).values()
     assert mine.tobytes() == want[5].tobytes()
     assert want[5].tobytes() != simulated(loss, x)["theta"][5].tobytes()
     text = "".join(path.read_text() for path in (tmp_path / "bad-dead").glob("*.ndjson"))

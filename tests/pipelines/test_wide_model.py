@@ -18,7 +18,7 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.predict.models import models_at
 from weir.pipelines.results.files import read_file
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +111,7 @@ def test_a_run_is_its_simulation(done: Path, form: str) -> None:
         for one in found.released:
             before = released.setdefault(one.name, one.value[:, 0])
             np.testing.assert_array_equal(one.value[:, 0], before)
-    run = Run.open(done / form)
+    run = ResultFolder.open(done / form)
     for name in ("theta", "coefficients"):
         for tick in range(6):
             models, wanted = models_at(run, name, tick), released[name][tick]
@@ -125,7 +125,7 @@ def test_a_run_is_its_simulation(done: Path, form: str) -> None:
 
 
 def test_coefficients_are_released_without_zeros(done: Path) -> None:
-    run = Run.open(done / "pairs")
+    run = ResultFolder.open(done / "pairs")
     (file,) = run.files
     table = pq.read_table(file.path).to_pylist()
     for name in ("theta", "coefficients"):
@@ -153,7 +153,7 @@ def test_predictions_and_held_back_events(
     assert facts["events"] == N and facts["no_features"] == 1 and facts["predicted"] == N - 1
     assert facts["r2"]["y"] > 0.5
     _, at, value, _ = data()
-    own = models_at(Run.open(done / form), "coefficients", 5)[""]
+    own = models_at(ResultFolder.open(done / form), "coefficients", 5)[""]
     by_hand = (own[at] * value).sum(axis=1) + own[-1]
     said = np.array(pq.read_table(out)["predicted.y"].to_pylist(), dtype=float)
     assert np.isnan(said[5])

@@ -18,7 +18,7 @@ from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.predict.models import models_at
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 P, N, EACH, LACKS = 5000, 300, 9, 5
 START, SECRET = 1_704_067_200_000_000, "cd" * 32
@@ -119,7 +119,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def coefficients(folder: Path, name: str, tick: int) -> Any:
-    return models_at(Run.open(folder / name), "coefficients", tick)[""]
+    return models_at(ResultFolder.open(folder / name), "coefficients", tick)[""]
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_a_run_is_its_simulation(folder: Path, name: str) -> None:
     (found,) = simulate(plan, events, bytes.fromhex(SECRET))
     wanted = {one.name: one.value[:, 0] for one in found.released}["coefficients"]
     assert np.isfinite(wanted[-1]).all()
-    run = Run.open(folder / name)
+    run = ResultFolder.open(folder / name)
     for tick in range(6):
         models = models_at(run, "coefficients", tick)
         assert bool(models) == np.isfinite(wanted[tick]).all()
@@ -148,7 +148,7 @@ def test_a_run_is_its_simulation(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_only_hulls_of_unit_vectors_are_released_without_zeros(folder: Path, name: str) -> None:
-    (file,) = Run.open(folder / name).files
+    (file,) = ResultFolder.open(folder / name).files
     table = pq.read_table(file.path, columns=["name", "tick", "value"]).to_pylist()
     rows = [one for one in table if one["name"] == "theta" and one["tick"] == 5]
     few = FORMS[name][3] == "sfw_polyhedral"

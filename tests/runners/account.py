@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.flink import FlinkCluster, FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 
 LINES = 25

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.components import needed
-from weir.pipelines.engines import flink_home, job_server, kafka_build, prism, pubsub_build
+from weir.pipelines.engines import flink_config, job_server, kafka, servers
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 JOBS_A_TASKMANAGER = 12
 """Every job loads its classes anew; a TaskManager is replaced before they fill its memory."""
@@ -21,7 +21,7 @@ JOBS_A_TASKMANAGER = 12
 @pytest.fixture(scope="session")
 def prism_location() -> Path:
     """Prism's binary."""
-    return needed(prism.location)
+    return needed(job_server.location)
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def job_server_jar() -> Path:
 
 @pytest.fixture(scope="session")
 def running_pubsub() -> Iterator[PubSubServer]:
-    needed(pubsub_build.binary)
+    needed(servers.pubsub_binary)
     with PubSubServer() as server:
         yield server
 
@@ -53,7 +53,7 @@ def pubsub_server(
 
 @pytest.fixture(scope="session")
 def running_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    needed(kafka_build.jars)
+    needed(kafka.jars)
     from tests.runners.kafka_security import LISTENER, settings
 
     folder = tmp_path_factory.mktemp("kafka")
@@ -73,7 +73,7 @@ def kafka_broker(running_kafka: KafkaBroker) -> KafkaBroker:
 
 @pytest.fixture(scope="session")
 def running_flink(running_pubsub: PubSubServer) -> Iterator[FlinkCluster]:
-    needed(flink_home.home)
+    needed(flink_config.home)
     with FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": running_pubsub.host}) as cluster:
         yield cluster
 

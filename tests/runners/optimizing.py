@@ -16,7 +16,7 @@ from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.results.files import TYPES, read_file
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 SIZE, EACH = 6000, 8
 """Features of a list, and how many of them are not 0."""
@@ -131,7 +131,7 @@ def told(values: Any) -> list[float]:
 
 def released(folder: Path) -> Models:
     """What is in a folder; what is there twice is an error."""
-    run, found = Run.open(folder), {}
+    run, found = ResultFolder.open(folder), {}
     for file in run.files:
         for batch in read_file(file, list(TYPES), run.sizes):
             for row in batch.to_pylist():

@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 
 from weir.dpcore.config import durations
-from weir.dpcore.leaves.row_hash import event_hashes
+from weir.dpcore.leaves.hashes import event_hashes
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Bound, Events, bounded, simulate

@@ -8,7 +8,7 @@ import mmap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 
 

@@ -11,15 +11,15 @@ import pytest
 
 from tests.audit.twins import TWINS, config
 from tests.fixed_secrets import same_secrets  # noqa: F401
-from weir.pipelines.audit import once
+from weir.pipelines.audit import trial as once
 from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.messages import strays
-from weir.pipelines.audit.streams import Rows
-from weir.pipelines.audit.way import Way
+from weir.pipelines.audit.isolation import RecordFeed
+from weir.pipelines.audit.malformed import strays
+from weir.pipelines.audit.streams import StreamRows
 from weir.pipelines.config.job import loads
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.runtime.pubsub_client import EMULATOR
 from weir.transforms.runtime.secret import SecretRef
 
@@ -55,19 +55,19 @@ def test_among_malformed_messages_are_the_bits_of_files_without_them(
     monkeypatch.delenv(EMULATOR, raising=False)
     choice = Choice.of(Audited.of(loads(config(form="arrow", schema="{time: at, id: id}"))))
     maker = choice.maker
-    forms = Way.of(maker.audited, "flink").forms(maker)
+    forms = RecordFeed.of(maker.audited, "flink").forms(maker)
     assert "a container cut short" in [form.name for form in forms]
     numbers = np.arange(4 * len(forms))
-    rows = Rows(numbers, numbers % 6, np.zeros(len(numbers), np.int64), numbers, numbers)
+    rows = StreamRows(numbers, numbers % 6, np.zeros(len(numbers), np.int64), numbers, numbers)
     bad = list(range(0, len(numbers), 4))
     good = np.setdiff1d(numbers, bad)
     secret, found = SecretRef.fresh(), []
     for runner in ("direct", "flink"):
         place = tmp_path / runner
         place.mkdir()
-        way = Way.of(maker.audited, runner)
+        way = RecordFeed.of(maker.audited, runner)
         more = way.written(maker, rows, place, bad, forms, with_them=runner == "flink")
-        found.append(once.through(maker, [], len(numbers), place, runner, secret, more))
+        found.append(once.run_trials(maker, [], len(numbers), place, runner, secret, more))
     files, live = (done.transcripts[good] for done in found)
     assert np.isfinite(live).all() and np.array_equal(files, live)
     letters = [path.read_text() for path in (tmp_path / "flink" / "dead").glob("*.ndjson")]

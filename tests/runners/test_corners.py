@@ -9,7 +9,7 @@ from tests.runners.jobs import differences, on
 from tests.runners.kills import eventually
 from tests.runners.recording import Recording
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 LINES = 20
 INCREMENTAL = {"state.backend.type": "rocksdb", "state.backend.incremental": True}

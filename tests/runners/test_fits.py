@@ -15,10 +15,9 @@ from tests.runners.fitting import EARLY, LATE, Fitting
 from tests.runners.jobs import differences
 from tests.runners.messages import Pace, Publisher
 from tests.runners.recording import cells_of
-from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.flink import FlinkCluster, FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 HALF_A_SECOND = 7200.0
 """Speed at which a tick of an hour takes half a second."""

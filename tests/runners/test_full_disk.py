@@ -15,7 +15,7 @@ from tests.runners.jobs import Job, check, differences
 from tests.runners.kills import eventually, python_workers
 from tests.runners.recording import Recording
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 ROOM = 4096
 """Bytes of a file that still fit; a file of releases is larger."""

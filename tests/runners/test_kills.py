@@ -11,7 +11,7 @@ from tests.runners.kills import eventually
 from tests.runners.messages import Post, Publisher
 from tests.runners.recording import Recording
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.runners.ending import is_over
 
 

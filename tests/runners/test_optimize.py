@@ -15,7 +15,7 @@ from tests.runners.kills import eventually
 from tests.runners.messages import Pace, Post, over_messages
 from tests.runners.optimizing import KEYS, MODELS, Optimizing, released
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 SPEED = 3600.0
 """A tick of an hour takes a second."""

@@ -10,7 +10,7 @@ from google.api_core.exceptions import ServiceUnavailable
 from google.cloud import pubsub_v1
 
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.runners.messages import Post
 from tests.transforms.releases import PLAN, batch
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.main import main
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.sources import pubsub
 from weir.transforms.runtime.coders import batch_from_bytes
 from weir.transforms.runtime.dead_letters import dead_letters

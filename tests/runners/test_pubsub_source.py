@@ -10,7 +10,7 @@ from typing import Any
 from tests.runners.messages import Post
 from tests.runners.pulling import SECOND, prism_flags, reading, until
 from weir.dpcore.leaves.clock import Clock
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.sources.pubsub.stamps import Subscription
 
 IN_PROCESS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner", "--streaming"]

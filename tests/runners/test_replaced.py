@@ -22,7 +22,7 @@ from tests.runners.recording import Recording
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.runners.state_folder import METADATA, StateFolder
 from weir.transforms.sources.pubsub.acked import FOLDER
 

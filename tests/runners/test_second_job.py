@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.runners.live import Device, Live
 from tests.runners.messages import Post
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.runtime.fence import FOLDER
 
 TICKS = 6

@@ -10,7 +10,7 @@ from tests.runners.jobs import on
 from tests.runners.live import Device, Live
 from tests.runners.messages import Post
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 TICKS = 300
 

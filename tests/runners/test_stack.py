@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.components import needed
-from weir.pipelines.engines import flink_home, pubsub_build
+from weir.pipelines.engines import flink_config, servers
 from weir.pipelines.results.files import result_files
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 400.0
@@ -63,7 +63,7 @@ def purchases(out: Path) -> float:
     whole = in_order(out)
     if not whole:
         return 0.0
-    rows = Run.open(out).table(["tick", "name", "over", "value"]).to_pylist()
+    rows = ResultFolder.open(out).table(["tick", "name", "over", "value"]).to_pylist()
     wanted = (whole - 1, "purchases", 60)
     return sum(r["value"][0] for r in rows if (r["tick"], r["name"], r["over"]) == wanted)
 
@@ -71,8 +71,8 @@ def purchases(out: Path) -> float:
 @pytest.fixture
 def installed(job_server_jar: Path) -> None:
     """What the stack needs is there."""
-    needed(flink_home.home)
-    needed(pubsub_build.binary)
+    needed(flink_config.home)
+    needed(servers.pubsub_binary)
 
 
 @pytest.mark.parametrize("end", ["time", "Ctrl-C"])
@@ -106,7 +106,7 @@ def test_a_live_stack_releases_and_ends_without_a_trace(
     finally:
         process.kill()
     assert eventually(lambda: not marked(mark), 20), marked(mark)
-    rows = Run.open(out).table(["key", "tick", "name", "over", "value"]).to_pylist()
+    rows = ResultFolder.open(out).table(["key", "tick", "name", "over", "value"]).to_pylist()
     # Ticks that wait together are written side by side: behind the first hole a sudden end shows.
     whole = in_order(out)
     assert whole >= WANTED

@@ -11,8 +11,8 @@ from tests.runners.jobs import Job, differences, on
 from tests.runners.recording import SECRET, Recording
 from tests.runners.secrets_search import forms_of, search, told_by
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
-from weir.pipelines.ledger.book import book_of
+from weir.pipelines.engines.servers import PubSubServer
+from weir.pipelines.ledger.entries import entries_of
 from weir.pipelines.ledger.sqlite import open_file
 
 LINES = 20
@@ -77,7 +77,7 @@ def test_stopped_and_resumed_as_if_never_stopped(
     outcome = job.run("flink", *on(flink_cluster), "--resume")
     store = open_file(job.folder / "ledger.db", create=False)
     assert store is not None
-    began = [len(one.began) for one in book_of(store, "people").entries.values() if one.began]
+    began = [len(one.began) for one in entries_of(store, "people").entries.values() if one.began]
     store.close()
     assert began == [2]
     assert not differences(outcome.cells, recording.releases)

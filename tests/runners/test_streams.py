@@ -15,7 +15,7 @@ from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
 from tests.runners.wire import Wire
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 LINES = 20
 """Lines of a message."""

@@ -19,7 +19,7 @@ from tests.runners.jobs import Job, Outcome, differences
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 LINES = 20
 FEW = "deduplicate: {shards: 4}\n"

@@ -16,12 +16,12 @@ from tests.runners.kills import Siege, eventually
 from tests.runners.messages import Pace, Post, over_messages
 from tests.runners.recording import Recording
 from tests.runners.waiting import DUE, STEP, WAIT, look, names_in, taken
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.paths import local
 from weir.pipelines.engines import job_server
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.job_server import Kept, kept_by
-from weir.pipelines.engines.pubsub import PubSubServer
-from weir.pipelines.runners.residuals import in_a_map
+from weir.pipelines.engines.job_server import ResidualStorage, kept_by
+from weir.pipelines.engines.servers import PubSubServer
+from weir.pipelines.runners.flink import in_a_map
 
 RING = 64
 """Names that the class of ours uses, as its source says."""
@@ -41,8 +41,8 @@ def stock_jar(job_server_jar: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_the_jar_shows_what_it_keeps(job_server_jar: Path, stock_jar: Path, tmp_path: Path) -> None:
-    assert kept_by(job_server_jar) is Kept.FEW_NAMES
-    assert kept_by(stock_jar) is Kept.NEW_NAMES
+    assert kept_by(job_server_jar) is ResidualStorage.FEW_NAMES
+    assert kept_by(stock_jar) is ResidualStorage.NEW_NAMES
     (tmp_path / "text.jar").write_text("no archive")
     assert kept_by(tmp_path / "text.jar") is kept_by(tmp_path / "nowhere.jar") is None
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.pipelines.result_rows import result_rows
 from tests.runners.live import Device, Live, now
 from tests.runners.messages import Post
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.decode.messages import STAMPS_AHEAD, STAMPS_BEHIND
 
 TICKS = 6

@@ -22,7 +22,7 @@ from tests.runners.besieged import besieged
 from tests.runners.jobs import differences, on
 from tests.runners.recording import Recording
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 
 LINES = 20
 EVERY = 4

@@ -52,7 +52,7 @@ from weir.dpcore.models.regression.projected import Projected
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.pricing.band import BAND
+from weir.dpcore.pricing.calibration import BAND
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

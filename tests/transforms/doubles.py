@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from tests.constant_noise import NoNoise
-from weir.dpcore.accounting.circumstances import NONE, Circumstances
-from weir.dpcore.accounting.guarantee import Guarantee, PrivacyLoss
+from weir.dpcore.accounting.guarantee import (
+    NO_ASSUMPTIONS,
+    Guarantee,
+    PrivacyLoss,
+    RuntimeAssumptions,
+)
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.noise.noise import label
-from weir.dpcore.people.person import Person
 from weir.dpcore.program import Bounded, OutputInfo, Released
+from weir.dpcore.users.unit import UserUnit
 from weir.transforms.tick.noise_source import NoiseSource
 
 MINUTE = 60_000_000
@@ -117,9 +121,9 @@ class FakePlan:
     where: str | None = None
     band: float = 2.0
     config: FakeConfig = FakeConfig()
-    circumstances: Circumstances = NONE
+    circumstances: RuntimeAssumptions = NO_ASSUMPTIONS
     discovery: None = None
-    person: Person | None = None
+    person: UserUnit | None = None
     guarantee: Guarantee = field(
         default_factory=lambda: Guarantee(1.0, 1e-6, "event", "add_remove", 64, (), "")
     )

@@ -13,7 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from weir.dpcore.errors import CodecError
-from weir.dpcore.leaves.id_hash import id_hashes
+from weir.dpcore.leaves.hashes import id_hashes
 from weir.transforms.runtime.aside import Aside, in_one_process
 from weir.transforms.select import names as names_module
 from weir.transforms.select.names import Names

@@ -17,19 +17,17 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import TimestampedValue
 
-from tests.dpcore.people.cap_rule import CLOCK, Case, Event, case_of, vectorised
+from tests.dpcore.users.cap_rule import CLOCK, Case, Event, case_of, vectorised
 from tests.transforms import user_shards
 from tests.transforms.cells import Bag, Cell
 from tests.transforms.doubles import MINUTE, START, FakeConfig, FakePlan, FakeSchema, Silent, events
 from tests.transforms.running import KEPT, Ran, cut, keep, run, shuffled
 from tests.transforms.user_shards import UserShards, without_ids
-from weir.dpcore.accounting.circumstances import Circumstances
+from weir.dpcore.accounting.guarantee import RuntimeAssumptions
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.people.caps import Caps
-from weir.dpcore.people.periods import Periods
-from weir.dpcore.people.person import Person
 from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 from weir.transforms.runtime import counters, heartbeat
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
@@ -90,7 +88,7 @@ def test_files_are_closed_together_at_the_end_of_the_clock() -> None:
         assert all(shard.timer.time is None for shard in shards.stored.values())
 
 
-CASE = Case([], Caps(ticks=2, keys=1, events=2), 4, 7)
+CASE = Case([], ContributionBounds(ticks=2, keys=1, events=2), 4, 7)
 
 
 def test_whether_an_event_is_overdue_is_up_to_the_clock_alone() -> None:
@@ -168,7 +166,7 @@ def test_a_late_copy_spends_the_caps_of_its_user_and_of_nobody_else() -> None:
 
 @pytest.mark.slow
 def test_events_of_far_ticks_wait_apart_and_are_all_found() -> None:
-    case = Case([], Caps(ticks=60_000, keys=5, events=9), 60_000, 1)
+    case = Case([], ContributionBounds(ticks=60_000, keys=5, events=9), 60_000, 1)
     shards = UserShards(case, 1)
     ticks = [0, 1, 7, 8, 9, 31, 32, 33, 40, 63, 64, 1000, 1023, 1024, 1025, 2048, 2100]
     shards.bundle([Event("ann", tick, "k", None, float(tick)) for tick in ticks])
@@ -192,7 +190,7 @@ class Mute(Bag):
 
 @pytest.mark.slow
 def test_a_close_moves_what_it_adds_however_much_is_remembered() -> None:
-    case = Case([], Caps(ticks=999, keys=5, events=1), 999, 1)
+    case = Case([], ContributionBounds(ticks=999, keys=5, events=1), 999, 1)
     moved = []
     for users in (10, 10_000):
         shards = UserShards(case, 1)
@@ -289,8 +287,8 @@ PLAN = replace(
     FakePlan(),
     clock=Clock(START, MINUTE, START + 40 * MINUTE),
     config=FakeConfig(FakeSchema("id")),
-    person=Person(
-        Caps(ticks=4, keys=2, events=2, ticks_per_key=3),
+    person=UserUnit(
+        ContributionBounds(ticks=4, keys=2, events=2, ticks_per_key=3),
         Periods(Clock(START, MINUTE, START + 40 * MINUTE), 10 * MINUTE),
     ),
 )
@@ -349,7 +347,7 @@ def test_the_pipeline_releases_what_simulate_does_in_any_cut_order_and_shards(
     assert [reason for *_, reason in ran.dead] == ["no_user"] * nobodys
     assert ran.counts["no_user"] == nobodys and ran.counts["capped_ticks"] > 100
     assert ran.counts["capped_events"] > 0 and ran.counts["duplicate"] > 0
-    other = replace(PLAN, circumstances=Circumstances(id_shards=3))
+    other = replace(PLAN, circumstances=RuntimeAssumptions(id_shards=3))
     again = pa.concat_batches([shuffled(batch), shuffled(with_ids(batch), 2)])
     again = again.replace_schema_metadata(batch.schema.metadata)
     repeated = run(other, cut(again, 7), ["--direct_runner_bundle_repeat=1"], secret=secret)
@@ -362,7 +360,7 @@ def test_ticks_that_close_one_by_one_release_the_same_and_nothing_is_overdue(
 ) -> None:
     """As a stream: Cap closes each tick at its end, and Tick releases it a step later."""
     batch = made(1000)
-    plan = replace(PLAN, circumstances=Circumstances(id_shards=3))
+    plan = replace(PLAN, circumstances=RuntimeAssumptions(id_shards=3))
     ran = run(plan, cut(shuffled(batch), 3), secret=secret, bounded=False)
     assert released(ran) == simulated(plan, batch)
     assert {reason for *_, reason in ran.dead} == {"no_user"}
@@ -382,7 +380,7 @@ def test_a_user_of_a_hundred_thousand_events_counts_like_anybody_else(secret: Se
     others = made(300)
     one = pa.concat_batches([crowd.slice(0, 1).select(others.schema.names), others])
     whole = pa.concat_batches([crowd.select(others.schema.names), others])
-    plan: Any = replace(PLAN, person=replace(PLAN.person, caps=Caps(4, 2, 1)))
+    plan: Any = replace(PLAN, person=replace(PLAN.person, caps=ContributionBounds(4, 2, 1)))
 
     def sums(batch: pa.RecordBatch) -> Any:
         batch = batch.replace_schema_metadata({"source": "test"})
@@ -396,7 +394,7 @@ def test_a_user_of_a_hundred_thousand_events_counts_like_anybody_else(secret: Se
 ENDLESS: Any = replace(
     PLAN,
     clock=Clock(START, MINUTE),
-    person=Person(Caps(2, 2, 2), Periods(Clock(START, MINUTE), 4 * MINUTE)),
+    person=UserUnit(ContributionBounds(2, 2, 2), Periods(Clock(START, MINUTE), 4 * MINUTE)),
 )
 
 

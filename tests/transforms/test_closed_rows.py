@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.dpcore.people.cap_rule import Case, Event, case_of, vectorised
+from tests.dpcore.users.cap_rule import Case, Event, case_of, vectorised
 from tests.transforms.user_shards import UserShards, without_ids
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.people.caps import Caps
+from weir.dpcore.users.unit import ContributionBounds
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 from weir.transforms.select import cap
@@ -52,7 +52,7 @@ def test_what_a_crash_repeats_is_never_overdue_and_changes_no_release(
         assert not shards.overdue
 
 
-CASE = Case([], Caps(ticks=2, keys=1, events=2), 4, 7)
+CASE = Case([], ContributionBounds(ticks=2, keys=1, events=2), 4, 7)
 ANN = Event("ann", 0, "k", "1", 1.0)
 
 

@@ -16,10 +16,10 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
 
 from tests.transforms.running import KEPT, cut, keep, shuffled
-from weir.dpcore.leaves import numbered
+from weir.dpcore.leaves import hash_sets
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.leaves.id_hash import id_hashes
-from weir.dpcore.leaves.timed_set import TimedSet, sort_hashes
+from weir.dpcore.leaves.hash_sets import TimedSet, sort_hashes
+from weir.dpcore.leaves.hashes import id_hashes
 from weir.transforms.decode.lists import from_python
 from weir.transforms.leaves.columns import HIGH, LOW
 from weir.transforms.runtime import counters
@@ -111,7 +111,7 @@ def test_here_and_by_shards_the_same_copies_count(
         monkeypatch.setattr(module, "ROWS", 150 if seed % 2 else 1 << 20)
     monkeypatch.setattr(deduplicate, "Spread", functools.partial(spread.Spread, together=1))
     if seed == 5:
-        monkeypatch.setattr(numbered, "kernels", None)
+        monkeypatch.setattr(hash_sets, "kernels", None)
     rng = np.random.default_rng(seed)
     batches = []
     for i in range(9):
@@ -151,7 +151,7 @@ def test_what_fails_here_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object, hashes: object) -> None:
         raise RuntimeError("no room")
 
-    monkeypatch.setattr(numbered.Numbered, "add", broken)
+    monkeypatch.setattr(hash_sets.HashNumbers, "add", broken)
     with pytest.raises(RuntimeError, match="no room"):
         run([batch(["a"])], bounded=True)
 

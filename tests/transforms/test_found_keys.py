@@ -22,8 +22,8 @@ from tests.transforms.running import KEPT, Ran, keep, run
 from weir import Events, simulate
 from weir.dpcore.errors import CodecError, WeirError
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.people.discover import Retire
 from weir.dpcore.plan import Plan
+from weir.dpcore.users.unit import Retire
 from weir.transforms.leaves import partial
 from weir.transforms.leaves.partial import PartialLeaf
 from weir.transforms.release.noisy import NoisyStride

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pytest
 
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.native import kernels
 from weir.transforms.decode import lifted
 from weir.transforms.decode.formats import decode_bytes

@@ -12,7 +12,7 @@ import pytest
 
 from tests.transforms.doubles import START, FakePlan, events, random_events
 from tests.transforms.running import Ran, cut, run, shuffled
-from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate

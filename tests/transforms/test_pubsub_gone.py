@@ -11,7 +11,7 @@ from google.api_core import exceptions
 
 from tests.transforms.pulls import Failure, reader, wire
 from weir.dpcore.errors import WeirError
-from weir.pipelines.runners.flink_cause import refusal_in
+from weir.pipelines.runners.submitted import refusal_in
 from weir.transforms.runtime import counters, fence
 from weir.transforms.runtime.fence import Fence
 from weir.transforms.runtime.pubsub_client import REFUSALS, Gone

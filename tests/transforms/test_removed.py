@@ -12,7 +12,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from tests.transforms.pulls import reader, wire
 from tests.transforms.releases import batch
-from weir.pipelines.runners.flink_cause import refusal_in
+from weir.pipelines.runners.submitted import refusal_in
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence, Removed
 from weir.transforms.sinks import folder as sinks_folder

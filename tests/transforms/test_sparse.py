@@ -12,8 +12,8 @@ import pytest
 
 from tests.transforms.doubles import CountSum, FakePlan
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Simplex
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.program import SPARSE_FROM, OutputInfo, Released
 from weir.pipelines.results.files import TYPES, ResultFile, matrix, read_file

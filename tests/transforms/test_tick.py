@@ -24,9 +24,7 @@ from tests.transforms.doubles import MINUTE, START, FakePlan, Silent
 from tests.transforms.running import KEPT, keep
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.people.caps import Caps
-from weir.dpcore.people.periods import Periods
-from weir.dpcore.people.person import Person
+from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 from weir.transforms.leaves import partial
 from weir.transforms.leaves.partial import PartialLeaf
 from weir.transforms.release.noisy import NoisyStride, boundaries
@@ -365,7 +363,9 @@ def step_names(training: bool = False, users: bool = False) -> list[str]:
 
     plan: Any = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
     if users:
-        plan = replace(plan, person=Person(Caps(1, 1, 1), Periods(plan.clock, None)))
+        plan = replace(
+            plan, person=UserUnit(ContributionBounds(1, 1, 1), Periods(plan.clock, None))
+        )
     pipeline = beam.Pipeline()
     source = pipeline | beam.Create([0]).with_output_types(pa.RecordBatch)
     if training:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.transforms.shards import CLOCK, Alone, Event, Shard, Shards, hashes_of
 from weir.dpcore.errors import CodecError
-from weir.dpcore.leaves.timed_set import entries
+from weir.dpcore.leaves.hash_sets import entries
 from weir.transforms.select import shelf, timed_cells
 from weir.transforms.select.shelf import Shelf
 from weir.transforms.select.timed_cells import RING, Held, TimedCells, slices_of, sums_of

@@ -12,8 +12,8 @@ import pytest
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from tests.dpcore.people.cap_rule import Case, Event, Found, case_of, spelt_out
-from tests.dpcore.people.test_untouched import thinned
+from tests.dpcore.users.cap_rule import Case, Event, Found, case_of, spelt_out
+from tests.dpcore.users.test_fast_path import thinned
 from tests.transforms.user_shards import CLOCK, UserShards, plan_of, without_ids
 from weir.transforms.select import sift, users_here
 from weir.transforms.select.sift import PARTS, Sieve, parts_of, runs

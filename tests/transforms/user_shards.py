@@ -12,13 +12,11 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from tests.dpcore.people.cap_rule import CLOCK, Case, Event, Found
+from tests.dpcore.users.cap_rule import CLOCK, Case, Event, Found
 from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import CountSum
-from weir.dpcore.people.caps import Caps
-from weir.dpcore.people.hashes import CapKeys, user_hashes
-from weir.dpcore.people.periods import Periods
-from weir.dpcore.people.person import Person
+from weir.dpcore.users.cells import CapKeys, user_hashes
+from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 from weir.transforms.leaves.columns import UNIT_HIGH, UNIT_LOW
 from weir.transforms.runtime import heartbeat
 from weir.transforms.select import closed_rows
@@ -33,15 +31,15 @@ LAYOUT = "cd" * 32
 class Plan(NamedTuple):
     """What Cap reads of a plan."""
 
-    person: Person
+    person: UserUnit
     clock: Any = CLOCK
     program: Any = CountSum()
     digest: str = "ab" * 32
     layout: str = LAYOUT
 
 
-def plan_of(caps: Caps, ticks: int) -> Plan:
-    return Plan(Person(caps, Periods(CLOCK, ticks * CLOCK.period)))
+def plan_of(caps: ContributionBounds, ticks: int) -> Plan:
+    return Plan(UserUnit(caps, Periods(CLOCK, ticks * CLOCK.period)))
 
 
 def batch_of(events: Sequence[Event], plan: Plan, keys: CapKeys) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.avro_schema import Branch, Field
 from weir.transforms.decode.canonical import Spoilt

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from weir.dpcore.aggregates.gates import GATE
-from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.aggregates.bounding import GATE
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode import header_test
 from weir.transforms.select.predicate import Predicate

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Ints
-from weir.dpcore.leaves.list_columns import Expanded, width_of
+from weir.dpcore.leaves.sparse_rows import Expanded, width_of
 from weir.dpcore.program import Bounded, Program, Runs, sums_runs, texts_of
 from weir.transforms.leaves.columns import CELL, NEW
 from weir.transforms.leaves.lists import is_list, to_rows

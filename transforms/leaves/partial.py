@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.order import order_of
+from weir.dpcore.leaves.hash_sets import order_of
 from weir.transforms.runtime.coders import (
     kind_of,
     numbers_at,

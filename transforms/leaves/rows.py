@@ -16,8 +16,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
 from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.hashes import content_hashes, hashes_of_users, row_key
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.leaves.row_hash import content_hashes, hashes_of_users, row_key
 from weir.dpcore.leaves.rows import RowLeaf, joined
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.program import RowProgram, by_users, hash_ticks, within_cap

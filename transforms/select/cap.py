@@ -1,7 +1,7 @@
 """Cap: of each user no more counts than the plan's caps allow; takes the place of Deduplicate.
 
 Users become keyed 128-bit hashes, and shards of them keep events until their tick is closed. Then
-``dpcore.people.cap`` says what stays: a function of a user's own events in the period, in whatever
+``dpcore.users.cap`` says what stays: a function of a user's own events in the period, in whatever
 order, bundles and shards they came, and however often. So no id is remembered: copies vanish within
 their tick, and one of another tick spends its user's caps and nobody else's.
 
@@ -33,10 +33,10 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
-from weir.dpcore.people.cap import cap_events, keeps_pairs
-from weir.dpcore.people.cells import gather
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import reads_new
+from weir.dpcore.users.cap import cap_events, keeps_pairs
+from weir.dpcore.users.cells import gather
 from weir.transforms.runtime import heartbeat
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from weir.transforms.runtime.flink_quirks import AT_ONCE, on_flink
@@ -245,7 +245,7 @@ class CloseTicks(beam.DoFn):
         yield TaggedOutput(DEAD, letters)
 
     def _pruned(self, batch: pa.RecordBatch, gone: ClosedRows, following: int) -> pa.RecordBatch:
-        """What cells have no room for need not wait. Never keys: see ``dpcore.people.cells``."""
+        """What cells have no room for need not wait. Never keys: see ``dpcore.users.cells``."""
         if batch.num_rows < PRUNE:
             return batch
         gathered = gather(hashes_of(batch, self._program), self._person.caps.events)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from weir.dpcore.people.cap import Kept
 from weir.dpcore.program import Program, takes_rows
+from weir.dpcore.users.cap import KeptEvents
 from weir.transforms.leaves.columns import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.runtime import counters
 from weir.transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW
@@ -27,7 +27,7 @@ def without_hashes(batch: pa.RecordBatch, program: Program) -> pa.RecordBatch:
     return batch.select([name for name in batch.schema.names if name not in gone])
 
 
-def batches(due: pa.RecordBatch, kept: Kept) -> Iterator[pa.RecordBatch]:
+def batches(due: pa.RecordBatch, kept: KeptEvents) -> Iterator[pa.RecordBatch]:
     """Events that stay, as batches; no cell is in two of them."""
     first = np.flatnonzero(np.diff(kept.cell, prepend=-1))
     at, n = 0, len(kept.rows)

@@ -24,12 +24,11 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
-from weir.dpcore.accounting.circumstances import SHARDS
+from weir.dpcore.accounting.guarantee import SHARDS
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.leaves.id_hash import id_hashes
-from weir.dpcore.leaves.row_hash import dedupe_key
-from weir.dpcore.leaves.timed_set import Words
+from weir.dpcore.leaves.hash_sets import Words
+from weir.dpcore.leaves.hashes import dedupe_key, id_hashes
 from weir.transforms.leaves.columns import HIGH, LOW
 from weir.transforms.runtime.aside import in_one_process
 from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.id_hash import Digests
+from weir.dpcore.arrays import Digests
 from weir.dpcore.native import kernels
 
 FIRST: Final = 1 << 12

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.timed_set import Entries, Ticks, TimedSet, entries, sort_hashes
+from weir.dpcore.leaves.hash_sets import Entries, Ticks, TimedSet, entries, sort_hashes
 from weir.transforms.leaves.columns import HIGH, LOW
 from weir.transforms.leaves.lists import is_list, words_of
 from weir.transforms.runtime.dead_letters import SOURCE

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from weir.dpcore.leaves.timed_set import Words
+from weir.dpcore.leaves.hash_sets import Words
 from weir.transforms.runtime.ahead import THREADS
 from weir.transforms.runtime.dead_letters import SOURCE
 from weir.transforms.select.dictionaries import compact_batch

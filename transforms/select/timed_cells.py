@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import CodecError
-from weir.dpcore.leaves.timed_set import Entries, Ticks, TimedSet, together
+from weir.dpcore.leaves.hash_sets import Entries, Ticks, TimedSet, together
 from weir.transforms.runtime.coders import pack, unpack
 from weir.transforms.select.shelf import Shelf
 

@@ -21,10 +21,8 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.id_hash import id_hashes
-from weir.dpcore.leaves.numbered import Numbered
-from weir.dpcore.leaves.row_hash import dedupe_key
-from weir.dpcore.leaves.timed_set import Words
+from weir.dpcore.leaves.hash_sets import HashNumbers, Words
+from weir.dpcore.leaves.hashes import dedupe_key, id_hashes
 from weir.transforms.leaves.columns import HIGH, LOW
 from weir.transforms.runtime.aside import Aside
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
@@ -44,7 +42,7 @@ class Ids:
       numbers: of all that came. lock: of whoever adds some.
     """
 
-    numbers: Numbered = field(default_factory=Numbered)
+    numbers: HashNumbers = field(default_factory=HashNumbers)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from weir.dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped, Spent
+from weir.dpcore.users.cap import PAIR_NOTES, USER_NOTES, CappedCells, UsedBounds
 from weir.transforms.runtime.coders import pack, unpack
 from weir.transforms.runtime.waiting import bag_of, bags_due
 from weir.transforms.select.shelf import Shelf
@@ -86,11 +86,11 @@ class SpentCells:
         self._users = cells(users, shelves.users, USER_NOTES)
         self._pairs = cells(pairs, shelves.pairs, PAIR_NOTES)
 
-    def spent(self, period: int) -> Spent:
+    def spent(self, period: int) -> UsedBounds:
         """What is known; all of it is of this period."""
-        return Spent(period, self._users.known, self._pairs.known)
+        return UsedBounds(period, self._users.known, self._pairs.known)
 
-    def write(self, capped: Capped, period: int) -> None:
+    def write(self, capped: CappedCells, period: int) -> None:
         """Stores what changed. Behind its last tick a period is forgotten in the same bundle."""
         if capped.period != period:
             self.forget()

@@ -11,19 +11,20 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from weir.dpcore.leaves.id_hash import Digests, IdHashes
-from weir.dpcore.people.cells import Hashed
-from weir.dpcore.people.hashes import (
+from weir.dpcore.arrays import Digests
+from weir.dpcore.leaves.hashes import IdHashes
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Program
+from weir.dpcore.users.cells import (
     CapKeys,
+    Hashed,
     contents_of,
     name_hashes,
     pair_hashes,
     row_hashes,
     user_hashes,
 )
-from weir.dpcore.people.person import Person
-from weir.dpcore.plan import Plan
-from weir.dpcore.program import Program
+from weir.dpcore.users.unit import UserUnit
 from weir.transforms.leaves.bound import columns_of
 from weir.transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
@@ -106,7 +107,7 @@ def of_users(
 
 
 def prepared(
-    batch: pa.RecordBatch, program: Program, person: Person, keys: CapKeys
+    batch: pa.RecordBatch, program: Program, person: UserUnit, keys: CapKeys
 ) -> pa.RecordBatch:
     """Events of known users, with every hash that caps choose by; ids leave.
 
@@ -121,7 +122,7 @@ def prepared(
 
 
 def completed(
-    batch: pa.RecordBatch, named: Digests | None, program: Program, person: Person, keys: CapKeys
+    batch: pa.RecordBatch, named: Digests | None, program: Program, person: UserUnit, keys: CapKeys
 ) -> pa.RecordBatch:
     """The same. named: (n, 2) hashes of their keys; None: there is one key."""
     users, ticks = words(batch, UNIT_HIGH, UNIT_LOW), batch.column("@tick").to_numpy()

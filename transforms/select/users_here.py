@@ -2,7 +2,7 @@
 
 Events travel as they are, a name in their place (``transforms.runtime.aside``), and every tick is
 closed at once, so that nothing is spent before and nothing has to be remembered. Users whom no cap
-touches (``dpcore.people.untouched``) pass without the hashes by which caps choose; for the others
+touches (``dpcore.users.fast_path``) pass without the hashes by which caps choose; for the others
 those are made now, and the rule is the same as on a stream (``transforms.select.cap``).
 """
 
@@ -17,12 +17,13 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from weir.dpcore.leaves.id_hash import Digests, id_hashes
-from weir.dpcore.people.cap import Spent, cap_events, keeps_pairs
-from weir.dpcore.people.hashes import CapKeys, name_hashes
-from weir.dpcore.people.untouched import ASKED, NEW, Marks, untouched
+from weir.dpcore.arrays import Digests
+from weir.dpcore.leaves.hashes import id_hashes
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import reads_new, takes_rows
+from weir.dpcore.users.cap import UsedBounds, cap_events, keeps_pairs
+from weir.dpcore.users.cells import CapKeys, name_hashes
+from weir.dpcore.users.fast_path import ASKED, NEW, Marks, within_bounds
 from weir.transforms.leaves.columns import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.leaves.columns import NEW as NEWCOMER
 from weir.transforms.runtime.aside import Aside
@@ -160,7 +161,7 @@ class CloseHere(beam.DoFn):
         if KEY in part.schema.names:
             keys = part.column(KEY).to_numpy()
         periods = None if self._person.periods.per is None else self._person.periods.of(ticks)
-        return untouched(high, low, keys, ticks, periods, self._person.caps)
+        return within_bounds(high, low, keys, ticks, periods, self._person.caps)
 
     def _passed(self, batch: pa.RecordBatch, new: Any) -> pa.RecordBatch:
         """Events of users whom no cap touches; each is a cell of its own."""
@@ -184,7 +185,7 @@ class CloseHere(beam.DoFn):
         whole = completed(batch, named, program, person, self._keys)
         first = int(person.periods.of(ticks[:1] * 0)[0])
         kept = cap_events(
-            Spent.nothing(first),
+            UsedBounds.nothing(first),
             hashes_of(whole, program),
             int(ticks.max()) + 1,
             person,

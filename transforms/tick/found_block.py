@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from weir.dpcore.arrays import Ints
-from weir.dpcore.discovery.rule import Rule
-from weir.dpcore.discovery.ruled_out import ruled_out
+from weir.dpcore.discovery.prefilter import prefilter
+from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import step
 from weir.dpcore.discovery.waiting import Block
 from weir.dpcore.program import Program
@@ -23,7 +23,7 @@ class FoundBlock:
     Strides end where public numbers say so, and tell from which tick on each of their keys is live:
     how many keys wait, and what is known of them, shapes nothing that leaves. Where all of a period
     is stepped at once, keys that cannot be found in it are told first
-    (``dpcore.discovery.ruled_out``).
+    (``dpcore.discovery.prefilter``).
 
     Args:
       program: what runs; its leaves are sums. rule: when a key is found.
@@ -35,7 +35,7 @@ class FoundBlock:
     def __init__(
         self,
         program: Program,
-        rule: Rule,
+        rule: DiscoveryRule,
         noise: NoiseSource,
         block: int,
         every: int,
@@ -87,7 +87,7 @@ class FoundBlock:
             if not fresh.all():
                 cells = cells.renumbered(np.where(fresh, np.cumsum(fresh) - 1, -1))
                 names = [names[row] for row in np.flatnonzero(fresh).tolist()]
-            out = ruled_out(rule, self._noise, names, cells, begin, end)
+            out = prefilter(rule, self._noise, names, cells, begin, end)
             first = np.full(len(names), end, dtype=np.int64)
             first[cells.rows[::-1]] = cells.ticks[::-1]  # ticks are sorted: the last is the first
             firsts.append(first[out])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import State, arrays_of
-from weir.dpcore.discovery.waiting import Block, Cells, Faint, Tested, Watched
+from weir.dpcore.discovery.waiting import Block, Faint, KeyCells, Tested, Watched
 from weir.dpcore.program import Program
 from weir.transforms.runtime.coders import pack, pack_names, restore, unpack, unpack_names
 from weir.transforms.select.shelf import Shelf
@@ -115,7 +115,7 @@ class FoundStored:
             live,
             state,
             Tested(tested, users, gone, self._restored(rest)),
-            Faint(faint, slow[6], Cells(*slow[7:])),
+            Faint(faint, slow[6], KeyCells(*slow[7:])),
             watched,
         )
         return Held(content, first, named)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.discovery.waiting import Cells
+from weir.dpcore.discovery.waiting import KeyCells
 from weir.dpcore.leaves.rows import RowLeaf, joined
 from weir.dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
 from weir.transforms.leaves import partial
@@ -111,7 +111,7 @@ class PendingSums:
             settled.append(leaf._replace(rows=rows[leaf.rows]))
         self._leaves = settled
 
-    def cells(self, low: int, high: int) -> tuple[list[bytes], Cells]:
+    def cells(self, low: int, high: int) -> tuple[list[bytes], KeyCells]:
         """Names of discovered keys with data in ticks [low, high), and their cells; of a program
         whose events are always summed."""
         parts = [part for part in self.groups(low, high) if part[0]]
@@ -120,14 +120,14 @@ class PendingSums:
         names = [name for part in parts for name in part[0]]
         shifts = np.cumsum([0, *(len(part[0]) for part in parts)])
         if not parts:
-            return [], Cells.none(self._program.dimension)
+            return [], KeyCells.none(self._program.dimension)
         rows = [part[1].rows + shift for part, shift in zip(parts, shifts, strict=False)]
         ticks = np.concatenate([part[1].ticks for part in parts])
         values = np.concatenate([part[1].values for part in parts])
         order = np.argsort(ticks, kind="stable")
-        return names, Cells(ticks[order], np.concatenate(rows)[order], values[order])
+        return names, KeyCells(ticks[order], np.concatenate(rows)[order], values[order])
 
-    def groups(self, low: int, high: int) -> Iterator[tuple[list[bytes], Cells]]:
+    def groups(self, low: int, high: int) -> Iterator[tuple[list[bytes], KeyCells]]:
         """The same, group by group of keys, as they came."""
         for leaf in self._leaves:
             here = leaf.take(slice(*np.searchsorted(leaf.ticks, [low, high])))
@@ -138,7 +138,7 @@ class PendingSums:
                 column.astype(np.int64, copy=False) for column in (here.ticks, here.values)
             )
             names = [leaf.names[row] for row in np.flatnonzero(there).tolist()]
-            yield names, Cells(ticks, rows, values)
+            yield names, KeyCells(ticks, rows, values)
 
     def leave_out(self, low: int, high: int, names: Iterable[bytes]) -> None:
         """Forgets what discovered keys have in ticks [low, high)."""

@@ -22,7 +22,7 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
-from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.plan import Plan
@@ -101,7 +101,7 @@ class TickDoFn(beam.DoFn):
         every: int,
         ahead: int,
         early: int = 0,
-        discovery: Rule | None = None,
+        discovery: DiscoveryRule | None = None,
     ) -> None:
         self._program, self._clock, self._keys = program, clock, keys
         self._layout, self._noise, self._every = bytes.fromhex(layout), noise, every

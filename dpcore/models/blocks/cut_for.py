@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
 from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.fields import MOST_ROWS
-from weir.dpcore.people.person import Person
 from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.users.unit import UserUnit
 
 SPARE = 16
 """Rows of a block of ticks beyond twice those that are expected, where no cap is given."""
@@ -54,7 +54,7 @@ def cut_for(block: int | str, cap: int | None, users: float | None, terms: Terms
 
 
 def _of_users(
-    ticks: int, cap: int | None, users: float | None, person: Person, in_a_tick: float | None
+    ticks: int, cap: int | None, users: float | None, person: UserUnit, in_a_tick: float | None
 ) -> ByUsers:
     if users is None and in_a_tick is None:
         raise ConfigError(

@@ -13,7 +13,7 @@ import numpy as np
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.scaling import STEP
-from weir.dpcore.noise.public import PublicNormals
+from weir.dpcore.noise.gaussian import PublicNormals
 
 MOST_INPUTS = 1 << 12
 """Features that are mapped, at most: sums of products are exact, in any order."""

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.expect import MOST_EVENTS
-from weir.dpcore.config.numbers import DurationText, Positive
-from weir.dpcore.config.section import Says, Section, as_tuple, refusal, with_numbers
+from weir.dpcore.config.schema import MOST_EVENTS
+from weir.dpcore.config.section import DurationText, Positive, Says, Section, as_tuple, refusal
+from weir.dpcore.config.yaml import with_numbers
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.feature_map import (
     MOST_INPUTS,

@@ -89,7 +89,7 @@ class KeptBlocks(ABC):
 
     @property
     def lists(self) -> Mapping[str, int]:
-        """See ``dpcore.leaves.list_columns.width_of``: list columns that are read whole."""
+        """See ``dpcore.leaves.sparse_rows.width_of``: list columns that are read whole."""
         return self.inputs.lists
 
     @property

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.minimiser import Minimiser, accelerated
 from weir.dpcore.models.blocks.noised import FINENESS, Noised, scale_for
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 LARGE = 500.0
 """From here on e^eps is too near the largest double, and 1 is lost in it."""

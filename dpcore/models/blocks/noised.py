@@ -25,7 +25,7 @@ from weir.dpcore.continual.unit import (
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import Noise, label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 FINENESS = 2.0**-10
 """What a certificate, or rounding, adds to how far a record moves a fit."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared, sign_of
 

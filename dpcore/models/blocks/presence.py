@@ -9,7 +9,7 @@ from typing import Any
 
 from weir.dpcore.accounting.guarantee import LossKind
 from weir.dpcore.models.blocks.schedule import Schedule, spent
-from weir.dpcore.people.person import Person
+from weir.dpcore.users.unit import UserUnit
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ ALONE = Presence()
 """Of a record."""
 
 
-def presence_of(person: Person | None, ticks: int) -> Presence:
+def presence_of(person: UserUnit | None, ticks: int) -> Presence:
     """Of a user in a period, in blocks of so many ticks from tick 0 on; None: of a record."""
     if person is None:
         return ALONE

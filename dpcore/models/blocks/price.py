@@ -14,9 +14,8 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Schedule
-from weir.dpcore.pricing.best import Offer, pick, tries
-from weir.dpcore.pricing.noises import noises_for
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.alternatives import Offer, noises_for, pick, tries
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 
 Build = Callable[[PrivacyLoss, tuple[Fraction, ...]], BlockProgram]

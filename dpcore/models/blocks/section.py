@@ -12,7 +12,7 @@ from pydantic import Field
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.algorithm import ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats
-from weir.dpcore.config.numbers import Positive
+from weir.dpcore.config.section import Positive
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks import words
 from weir.dpcore.models.blocks.cut import Blocks
@@ -46,7 +46,7 @@ from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.predictor import NOISES, Predictor
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 

@@ -17,8 +17,8 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import TOO_LARGE
 from weir.dpcore.models.blocks.noised import FINENESS, Noised, scale_for
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.noise.public import PublicNormals
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.noise.gaussian import PublicNormals
+from weir.dpcore.pricing.calibration import round_up
 
 BATCH = 32
 """Rows of a batch, about: few calls, and a product of matrices in each."""

@@ -81,7 +81,7 @@ class WideInputs:
 
     @property
     def lists(self) -> Mapping[str, int]:
-        """See ``dpcore.leaves.list_columns.width_of``."""
+        """See ``dpcore.leaves.sparse_rows.width_of``."""
         return {self.column: self.size}
 
     @property

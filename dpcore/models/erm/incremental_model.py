@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from weir.dpcore.config.numbers import Lengths
+from weir.dpcore.config.section import Lengths
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.erm import tau
 from weir.dpcore.models.erm.incremental import IncrementalErm
@@ -14,8 +14,8 @@ from weir.dpcore.models.erm.price import refuse_sums, rule_of
 from weir.dpcore.models.erm.schedule import schedule_for
 from weir.dpcore.models.erm.section import RefittedModel
 from weir.dpcore.models.fields import ALGORITHM
-from weir.dpcore.pricing.noises import noises_for
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.alternatives import noises_for
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 
 

@@ -16,8 +16,8 @@ from weir.dpcore.models.erm.price import refuse_sums
 from weir.dpcore.models.erm.schedule import Phase, Schedule
 from weir.dpcore.models.erm.section import RefittedModel
 from weir.dpcore.models.fields import ALGORITHM
-from weir.dpcore.pricing.noises import noises_for
-from weir.dpcore.pricing.price import Alternative, round_up
+from weir.dpcore.pricing.alternatives import noises_for
+from weir.dpcore.pricing.calibration import Alternative, round_up
 from weir.dpcore.pricing.terms import Terms
 
 

@@ -14,8 +14,8 @@ from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.erm.schedule import Schedule
 from weir.dpcore.models.solvers.frank_wolfe import refuse_corners
 from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.pricing.best import Offer, pick, tries
-from weir.dpcore.pricing.price import Alternative, round_up
+from weir.dpcore.pricing.alternatives import Offer, pick, tries
+from weir.dpcore.pricing.calibration import Alternative, round_up
 from weir.dpcore.pricing.terms import Terms
 
 

@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.algorithm import Reading, Shown
-from weir.dpcore.config.limits import FARTHEST, NEAREST
-from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.config.section import FARTHEST, NEAREST, Says, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.curved import GradientClipped
@@ -27,7 +26,7 @@ from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 from weir.dpcore.registry import SOLVERS

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.algorithm import Shown
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.config.section import Positive, Says, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import Share

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from weir.dpcore.accounting.guarantee import PrivacyLoss, Relation
 from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError, at_least_one, positive
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.rows import RowLeaf

@@ -23,8 +23,8 @@ from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.online.spaced_learner import SpacedLearner
 from weir.dpcore.models.people import events_of, refuse_blind
 from weir.dpcore.models.scaling import Scaling
-from weir.dpcore.pricing.best import Offer, best_sum
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.alternatives import Offer, best_sum
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 from weir.dpcore.words import number

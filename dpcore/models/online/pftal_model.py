@@ -14,7 +14,7 @@ from weir.dpcore.models.online.fading_section import FadingModel
 from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.rule import Rule
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Floats, Ints, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.online.implicit_descent import DescentState, ImplicitDescent

@@ -21,7 +21,7 @@ from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.people import rows_of_user
 from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.words import centre_words
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 from weir.dpcore.words import number

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.canonical import canonical_mechanism
-from weir.dpcore.continual.base import ContinualSum, SumState
-from weir.dpcore.leaves.clip import clip_l2
-from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism
+from weir.dpcore.leaves.lattice import Lattice, clip_l2
 from weir.dpcore.models.moments import BITS, Moments
 from weir.dpcore.models.online.pocg import model_outputs, models
 from weir.dpcore.models.online.ridge_leader import RidgeLeader

@@ -20,8 +20,8 @@ from weir.dpcore.models.online.spaced_pqftl import SpacedPqftl
 from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.models.second_moments import typical_reach
 from weir.dpcore.models.words import centre_words
-from weir.dpcore.pricing.best import Offer, best_sum, check_named
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.alternatives import Offer, best_sum, check_named
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 from weir.dpcore.words import number

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.second_moments import SecondMoments
-from weir.dpcore.pricing.calibrate import FixedLeaf
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import FixedLeaf, round_up
 from weir.dpcore.pricing.terms import Terms
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints, State, arrays_of, concatenate
-from weir.dpcore.canonical import canonical_mechanism, canonical_value
-from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism, canonical_value
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.losses import PredictionLoss

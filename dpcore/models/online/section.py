@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
 from pydantic import Field, model_validator
 
 from weir.dpcore.algorithm import Reading, Shown
-from weir.dpcore.config.limits import FARTHEST, NEAREST
-from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.config.section import FARTHEST, NEAREST, Says, refusal
 from weir.dpcore.models.curved import Curved, GradientClip, GradientClipped
 from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
 from weir.dpcore.models.words import OWN_UNITS, centre_words

@@ -30,7 +30,7 @@ from weir.dpcore.models.optimize.way import way_for
 from weir.dpcore.models.optimize.windows import Windows
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.words import OWN_UNITS
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError, positive
-from weir.dpcore.geometry.lp_ball import lp_norms
+from weir.dpcore.geometry.norm_balls import lp_norms
 from weir.dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
 from weir.dpcore.models.optimize.points import (
     Points,
@@ -24,7 +24,7 @@ from weir.dpcore.models.optimize.points import (
     targets_of,
 )
 from weir.dpcore.models.scaling import STEP
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 _UP = 1 + 2.0**-40
 

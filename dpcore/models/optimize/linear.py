@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.losses import Huber, Logistic, PredictionLoss, Squared
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from weir.dpcore.models.optimize.predicted import length_of
 from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.generalised_gaussian import GeneralisedGaussian
 from weir.dpcore.noise.noise import Noise
-from weir.dpcore.pricing.price import budget_of, round_up
+from weir.dpcore.pricing.calibration import budget_of, round_up
 
 GENERALISED = "generalised_gaussian"
 NODE_NOISES = ("gaussian", "discrete_gaussian", GENERALISED)

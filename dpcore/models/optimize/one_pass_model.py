@@ -17,7 +17,7 @@ from weir.dpcore.models.optimize.one_pass_section import WIDE_STATE, OnePassSect
 from weir.dpcore.models.optimize.wide_one_pass import WideOnePass
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Protocol, TypeVar, cast
 from pydantic import Field
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Says, Section
+from weir.dpcore.config.section import Positive, Says, Section
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE

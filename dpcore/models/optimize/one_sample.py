@@ -20,7 +20,7 @@ from weir.dpcore.models.optimize.predicted import one_sample_error
 from weir.dpcore.models.optimize.runs import at_place
 from weir.dpcore.models.optimize.vertices import MANY, Vertices
 from weir.dpcore.noise.noise import label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
 
 _DRAWS = 1 << 19

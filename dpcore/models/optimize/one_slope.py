@@ -10,7 +10,7 @@ import numpy as np
 
 from weir.dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared
 from weir.dpcore.models.optimize.glm import Envelope
-from weir.dpcore.noise.powers import exact_exp_of
+from weir.dpcore.noise.generalised_gaussian import exact_exp_of
 
 Slope = Callable[[float, float], float]
 """(prediction, target) -> derivative."""

@@ -10,7 +10,7 @@ from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.continual.unit import lattice_variances, noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 ROOM = 1 << 60
 FINENESS = 2.0**-12

@@ -14,9 +14,9 @@ from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.norm_balls import LpBall
 from weir.dpcore.models.grid import to_grid
 from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from weir.dpcore.models.optimize.glm import Glm
@@ -25,7 +25,7 @@ from weir.dpcore.models.optimize.predicted import phased_error
 from weir.dpcore.models.optimize.runs import at_place
 from weir.dpcore.models.optimize.walk import walked
 from weir.dpcore.noise.noise import Noise, label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
 
 SPARE = 2.0**-5

@@ -23,7 +23,7 @@ from weir.dpcore.models.optimize.points import SparsePoints, dot, inner
 from weir.dpcore.models.optimize.runs import at_place
 from weir.dpcore.models.optimize.walk import projection_of
 from weir.dpcore.noise.noise import label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
 
 CORNER = 2.0**-12

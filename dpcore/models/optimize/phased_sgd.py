@@ -9,12 +9,11 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Says
+from weir.dpcore.config.section import Positive, Says
 from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
 from weir.dpcore.models.losses import parse_loss

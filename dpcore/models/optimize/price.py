@@ -10,9 +10,8 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.program import Way, WindowProgram
 from weir.dpcore.models.optimize.selection import COST
-from weir.dpcore.pricing.best import Offer, Try, pick, priced
-from weir.dpcore.pricing.noises import noises_for
-from weir.dpcore.pricing.price import Alternative, budget_of
+from weir.dpcore.pricing.alternatives import Offer, Try, noises_for, pick, priced
+from weir.dpcore.pricing.calibration import Alternative, budget_of
 from weir.dpcore.pricing.terms import Terms
 
 SELECTIONS = tuple(COST)

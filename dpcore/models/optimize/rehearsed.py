@@ -12,10 +12,10 @@ from scipy.special import ndtr
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Simplex
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.geometry.simplex import Simplex
-from weir.dpcore.noise.public import PublicNormals
+from weir.dpcore.geometry.norm_balls import LpBall
+from weir.dpcore.noise.gaussian import PublicNormals
 
 if TYPE_CHECKING:
     from weir.dpcore.models.optimize.sfw import TreeRun

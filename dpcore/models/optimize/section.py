@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Section, refusal, with_numbers
+from weir.dpcore.config.section import Positive, Section, refusal
+from weir.dpcore.config.yaml import with_numbers
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE

@@ -21,7 +21,7 @@ from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.rows import FINE, Rows
 from weir.dpcore.models.optimize.selecting import Selecting
 from weir.dpcore.models.optimize.steps import best_steps, gap
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 COST: Mapping[str, Fraction] = {"gumbel": Fraction(1, 8), "laplace": Fraction(1, 2)}
 """zCDP of one selection, over (range sensitivity / scale)^2: see ``dpcore.noise.selection``."""

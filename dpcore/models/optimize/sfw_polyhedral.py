@@ -21,7 +21,7 @@ from weir.dpcore.models.optimize.one_sample import OneSample, OneSampleRun
 from weir.dpcore.models.optimize.runs import MOST_RUNS
 from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
 from weir.dpcore.models.optimize.vertices import Vertices
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.terms import Terms
 
 FORMS = ("tree", "one_sample")

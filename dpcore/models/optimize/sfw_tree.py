@@ -13,7 +13,7 @@ from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.norm_balls import LpBall
 from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
 from weir.dpcore.models.optimize.course import Course
 from weir.dpcore.models.optimize.glm import Glm

@@ -10,7 +10,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.one_slope import one_slope

@@ -38,7 +38,7 @@ class WideOnePass(OnePass):
 
     @property
     def lists(self) -> Mapping[str, int]:
-        """See ``dpcore.leaves.list_columns.width_of``: list columns that are read whole."""
+        """See ``dpcore.leaves.sparse_rows.width_of``: list columns that are read whole."""
         return self.inputs.lists
 
     def bound(self, columns: Mapping[str, Any], n_events: int) -> Bounded:

@@ -31,7 +31,7 @@ from weir.dpcore.models.optimize.steps import best_steps, gap
 from weir.dpcore.models.scaling import STEP
 from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import label
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 COARSE = 23
 """Bits of the sensitivity of a rounded sum, in its steps."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.pricing.band import BAND
+from weir.dpcore.pricing.calibration import BAND
 
 _CHUNK = 1 << 17
 EDGE = 0.9

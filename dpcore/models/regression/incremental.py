@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss, compose
 from weir.dpcore.arrays import Floats, Ints, State
-from weir.dpcore.canonical import canonical_mechanism
-from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.base import ContinualSum, canonical_mechanism
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.moments import Statistics
 from weir.dpcore.models.regression.debiased import Debiased

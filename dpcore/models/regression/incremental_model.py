@@ -13,7 +13,7 @@ from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.price import choose_moments
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.solved import SolvedModel
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 
 SCORED = 1 / 8

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.convex_set import ConvexSet, length_of, sparse_bound
 from weir.dpcore.geometry.parse import SETS, parse_set
-from weir.dpcore.geometry.widths import length_of, sparse_bound
 
 SPARSE = "k_sparse"
 

@@ -11,9 +11,8 @@ from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.unit import NOISE_OF
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.moments_leaf import leaf_of
-from weir.dpcore.pricing.best import Offer, Priced, best_sum
-from weir.dpcore.pricing.calibrate import calibrated
-from weir.dpcore.pricing.price import Alternative, budget_of, share
+from weir.dpcore.pricing.alternatives import Offer, Priced, best_sum
+from weir.dpcore.pricing.calibration import Alternative, budget_of, calibrated, share
 from weir.dpcore.pricing.terms import Terms
 
 SLACK = 1 + 2.0**-30

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.canonical import canonical_mechanism
-from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.regression.debiased import Debiased
 from weir.dpcore.models.regression.image import Image

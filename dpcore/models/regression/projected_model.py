@@ -9,12 +9,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from weir.dpcore.config.numbers import Positive
-from weir.dpcore.config.section import Says, Section
+from weir.dpcore.config.section import Positive, Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.spec import InputsSpec
+from weir.dpcore.geometry.parse import InputsSpec
 from weir.dpcore.models.fields import ALGORITHM, MOST, MOST_COEFFICIENTS, OverSpan, Tolerance
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.dimension import dimension_for
@@ -27,7 +26,7 @@ from weir.dpcore.models.regression.projection import RandomProjection
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.section import MomentsModel
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, at_least_one
-from weir.dpcore.noise.public import PublicNormals
+from weir.dpcore.noise.gaussian import PublicNormals
 
 GRID = 16
 """Entries are multiples of 2^-16: normals of fewer than 20 bits."""

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from weir.dpcore.algorithm import Error, Reading, Shown
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.config.numbers import NotNegative
-from weir.dpcore.config.section import Says, Section
+from weir.dpcore.config.section import NotNegative, Says, Section
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set

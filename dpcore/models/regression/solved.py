@@ -9,8 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from weir.dpcore.config.numbers import Pair
-from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.config.section import Pair, Says, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.incremental import Incremental

@@ -18,8 +18,14 @@ from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.ridge import Ridge
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.solved import SolvedModel
-from weir.dpcore.pricing.calibrate import FixedLeaf, calibrated
-from weir.dpcore.pricing.price import Alternative, budget_of, round_up, within_memory
+from weir.dpcore.pricing.calibration import (
+    Alternative,
+    FixedLeaf,
+    budget_of,
+    calibrated,
+    round_up,
+    within_memory,
+)
 from weir.dpcore.pricing.terms import Terms
 
 

@@ -17,7 +17,7 @@ from weir.dpcore.models.grid import grid_of, to_grid
 from weir.dpcore.models.solvers.problem import Problem
 from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
 from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 DEFAULT = 32
 """Iterations where none are given: noise costs as the root of them from then on."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weir.dpcore.canonical import canonical_value
+from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.grid import centre_of
-from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.calibration import round_up
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def past_the_clip(which: Callable[[Any], Any], times: float) -> Iterator[None]:
         return contribution
 
     with (
-        patched("weir.dpcore.aggregates.clips.clip_values", loose),
+        patched("weir.dpcore.aggregates.bounding.clip_values", loose),
         patched("weir.dpcore.aggregates.channel.Channel.contribution", unbounded),
     ):
         yield
@@ -81,7 +81,7 @@ def sums_clipped() -> Iterator[None]:
         return stepping(program, before=lambda leaves: np.clip(leaves, -most, most))
 
     with (
-        patched("weir.dpcore.aggregates.clips.clip_values", loose),
+        patched("weir.dpcore.aggregates.bounding.clip_values", loose),
         patched("weir.dpcore.aggregates.channel.Channel.contribution", whole),
         behind(held),
     ):

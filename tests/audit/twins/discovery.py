@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.audit.twins.twin import Aim, config, patched, twin
 from weir.dpcore.audit.changes import Placed
-from weir.pipelines.audit import once
+from weir.pipelines.audit import trial as once
 
 
 def found(

@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from weir.dpcore.audit.changes import Change, Placed
+from weir.dpcore.audit.changes import Placed, UnitChange
 from weir.dpcore.plan import Plan
 from weir.pipelines.audit import attack as attacking
-from weir.pipelines.audit import once
+from weir.pipelines.audit import trial as once
 from weir.pipelines.audit.attack import Report, attack
 from weir.pipelines.audit.choice import Choice
 from weir.pipelines.config.job import loads
@@ -74,9 +74,9 @@ class Aim:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Inside, audits make this change and no other."""
-        change = Change("aimed at", self.here, self.there, self.slots, self.whole)
+        change = UnitChange("aimed at", self.here, self.there, self.slots, self.whole)
 
-        def worst(self: Choice, spans: Sequence[int | None]) -> list[Change]:
+        def worst(self: Choice, spans: Sequence[int | None]) -> list[UnitChange]:
             return [change] * len(spans)
 
         behind = self.behind

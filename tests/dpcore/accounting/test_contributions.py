@@ -11,14 +11,14 @@ import pytest
 from tests.contracts.patterns import most_moved, pattern, spaced
 from weir.dpcore.accounting import contributions
 from weir.dpcore.accounting.contributions import (
+    Pattern,
     apart,
     of_distances,
     over_keys,
     shared,
+    toeplitz_participation,
     tree_squares,
 )
-from weir.dpcore.accounting.participation import toeplitz_participation
-from weir.dpcore.accounting.pattern import Pattern
 
 
 def toeplitz(c: np.ndarray) -> np.ndarray:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weir.dpcore.accounting.groupings import of_one, over_groupings
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.joint import of_one, over_groupings
 from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan
-from weir.dpcore.pricing import calibrate
+from weir.dpcore.pricing import calibration
 from weir.dpcore.simulate import Events, bounded, sum_leaves
 
 TICKS, DAY = 6, 86_400_000_000
@@ -103,7 +103,7 @@ def test_no_neighbour_moves_all_groupings_by_more_than_is_paid(
 def test_the_replay_catches_a_price_for_one_grouping(
     relation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrate, "over_groupings", lambda sensitivity, count, kind: sensitivity)
+    monkeypatch.setattr(calibration, "over_groupings", lambda sensitivity, count, kind: sensitivity)
     plan = plan_of(THREE, relation, "blt, noise: gaussian")
     assert worst(plan, relation) > 1.5 * plan.program.loss(None).value
 
@@ -124,7 +124,7 @@ def test_pure_losses_of_groupings_add_up(groups: str, monkeypatch: pytest.Monkey
     paid = plan.program.loss(None).value
     assert 0.99 * paid <= spent(plan) <= paid <= 1 + 1e-9
     monkeypatch.setattr(
-        calibrate, "over_groupings", lambda value, count, kind: value * math.sqrt(count)
+        calibration, "over_groupings", lambda value, count, kind: value * math.sqrt(count)
     )
     assert spent(plan_of(*words)) > 1.3
 

@@ -13,11 +13,19 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from weir.dpcore.accounting import calibrate
-from weir.dpcore.accounting.grid import DAY, Grid
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
-from weir.dpcore.accounting.price import Point, Price, known_bound
-from weir.dpcore.accounting.scope import Charge, Scope, charge, gdp_of_pure
-from weir.dpcore.accounting.spent import fits, fitting, room, sweep, worst
+from weir.dpcore.accounting.price import DAY, PeriodGrid, Point, Price, known_bound
+from weir.dpcore.accounting.scope import (
+    Charge,
+    Scope,
+    charge,
+    fits,
+    fitting,
+    gdp_of_pure,
+    room,
+    sweep,
+    worst,
+)
 from weir.dpcore.errors import ConfigError
 
 SCOPE = Scope("event", "add_remove", 4.0, 1e-6, "gdp")
@@ -39,7 +47,7 @@ def one(
     last: int | None = None,
     relation: Relation = "add_remove",
     slack: float = 0.0,
-    grid: Grid | None = None,
+    grid: PeriodGrid | None = None,
     points: tuple[Point, ...] = (),
 ) -> Price:
     unit = "event" if grid is None else "user"
@@ -131,6 +139,30 @@ def test_slack_alone_can_be_too_much() -> None:
     assert not fits(pure, [], charge(one(0.1, "pure", slack=1.1e-6), pure))
 
 
+@pytest.mark.parametrize(("delta", "periods"), [(1e-3, 12), (1e-3, 365), (0.05, 6)])
+def test_slacks_of_opaque_mechanisms_over_separate_times_add_up(delta: float, periods: int) -> None:
+    """Each mechanism announces at its start, with probability delta, that it will publish all. An
+    adversary puts a person into an announced period: that happens with 1 - (1 - delta)^k, more than
+    any one delta. The rule that keeps slack within its own times is the mutant."""
+    published = 1 - (1 - delta) ** periods
+    separate = [Charge(first, first, 0.0, delta) for first in range(periods)]
+    opaque = [Charge(first, first, 0.0, delta, opaque=True) for first in range(periods)]
+    scope = Scope("event", "add_remove", 1.0, 0.9, "gdp")
+    counted, mutant = (worst(scope, sweep(charges)) for charges in (opaque, separate))
+    assert counted is not None and mutant is not None
+    assert mutant.slack < published <= counted.slack == pytest.approx(periods * delta)
+
+
+def test_losses_of_opaque_mechanisms_stay_in_their_times() -> None:
+    charges = [Charge(3, 4, 0.25, 1e-7, opaque=True), Charge(6, 6, 0.5, 2e-7, opaque=True)]
+    spans = sweep(charges)
+    losses = [(span.first, span.last, span.loss) for span in spans if span.loss]
+    assert losses == [(3, 4, 0.25), (6, 6, 0.5)]
+    assert all(span.slack == pytest.approx(3e-7) for span in spans)
+    assert not fits(SCOPE, charges, Charge(10**6, 10**6, 0.0, 8e-7))
+    assert fits(SCOPE, charges, Charge(10**6, 10**6, 0.0, 7e-7))
+
+
 def test_what_fits_is_the_largest_that_does() -> None:
     price = one(0.9)
     there = [charge(one(0.5), SCOPE)]
@@ -189,12 +221,12 @@ def test_what_others_promised_is_never_taken_for_less(epsilon: float, delta: flo
 
 # ---- units and relations ------------------------------------------------------------------------
 
-MONTH = Grid(per=30 * DAY)
-BERLIN = Grid(months=1, origin=-DAY // 24, zone="Europe/Berlin")
+MONTH = PeriodGrid(per=30 * DAY)
+BERLIN = PeriodGrid(months=1, origin=-DAY // 24, zone="Europe/Berlin")
 """From the first midnight of 1970 there."""
 
 
-def users(grid: Grid = MONTH, relation: Relation = "add_remove") -> Scope:
+def users(grid: PeriodGrid = MONTH, relation: Relation = "add_remove") -> Scope:
     return Scope("user", relation, 4.0, 1e-6, "gdp", None, grid)
 
 
@@ -205,18 +237,18 @@ def test_an_event_says_nothing_of_a_user() -> None:
 
 def test_days_become_a_month_by_their_number() -> None:
     points = tuple(Point(n, None, PrivacyLoss("gdp", 0.1 * n)) for n in (1, 7, 30))
-    price = one(0.0, grid=Grid(per=DAY), points=points, slack=1e-9)
+    price = one(0.0, grid=PeriodGrid(per=DAY), points=points, slack=1e-9)
     found = charge(price, users())
     assert found.loss == pytest.approx(9.0) and found.slack == pytest.approx(30e-9)
-    week = users(Grid(per=7 * DAY))
+    week = users(PeriodGrid(per=7 * DAY))
     assert charge(price, week).loss == pytest.approx(0.49)
     with pytest.raises(ConfigError, match="holds 60 periods"):
-        charge(price, users(Grid(per=60 * DAY)))
+        charge(price, users(PeriodGrid(per=60 * DAY)))
 
 
 def test_a_coarser_period_under_a_finer_scope_is_a_replacement() -> None:
     price = one(0.3, grid=MONTH, slack=1e-8)
-    found = charge(price, users(Grid(per=DAY)))
+    found = charge(price, users(PeriodGrid(per=DAY)))
     assert found.loss == pytest.approx(0.36) and found.slack == 2e-8
     assert charge(price, SCOPE).loss == pytest.approx(0.36)  # one event of the user
     assert charge(price, users()).loss == pytest.approx(0.09)
@@ -224,23 +256,41 @@ def test_a_coarser_period_under_a_finer_scope_is_a_replacement() -> None:
 
 def test_periods_that_do_not_fit_meet_more_of_each_other() -> None:
     points = tuple(Point(n, None, PrivacyLoss("gdp", 0.1 * n)) for n in range(1, 40))
-    price = one(0.0, grid=Grid(per=DAY, origin=DAY // 2), points=points)
+    price = one(0.0, grid=PeriodGrid(per=DAY, origin=DAY // 2), points=points)
     assert charge(price, users()).loss == pytest.approx((2 * 3.1) ** 2)
-    months = one(0.0, grid=Grid(months=1), points=points)
+    months = one(0.0, grid=PeriodGrid(months=1), points=points)
     assert charge(months, users()).loss == pytest.approx((2 * 0.3) ** 2)
-    assert charge(months, users(Grid(months=12))).loss == pytest.approx(1.2**2)
+    assert charge(months, users(PeriodGrid(months=12))).loss == pytest.approx(1.2**2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", [Grid(per=DAY), Grid(per=7 * DAY, origin=3 * DAY), Grid(months=1),
-                                  Grid(months=3), Grid(per=DAY // 2), BERLIN,
-                                  Grid(days=1, zone="Europe/Berlin")])  # fmt: skip
-@pytest.mark.parametrize("mine", [Grid(per=30 * DAY), Grid(per=DAY), Grid(months=1),
-                                  Grid(months=12, origin=59 * DAY), Grid(per=5 * DAY), BERLIN,
-                                  Grid(days=1, zone="Europe/Berlin"),
-                                  Grid(days=7, origin=4 * DAY, zone="Asia/Tokyo"),
-                                  Grid(months=12, zone="Europe/Berlin")])  # fmt: skip
-def test_periods_that_meet_are_counted_to_the_day(plan: Grid, mine: Grid) -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [
+        PeriodGrid(per=DAY),
+        PeriodGrid(per=7 * DAY, origin=3 * DAY),
+        PeriodGrid(months=1),
+        PeriodGrid(months=3),
+        PeriodGrid(per=DAY // 2),
+        BERLIN,
+        PeriodGrid(days=1, zone="Europe/Berlin"),
+    ],
+)
+@pytest.mark.parametrize(
+    "mine",
+    [
+        PeriodGrid(per=30 * DAY),
+        PeriodGrid(per=DAY),
+        PeriodGrid(months=1),
+        PeriodGrid(months=12, origin=59 * DAY),
+        PeriodGrid(per=5 * DAY),
+        BERLIN,
+        PeriodGrid(days=1, zone="Europe/Berlin"),
+        PeriodGrid(days=7, origin=4 * DAY, zone="Asia/Tokyo"),
+        PeriodGrid(months=12, zone="Europe/Berlin"),
+    ],
+)
+def test_periods_that_meet_are_counted_to_the_day(plan: PeriodGrid, mine: PeriodGrid) -> None:
     """Against every period of twelve years, half day by half day."""
     most, whole = 0, True
     half = DAY // 2
@@ -270,22 +320,22 @@ def test_a_month_of_a_zone_begins_at_its_midnight() -> None:
         assert found.first == found.last == BERLIN.of(first)
         assert found.loss == pytest.approx(0.25)
     with pytest.raises(ConfigError, match="holds 3 periods"):  # of UTC: parts of three
-        charge(one(0.0, grid=Grid(months=1), points=points), scope)
-    days = Grid(days=1, zone="Europe/Berlin")
+        charge(one(0.0, grid=PeriodGrid(months=1), points=points), scope)
+    days = PeriodGrid(days=1, zone="Europe/Berlin")
     assert (days.met_by(BERLIN), BERLIN.met_by(days)) == ((31, False), (1, True))
     assert (days.longest, days.shortest) == (25 * DAY // 24, 23 * DAY // 24)
 
 
 def test_all_of_time_in_one_period() -> None:
     points = tuple(Point(n, None, PrivacyLoss("gdp", 0.1 * n)) for n in range(1, 40))
-    whole = users(Grid())
-    price = one(0.0, grid=Grid(per=DAY), points=points, first=0, last=10 * DAY)
+    whole = users(PeriodGrid())
+    price = one(0.0, grid=PeriodGrid(per=DAY), points=points, first=0, last=10 * DAY)
     assert charge(price, whole).loss == pytest.approx(1.0)
     assert (charge(price, whole).first, charge(price, whole).last) == (0, 0)
     with pytest.raises(ConfigError, match="without end"):
-        charge(one(0.0, grid=Grid(per=DAY), points=points), whole)
-    assert charge(one(0.2, grid=Grid()), whole).loss == pytest.approx(0.04)
-    assert charge(one(0.2, grid=Grid()), users()).loss == pytest.approx(0.16)
+        charge(one(0.0, grid=PeriodGrid(per=DAY), points=points), whole)
+    assert charge(one(0.2, grid=PeriodGrid()), whole).loss == pytest.approx(0.04)
+    assert charge(one(0.2, grid=PeriodGrid()), users()).loss == pytest.approx(0.16)
 
 
 @pytest.mark.parametrize(
@@ -341,9 +391,9 @@ def test_a_horizon_takes_the_price_that_covers_it() -> None:
 def test_prices_and_scopes_are_read_as_they_were_written(
     value: float, slack: float, kind: LossKind
 ) -> None:
-    price = one(value, kind, -5, 9, slack=slack, grid=Grid(months=2, origin=7))
+    price = one(value, kind, -5, 9, slack=slack, grid=PeriodGrid(months=2, origin=7))
     assert Price.from_json(price.to_json()) == price
-    scope = Scope("user", "replace_one", 2.5, 1e-7, "zcdp", 77, Grid(per=DAY))
+    scope = Scope("user", "replace_one", 2.5, 1e-7, "zcdp", 77, PeriodGrid(per=DAY))
     zoned = Scope("user", "replace_one", 2.5, 1e-7, "zcdp", 77, BERLIN)
     assert Scope.from_json(json.loads(json.dumps(zoned.to_json()))) == zoned
     assert "zone" not in scope.to_json()["grid"], "as earlier versions wrote it"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from weir.dpcore.accounting.participation import (
+from weir.dpcore.accounting.contributions import (
     shared_counts,
     toeplitz_participation,
     tree_participation,

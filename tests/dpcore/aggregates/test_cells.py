@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.dpcore.aggregates.cells import Cells
+from weir.dpcore.aggregates.channel import UserCells
 from weir.dpcore.errors import WeirError
 
 
-def cells_of(sizes: list[int], most: int, new: bool = True) -> Cells:
+def cells_of(sizes: list[int], most: int, new: bool = True) -> UserCells:
     number = np.repeat(np.arange(len(sizes)), sizes)
     columns = {"@cell": number, "@new": np.full(len(number), new)}
-    return Cells.of(columns, len(number), most)
+    return UserCells.of(columns, len(number), most)
 
 
 @given(
@@ -66,16 +66,16 @@ def test_a_bin_counts_once_a_cell_and_a_newcomer_once() -> None:
 def test_cells_that_the_cap_would_not_make_end_the_step() -> None:
     flags = np.ones(3, dtype=bool)
     with pytest.raises(WeirError, match="one piece"):
-        Cells.of({"@cell": np.array([0, 1, 0]), "@new": flags}, 3, 3)
+        UserCells.of({"@cell": np.array([0, 1, 0]), "@new": flags}, 3, 3)
     with pytest.raises(WeirError, match="more events"):
-        Cells.of({"@cell": np.array([0, 0, 0]), "@new": flags}, 3, 2)
-    turned = Cells.of({"@cell": np.array([2, 0, 0]), "@new": flags}, 3, 2)
+        UserCells.of({"@cell": np.array([0, 0, 0]), "@new": flags}, 3, 2)
+    turned = UserCells.of({"@cell": np.array([2, 0, 0]), "@new": flags}, 3, 2)
     assert turned.counts.tolist() == [1, 2]
 
 
 def test_no_events_are_no_cells() -> None:
     nothing = np.zeros(0)
-    cells = Cells.of({"@cell": nothing, "@new": nothing}, 0, 3)
+    cells = UserCells.of({"@cell": nothing, "@new": nothing}, 0, 3)
     assert len(cells.starts) == 0
     assert len(cells.totals(nothing, 1.0, 3)) == 0
     assert len(cells.averages(nothing, 0.0, 1.0, 3)) == 0

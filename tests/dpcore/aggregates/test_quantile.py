@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tests.constant_noise import NoNoise
-from weir.dpcore.aggregates.edges import even_edges
-from weir.dpcore.aggregates.quantile import QuantileOutput
-from weir.dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
+from weir.dpcore.aggregates.counts import even_edges
+from weir.dpcore.aggregates.quantile import QuantileOutput, RankTree, best_fan, levels_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig

@@ -13,12 +13,11 @@ import pytest
 from tests.constant_noise import NoNoise
 from tests.contracts.people import config_of, terms_of
 from weir.dpcore.accounting.guarantee import Relation
+from weir.dpcore.aggregates.algorithm import kind_of
+from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.aggregates.compile import outputs_of, overs_of
-from weir.dpcore.aggregates.config import kind_of
-from weir.dpcore.aggregates.gates import GATE
-from weir.dpcore.aggregates.leaf import ChannelLeaf
-from weir.dpcore.aggregates.program import Aggregates
-from weir.dpcore.config.section import validate
+from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf
+from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig

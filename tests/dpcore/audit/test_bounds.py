@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from weir.dpcore.accounting.calibrate import gdp_epsilon
-from weir.dpcore.audit.bounds import (
+from weir.dpcore.audit.distinguish import (
     Counts,
     best_cut,
     curve,

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir.dpcore.config import yaml
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import show_timestamp
-from weir.dpcore.config.promise import ClockConfig
-from weir.dpcore.config.section import validate
+from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.plan import Plan

@@ -104,7 +104,7 @@ def test_numbers_that_yaml_1_1_takes_for_text_are_read_and_told_of() -> None:
     assert "privacy.epsilon, privacy.delta, aggregates.s.clip[1]." in told[0]
     quantile = {"quantile": "x", "at": "5e-1", "edges": {"log": ["1e0", 100, 16]}}
     config = PlanConfig.from_dict({**BASE, "aggregates": {"q": quantile}})
-    assert config.misread == ("aggregates.q.at", "aggregates.q.edges.log[0]")
+    assert config.yaml11_numbers == ("aggregates.q.at", "aggregates.q.edges.log[0]")
     for wrong in ("1", "0.5", "one", "1e"):
         with pytest.raises(ConfigError, match=r"privacy\.delta = .*must be a number"):
             PlanConfig.from_dict({**BASE, "privacy": {**privacy, "delta": wrong}})

@@ -1,13 +1,14 @@
 """Fits the coefficients of the tables: on public numbers only, never while a stream runs.
 
-``python -m tests.dpcore.continual.fit_tables`` prints the texts of ``blt_table`` and
-``sliding_table`` again (in a minute or two). A fit minimises a worst-tick error, sqrt(squares of c)
+``python -m tests.dpcore.continual.fit_tables`` prints the tables again
+(in a minute or two). A fit minimises a worst-tick error, sqrt(squares of c)
 * sqrt(squares of b), over rational b(x) whose poles and zeros interlace; that makes c positive and
 non-increasing.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -193,9 +194,9 @@ def _geometric(weights: Floats, logs: Floats, count: float) -> float:
     return float(np.sum(weights[:, None] * weights[None, :] * series))
 
 
-def _lines(form: Rational) -> str:
-    """Two lines of a table."""
-    return "\n".join(" ".join(_short(gap) for gap in gaps) for gaps in (form.poles, form.zeros))
+def _listed(form: Rational) -> list[list[str]]:
+    """Poles and zeros of a form, as the file has them."""
+    return [[_short(gap) for gap in gaps] for gaps in (form.poles, form.zeros)]
 
 
 def _short(value: float) -> str:
@@ -204,17 +205,16 @@ def _short(value: float) -> str:
 
 
 def main() -> None:
-    """Prints the texts of ``blt_table`` and ``sliding_table``."""
-    for name, top, error in (("WINDOWS", 28, window_error), ("SLIDING", 20, sliding_error)):
-        print(name)
+    """Prints ``dpcore/continual/tables.json``."""
+    tables: dict[str, dict[str, list[list[list[str]]]]] = {"windows": {}, "sliding": {}}
+    for name, top, error in (("windows", 28, window_error), ("sliding", 20, sliding_error)):
         near: tuple[Fit, ...] = ()
         for exponent in range(1, top + 1):
             near = fits(error(2**exponent), 2**exponent, near)
-            print(f"# 2^{exponent}")
-            for found in near[1:] if len(near) > 2 else near[-1:]:
-                print(_lines(found.form()), flush=True)
-    print("PERPETUAL")
-    print(_lines(fit_perpetual().form()))
+            chosen = near[1:] if len(near) > 2 else near[-1:]
+            tables[name][f"2^{exponent}"] = [_listed(fit.form()) for fit in chosen]
+    tables["perpetual"] = {"": [_listed(fit_perpetual().form())]}
+    print(json.dumps(tables, indent=1))
 
 
 if __name__ == "__main__":

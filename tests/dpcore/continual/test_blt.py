@@ -12,7 +12,7 @@ from tests.dpcore.continual import fit_tables
 from weir.dpcore.accounting.calibrate import gdp_mu
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual.blt import FOREVER, Blt, chosen
-from weir.dpcore.continual.blt_table import WINDOWS
+from weir.dpcore.continual.tables import WINDOWS
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 

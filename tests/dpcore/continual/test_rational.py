@@ -8,9 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from weir.dpcore.continual.blt_table import PERPETUAL, WINDOWS
 from weir.dpcore.continual.rational import Rational, round_up
-from weir.dpcore.continual.sliding_table import SLIDING
+from weir.dpcore.continual.tables import PERPETUAL, SLIDING, WINDOWS
 from weir.dpcore.errors import WeirError
 
 TABLES = (*WINDOWS, *SLIDING, PERPETUAL)

@@ -9,16 +9,13 @@ import pytest
 
 from tests.contracts.patterns import pattern, spaced
 from weir.dpcore.accounting.calibrate import gdp_epsilon, gdp_mu
-from weir.dpcore.accounting.contributions import of_distances
+from weir.dpcore.accounting.contributions import of_distances, toeplitz_participation
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.participation import toeplitz_participation
 from weir.dpcore.continual import blt, sliding
 from weir.dpcore.continual.blt import FOREVER, Blt
 from weir.dpcore.continual.independent import Independent
-from weir.dpcore.continual.rational import Rational
-from weir.dpcore.continual.repeated import repeated_squares
-from weir.dpcore.continual.signed import envelope, products
-from weir.dpcore.continual.sliding import Sliding
+from weir.dpcore.continual.rational import Rational, repeated_squares
+from weir.dpcore.continual.sliding import SlidingSum, envelope, products
 
 
 def test_the_closed_form_is_the_sum_over_rows() -> None:
@@ -113,7 +110,7 @@ FOUR = pattern(24, 4, 1)
             (2.1, 10, 132),
         ),
         (
-            Sliding.calibrated(**DAY, overs=(24,), window=24, budget=BUDGET, pattern=FOUR),
+            SlidingSum.calibrated(**DAY, overs=(24,), window=24, budget=BUDGET, pattern=FOUR),
             (1.9, 4.7, 12),
         ),
         (

@@ -10,8 +10,8 @@ import pytest
 from tests.constant_noise import NoNoise
 from tests.dpcore.continual import fit_tables
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.continual.sliding import Sliding
-from weir.dpcore.continual.sliding_table import SLIDING
+from weir.dpcore.continual.sliding import SlidingSum
+from weir.dpcore.continual.tables import SLIDING
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
@@ -19,8 +19,8 @@ ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)
 KEYS = [f"key {i}".encode() for i in range(5)]
 
 
-def make(over: int | None, horizon: int | None = None, scale: float = 2.0**20) -> Sliding:
-    return Sliding.calibrated(
+def make(over: int | None, horizon: int | None = None, scale: float = 2.0**20) -> SlidingSum:
+    return SlidingSum.calibrated(
         dimension=2,
         scales=(scale, scale),
         sensitivity=1.0,
@@ -93,9 +93,9 @@ def test_strides_and_blocks_change_no_bit() -> None:
 
 
 def test_serves_one_number_of_ticks() -> None:
-    assert Sliding.serves((7,))
+    assert SlidingSum.serves((7,))
     for overs in ((), (None,), (None, 7), (3, 7)):
-        assert not Sliding.serves(overs)
+        assert not SlidingSum.serves(overs)
     with pytest.raises(ConfigError):
         make(None)
 

@@ -11,11 +11,9 @@ import pytest
 from tests.constant_noise import ConstantNoise
 from tests.dpcore.continual.recorder import Recorder
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.continual.cover import UNBOUNDED, trailing_zeros
-from weir.dpcore.continual.hybrid import Hybrid
-from weir.dpcore.continual.independent import Independent
+from weir.dpcore.continual.independent import UNBOUNDED, Independent, trailing_zeros
 from weir.dpcore.continual.merging_tree import MergingTree
-from weir.dpcore.continual.tree import Tree
+from weir.dpcore.continual.tree import Hybrid, Tree
 from weir.dpcore.continual.window_tree import WindowTree
 from weir.dpcore.errors import ConfigError, WeirError
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.dpcore.discovery.world import Ring, leaves_of, program_of, rule_of, stepped
-from weir.dpcore.discovery.whole import lives
-from weir.dpcore.people.discover import Retire
+from weir.dpcore.discovery.reference import lives
+from weir.dpcore.users.unit import Retire
 
 TICKS, PER = 32, 4
 NAMES = [f"key {i}".encode() for i in range(30)]

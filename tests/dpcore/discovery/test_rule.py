@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from tests.dpcore.discovery.world import DAY, program_of, rule_of
-from weir.dpcore.discovery.tail import reach, rounded_up
+from weir.dpcore.discovery.rule import reach, rounded_up
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
-from weir.dpcore.people.periods import Periods
+from weir.dpcore.users.unit import Periods
 
 TICKS = 24
 

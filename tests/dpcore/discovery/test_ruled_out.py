@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, rule_of, stepped
-from weir.dpcore.continual.buffers import BufferedSum, correlated
-from weir.dpcore.discovery import ruled_out as looking
-from weir.dpcore.discovery.ruled_out import error, ruled_out, stride
-from weir.dpcore.discovery.waiting import Cells
+from weir.dpcore.continual.blt import BufferedSum, correlated
+from weir.dpcore.discovery import prefilter as looking
+from weir.dpcore.discovery.prefilter import error, prefilter, stride
+from weir.dpcore.discovery.waiting import KeyCells
 
 TICKS, KEYS = 70, 900
 NAMES = [f"key {i}".encode() for i in range(KEYS)]
@@ -22,13 +22,13 @@ def world(mechanism="blt", min_users=1, **more):
     rule = rule_of(program, TICKS, None, min_users, delta=0.01, touched=1, **more)
     leaves = leaves_of(program, 3, TICKS, KEYS, crowd=12)
     tick, key = np.nonzero(leaves.any(axis=2))
-    return program, rule, leaves, Cells(tick, key, leaves[tick, key])
+    return program, rule, leaves, KeyCells(tick, key, leaves[tick, key])
 
 
 @pytest.mark.parametrize("min_users", [1, 6])
 def test_no_key_that_is_found_is_ruled_out_and_most_others_are(min_users: int) -> None:
     program, rule, leaves, cells = world(min_users=min_users)
-    out = ruled_out(rule, Ring(), NAMES, cells, 0, TICKS)
+    out = prefilter(rule, Ring(), NAMES, cells, 0, TICKS)
     _, pieces = stepped(program, rule, Ring(), NAMES, leaves, (17, 40))
     live = set(by_key(pieces))
     found = np.array([name in live for name in NAMES])
@@ -43,19 +43,19 @@ def test_a_bound_without_its_margin_would_rule_out_what_is_found(monkeypatch) ->
     program, rule, leaves, cells = world()
     monkeypatch.setattr(looking, "LIKELY", 1.0)
     monkeypatch.setattr(looking, "error", lambda mechanism, ticks: -0.5)
-    out = ruled_out(rule, Ring(), NAMES, cells, 0, TICKS)
+    out = prefilter(rule, Ring(), NAMES, cells, 0, TICKS)
     _, pieces = stepped(program, rule, Ring(), NAMES, leaves, ())
     assert any(out[NAMES.index(name)] for name in by_key(pieces))
 
 
 def test_other_sums_and_other_noise_are_only_asked_for_their_users() -> None:
     _, rule, leaves, cells = world("toeplitz", min_users=6)
-    out = ruled_out(rule, Ring(), NAMES, cells, 0, TICKS)
+    out = prefilter(rule, Ring(), NAMES, cells, 0, TICKS)
     np.testing.assert_array_equal(out, leaves[:, :, 0].sum(axis=0) < rule.users)
     _, rule, leaves, cells = world(min_users=6)
-    again = ruled_out(rule, Ring([(11, bytes(32))]), NAMES, cells, 0, TICKS)
+    again = prefilter(rule, Ring([(11, bytes(32))]), NAMES, cells, 0, TICKS)
     np.testing.assert_array_equal(again, leaves[:, :, 0].sum(axis=0) < rule.users)
-    assert not ruled_out(replace(rule), Ring(), [], cells.pick(slice(0, 0)), 0, TICKS).size
+    assert not prefilter(replace(rule), Ring(), [], cells.pick(slice(0, 0)), 0, TICKS).size
 
 
 def test_strides_are_the_noise_of_running_totals_within_the_error() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, rule_of, stepped
 from weir.dpcore.discovery import step as stepping
-from weir.dpcore.discovery.whole import lives
+from weir.dpcore.discovery.reference import lives
 
 TICKS = 24
 NAMES = [f"key {i}".encode() for i in range(30)]

@@ -9,14 +9,13 @@ import numpy as np
 
 from weir import Plan
 from weir.dpcore.aggregates.program import Aggregates
-from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Piece, step
-from weir.dpcore.discovery.waiting import Block, Cells
+from weir.dpcore.discovery.waiting import Block, KeyCells
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.prf import KeyedNoise
-from weir.dpcore.people.discover import Discover
-from weir.dpcore.people.periods import Periods
+from weir.dpcore.users.unit import Discover, Periods
 
 DAY = 86_400_000_000
 
@@ -65,10 +64,10 @@ def rule_of(
     touched: int = 2,
     hidden: bool = False,
     **more: Any,
-) -> Rule:
+) -> DiscoveryRule:
     clock = Clock(0, DAY, ticks * DAY)
     part = program.parts[0]
-    return Rule(
+    return DiscoveryRule(
         discover=Discover(min_users, **more),
         periods=Periods(clock, None if per is None else per * DAY),
         touched=touched,
@@ -96,7 +95,12 @@ def leaves_of(program: Aggregates, seed: int, ticks: int, n_keys: int, crowd: in
 
 
 def stepped(
-    program: Any, rule: Rule, noises: Any, names: Sequence[bytes], leaves: Any, edges: Sequence[int]
+    program: Any,
+    rule: DiscoveryRule,
+    noises: Any,
+    names: Sequence[bytes],
+    leaves: Any,
+    edges: Sequence[int],
 ) -> tuple[Block, list[Piece]]:
     """All ticks, cut at ``edges`` and wherever they must be."""
     block, pieces = Block.empty(program.dimension), []
@@ -106,7 +110,7 @@ def stepped(
         tick, key = np.nonzero(leaves[low:high].any(axis=2))
         some = np.unique(key)
         rows = np.searchsorted(some, key)
-        cells = Cells(tick + low, rows, leaves[low:high][tick, key])
+        cells = KeyCells(tick + low, rows, leaves[low:high][tick, key])
         here = [names[i] for i in some.tolist()]
         block, found = step(program, rule, noises, block, here, cells, low, high)
         unborn = np.arange(high - low)[:, None] < found.births

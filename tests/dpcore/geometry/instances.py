@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats
-from weir.dpcore.geometry.flows import Flow
-from weir.dpcore.geometry.group_l1 import GroupL1Ball
-from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.balls import GroupL1Ball, L1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Box, Product, Simplex
+from weir.dpcore.geometry.combinatorial import Flow, Permutations
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+)
+from weir.dpcore.geometry.norm_balls import LpBall, TraceNormBall
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.simplex import Simplex
-from weir.dpcore.geometry.spectral import TraceNormBall
 
 
 def hull(points: object) -> Polytope:

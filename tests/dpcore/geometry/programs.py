@@ -8,14 +8,14 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball
-from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats
-from weir.dpcore.geometry.flows import Flow
-from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.boxes import Box, Product, Simplex
+from weir.dpcore.geometry.combinatorial import Flow, Permutations
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+)
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.simplex import Simplex
 
 
 class Form(NamedTuple):

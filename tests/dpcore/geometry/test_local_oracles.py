@@ -9,13 +9,19 @@ import pytest
 
 from tests.dpcore.geometry.instances import ALL, LOCAL, POLYTOPES, cloud, costs_for, points_in
 from tests.dpcore.geometry.programs import least_near
+from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats
-from weir.dpcore.geometry.local_oracle import LocalOracle, Memory, PolytopeOracle, local_oracle
+from weir.dpcore.geometry.boxes import Box, Product, Simplex
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+)
+from weir.dpcore.geometry.local_oracle import (
+    LocalOracle,
+    OracleMemory,
+    PolytopeOracle,
+    local_oracle,
+)
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.simplex import Simplex
 
 EVERY = pytest.mark.parametrize("convex_set", LOCAL.values(), ids=LOCAL)
 
@@ -34,7 +40,9 @@ def radii(k: int, seed: int = 0) -> Floats:
     return found
 
 
-def walk(convex_set: ConvexSet, k: int, steps: int = 25, seed: int = 0) -> tuple[Floats, Memory]:
+def walk(
+    convex_set: ConvexSet, k: int, steps: int = 25, seed: int = 0
+) -> tuple[Floats, OracleMemory]:
     """(k, d) points that steps of the oracle lead to from the start, with their memory."""
     rng = np.random.default_rng(seed + 30)
     oracle = oracle_of(convex_set)
@@ -55,7 +63,7 @@ def has_polytope(convex_set: ConvexSet) -> bool:
     return isinstance(convex_set, Polytope)
 
 
-def places(convex_set: ConvexSet, k: int) -> tuple[Floats, Memory]:
+def places(convex_set: ConvexSet, k: int) -> tuple[Floats, OracleMemory]:
     """Points of the set with their memory: on faces and vertices too."""
     if has_polytope(convex_set):
         return walk(convex_set, k)
@@ -148,12 +156,12 @@ def test_a_row_depends_on_that_row_alone(convex_set: ConvexSet) -> None:
     oracle = oracle_of(convex_set)
     whole = oracle(x, radius, costs, memory)
     order = np.random.default_rng(1).permutation(k)
-    mixed = oracle(x[order], radius[order], costs[order], Memory(memory.weights[order]))
+    mixed = oracle(x[order], radius[order], costs[order], OracleMemory(memory.weights[order]))
     assert np.array_equal(mixed.point, whole.point[order])
     assert np.array_equal(mixed.weights, whole.weights[order])
     for i in (0, 1, 77, 300):
         at = slice(i, i + 1)
-        alone = oracle(x[at], radius[at], costs[at], Memory(memory.weights[at]))
+        alone = oracle(x[at], radius[at], costs[at], OracleMemory(memory.weights[at]))
         assert np.array_equal(alone.point[0], whole.point[i])
     turned = oracle(np.asfortranarray(x), radius, np.asfortranarray(costs), memory)
     assert np.array_equal(turned.point, whole.point)
@@ -226,7 +234,7 @@ def test_weights_keep_up_with_the_point(name: str) -> None:
 def test_a_step_adds_one_vertex_at_most() -> None:
     convex_set = cloud(1, 9, 3)
     oracle, k = oracle_of(convex_set), 50
-    memory = Memory(np.zeros((k, oracle.columns)))
+    memory = OracleMemory(np.zeros((k, oracle.columns)))
     memory.weights[:, 0] = 1.0
     x = convex_set.combine(memory.weights)
     for i in range(6):

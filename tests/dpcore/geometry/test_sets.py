@@ -19,14 +19,12 @@ from tests.dpcore.geometry.instances import (
 )
 from tests.dpcore.geometry.programs import form_of, least
 from weir.dpcore.errors import WeirError
-from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.balls import GroupL1Ball, L1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Product, Simplex
+from weir.dpcore.geometry.combinatorial import Permutations
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.group_l1 import GroupL1Ball
-from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.norm_balls import LpBall
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.simplex import Simplex
 
 EVERY = pytest.mark.parametrize("convex_set", ALL.values(), ids=ALL)
 EVERY_PROJECTING = pytest.mark.parametrize("convex_set", PROJECTING.values(), ids=PROJECTING)

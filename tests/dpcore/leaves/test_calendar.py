@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from weir.dpcore.config import zones
+from weir.dpcore.config import clock as clock_section
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import timestamp
-from weir.dpcore.config.promise import ClockConfig
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.people.periods import Months, Periods
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.users.unit import Months, Periods
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HALF_HOUR = 1_800_000_000
@@ -207,10 +207,10 @@ def test_what_the_zone_says_is_in_the_digest(monkeypatch: pytest.MonkeyPatch) ->
     made = plan(BERLIN)
     assert plan(BERLIN).digest == made.digest
     known = ZoneInfo("Africa/Algiers")  # an hour ahead in winter too, and without summer time
-    monkeypatch.setattr(zones, "zone_of", lambda name: known)
-    zones._table.cache_clear()
+    monkeypatch.setattr(clock_section, "zone_of", lambda name: known)
+    clock_section._table.cache_clear()
     other = plan(BERLIN)
-    zones._table.cache_clear()
+    clock_section._table.cache_clear()
     assert other.clock.start == made.clock.start and other.digest != made.digest
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves.clip import clip_l2, clip_values
+from weir.dpcore.leaves.lattice import clip_l2, clip_values
 
 anything = st.floats(allow_nan=True, allow_infinity=True)
 

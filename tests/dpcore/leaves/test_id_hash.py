@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.leaves import id_hash
-from weir.dpcore.leaves.id_hash import hash_spans, id_hashes
+from weir.dpcore.leaves import hashes
+from weir.dpcore.leaves.hashes import hash_spans, id_hashes
 
 KEY = bytes(range(16))
 
@@ -56,8 +56,8 @@ def test_chunks_and_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     ids = [rng.bytes(int(n)) for n in rng.integers(0, 70, 500)]
     whole = hashed(ids)
-    monkeypatch.setattr(id_hash, "CHUNK", 7)
-    monkeypatch.setattr(id_hash, "LONG", 32)
+    monkeypatch.setattr(hashes, "CHUNK", 7)
+    monkeypatch.setattr(hashes, "LONG", 32)
     assert hashed(ids) == whole == [scalar(message) for message in ids]
 
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves import lattice
-from weir.dpcore.leaves.lattice import Lattice, Rows, check_capacity, resolution_for, sum_cells
+from weir.dpcore.leaves.lattice import (
+    Lattice,
+    LatticeRows,
+    check_capacity,
+    resolution_for,
+    sum_cells,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,9 @@ def test_capacity() -> None:
     assert refusal.value.field == "clock.period"
 
 
-def reference(cells: list[int], rows: list[Rows], n_cells: int, dimension: int) -> list[list[int]]:
+def reference(
+    cells: list[int], rows: list[LatticeRows], n_cells: int, dimension: int
+) -> list[list[int]]:
     out = [[0] * dimension for _ in range(n_cells)]
     for start, coordinate, amount in rows:
         for i, cell in enumerate(cells):
@@ -89,7 +97,7 @@ def test_sums_against_python_ints(data: st.DataObject) -> None:
             whole = st.integers(-(2**bits), 2**bits)
             drawn = data.draw(st.lists(whole, min_size=n, max_size=n))
             amount = np.array(drawn, dtype=np.int64 if data.draw(st.booleans()) else np.float64)
-        rows.append(Rows(start, coordinate, amount))  # type: ignore[arg-type]
+        rows.append(LatticeRows(start, coordinate, amount))  # type: ignore[arg-type]
     sums = sum_cells(np.array(cells, dtype=np.int64), rows, n_cells, dimension)
     assert sums.dtype == np.int64
     assert sums.tolist() == reference(cells, rows, n_cells, dimension)
@@ -100,7 +108,7 @@ def test_chunks_are_exact(monkeypatch: pytest.MonkeyPatch, dtype: type) -> None:
     rng = np.random.default_rng(3)
     n, cells = 200_000, rng.integers(0, 7, 200_000)
     amount = rng.integers(-(2**36), 2**36, n)  # fits 2^17 events at a time
-    sums = sum_cells(cells, [Rows(0, None, amount.astype(dtype))], 7, 1)
+    sums = sum_cells(cells, [LatticeRows(0, None, amount.astype(dtype))], 7, 1)
     for cell in range(7):
         assert sums[cell, 0] == sum(amount[cells == cell].tolist())
 
@@ -109,11 +117,11 @@ def test_order_and_cuts_do_not_matter() -> None:
     rng = np.random.default_rng(4)
     n = 10_000
     cells, amount = rng.integers(0, 50, n), rng.integers(-(2**45), 2**45, n)
-    whole = sum_cells(cells, [Rows(0, None, amount)], 50, 1)
+    whole = sum_cells(cells, [LatticeRows(0, None, amount)], 50, 1)
     order = rng.permutation(n)
-    shuffled = sum_cells(cells[order], [Rows(0, None, amount[order])], 50, 1)
+    shuffled = sum_cells(cells[order], [LatticeRows(0, None, amount[order])], 50, 1)
     parts = sum(
-        sum_cells(cells[a : a + 999], [Rows(0, None, amount[a : a + 999])], 50, 1)
+        sum_cells(cells[a : a + 999], [LatticeRows(0, None, amount[a : a + 999])], 50, 1)
         for a in range(0, n, 999)
     )
     assert (whole == shuffled).all() and (whole == parts).all()
@@ -122,20 +130,20 @@ def test_order_and_cuts_do_not_matter() -> None:
 def test_refuses_what_is_outside() -> None:
     cells = np.array([0, 1])
     with pytest.raises(ValueError, match="cell"):
-        sum_cells(cells, [Rows(0, None, 1)], 1, 1)
+        sum_cells(cells, [LatticeRows(0, None, 1)], 1, 1)
     with pytest.raises(ValueError, match="coordinate"):
-        sum_cells(cells, [Rows(0, np.array([0, 2]), 1)], 2, 2)
+        sum_cells(cells, [LatticeRows(0, np.array([0, 2]), 1)], 2, 2)
     with pytest.raises(ValueError, match="coordinate"):
-        sum_cells(cells, [Rows(0, np.array([0, -2]), 1)], 2, 2)
+        sum_cells(cells, [LatticeRows(0, np.array([0, -2]), 1)], 2, 2)
     with pytest.raises(ValueError, match="whole number"):
-        sum_cells(cells, [Rows(0, None, np.array([math.nan, 1.0]))], 2, 1)
+        sum_cells(cells, [LatticeRows(0, None, np.array([math.nan, 1.0]))], 2, 1)
     with pytest.raises(ValueError, match="whole number"):
-        sum_cells(cells, [Rows(0, None, np.array([2.0**62, 1.0]))], 2, 1)
+        sum_cells(cells, [LatticeRows(0, None, np.array([2.0**62, 1.0]))], 2, 1)
     with pytest.raises(ValueError):
-        sum_cells(np.array([-1]), [Rows(0, None, 1)], 2, 1)
+        sum_cells(np.array([-1]), [LatticeRows(0, None, 1)], 2, 1)
 
 
 def test_no_events() -> None:
     empty = np.array([], dtype=np.int64)
-    assert not sum_cells(empty, [Rows(0, empty, empty)], 3, 2).any()
+    assert not sum_cells(empty, [LatticeRows(0, empty, empty)], 3, 2).any()
     assert lattice.EXACT == 2**53

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weir.dpcore.leaves import numbered
-from weir.dpcore.leaves.numbered import Numbered
+from weir.dpcore.leaves import hash_sets
+from weir.dpcore.leaves.hash_sets import HashNumbers
 
 
 @pytest.fixture(params=["kernel", "numpy"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "numpy":
-        monkeypatch.setattr(numbered, "kernels", None)
+        monkeypatch.setattr(hash_sets, "kernels", None)
     else:
         request.getfixturevalue("compiled")
 
@@ -37,7 +37,7 @@ def pool(kind: str, n: int, rng: np.random.Generator) -> Any:
 def test_hashes_are_numbered_as_they_come(kind: str, way: None) -> None:
     rng = np.random.default_rng(1)
     for n in (1, 40, 900, 9000 if kind == "any" else 900):
-        given, seen = pool(kind, n, rng), Numbered()
+        given, seen = pool(kind, n, rng), HashNumbers()
         place: dict[bytes, int] = {}
         for size in (0, 1, 7, n, 3 * n, 20):
             hashes = given[rng.integers(0, n, size)]
@@ -51,13 +51,13 @@ def test_hashes_are_numbered_as_they_come(kind: str, way: None) -> None:
 
 
 def test_zero_is_a_hash_like_others(way: None) -> None:
-    seen = Numbered()
+    seen = HashNumbers()
     numbers, fresh = seen.add(np.zeros((3, 2), dtype=np.uint64))
     assert numbers.tolist() == [0, 0, 0] and fresh.tolist() == [True, False, False]
 
 
 def test_columns_of_other_arrays_are_taken(way: None) -> None:
-    seen, whole = Numbered(), np.arange(40, dtype=np.uint64).reshape(10, 4)
+    seen, whole = HashNumbers(), np.arange(40, dtype=np.uint64).reshape(10, 4)
     assert seen.add(whole[::-1, 1:3])[0].tolist() == list(range(10))
     assert seen.add(whole[:, 1:3].copy())[0].tolist() == list(range(10))[::-1]
 
@@ -65,7 +65,7 @@ def test_columns_of_other_arrays_are_taken(way: None) -> None:
 def test_many_pieces(compiled: Any) -> None:
     """What is known fills several pieces, and a table that grows."""
     rng = np.random.default_rng(2)
-    given, seen = pool("any", 600_000, rng), Numbered()
+    given, seen = pool("any", 600_000, rng), HashNumbers()
     for start in range(0, len(given), 70_000):
         assert seen.add(given[start : start + 70_000])[1].all()
     again = rng.permutation(len(given))

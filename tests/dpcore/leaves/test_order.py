@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir.dpcore.leaves.order import changes, order_of
+from weir.dpcore.leaves.hash_sets import changes, order_of
 
 
 @pytest.mark.parametrize("distinct", [1, 3, 50, 1 << 40])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir.dpcore.errors import CodecError, ConfigError
-from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
 
 KEY = bytes(range(16))

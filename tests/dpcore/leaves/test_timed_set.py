@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir.dpcore.leaves.timed_set import Entries, TimedSet, entries, together
+from weir.dpcore.leaves.hash_sets import Entries, TimedSet, entries, together
 
 
 def some(seed: int, n: int, notes: int) -> Entries:
@@ -89,17 +89,17 @@ def test_an_empty_set_holds_nothing_and_stays_so() -> None:
 def test_entries_are_copied_a_few_times_in_all_however_many_bundles_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from weir.dpcore.leaves import timed_set
+    from weir.dpcore.leaves import hash_sets
 
     copied = 0
-    plain = timed_set.merge
+    plain = hash_sets.merge
 
     def counting(a: Entries, b: Entries) -> Entries:
         nonlocal copied
         copied += len(a.high) + len(b.high)
         return plain(a, b)
 
-    monkeypatch.setattr(timed_set, "merge", counting)
+    monkeypatch.setattr(hash_sets, "merge", counting)
     rng = np.random.default_rng(2)
     known, each = TimedSet(), []
     for bundle in range(1, 1025):

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from weir.dpcore.config.list_column import ListFeatures
+from weir.dpcore.config.schema import ListFeatures
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan

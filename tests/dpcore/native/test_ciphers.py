@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weir.dpcore.leaves import id_hash
+from weir.dpcore.leaves import hashes
 from weir.dpcore.native import ciphers
-from weir.dpcore.noise import aes, discrete_gaussian, knorm, near, prf, streams
-from weir.dpcore.noise import inverse_normal as normals
+from weir.dpcore.noise import discrete_gaussian, gaussian, prf, streams
+from weir.dpcore.noise import gaussian as normals
 from weir.dpcore.noise.acceptance import POWERS, Constants
-from weir.dpcore.noise.aes import Aes, block_buffer
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.streams import Aes, block_buffer
 
 Draw = Callable[[KeyedNoise, Any, Any], Any]
 UNDECIDED = 353
@@ -38,9 +38,9 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
     def call(work: Callable[..., Any], *of: Any) -> tuple[Any, Any]:
         fast = work(*of)
         with monkeypatch.context() as patch:
-            for module in (aes, discrete_gaussian, id_hash, near, prf, streams):
+            for module in (streams, discrete_gaussian, hashes, gaussian, prf, streams):
                 patch.setattr(module, "ciphers", None)
-            for module in (normals, knorm):
+            for module in (normals, gaussian):
                 patch.setattr(module, "kernels", None)
             return fast, work(*of)
 
@@ -80,7 +80,8 @@ def draws() -> Iterator[Any]:
         yield pytest.param(lambda n, *a, c=count: n.k_norm(*a, c), id=f"k_norm-{count}")
     for coordinate in (0, 1, 6):
         yield pytest.param(
-            lambda n, *a, c=coordinate: n.near_gaussian(*a, c), id=f"near_gaussian-{coordinate}"
+            lambda n, *a, c=coordinate: n.float32_gaussian(*a, c),
+            id=f"float32_gaussian-{coordinate}",
         )
     yield pytest.param(lambda n, *a: n.generalised_gaussian(*a, 5, 3.0), id="generalised")
 
@@ -96,14 +97,14 @@ def test_a_hundred_thousand_normals(both: Any) -> None:
     """Far tails and the table's edges among them."""
     at = named(30, 1000)
     assert same(both(at[0].gaussian, *at[1:], 4))
-    assert same(both(at[0].near_gaussian, *at[1:], 1))
+    assert same(both(at[0].float32_gaussian, *at[1:], 1))
 
 
 def test_no_streams_and_no_words(both: Any) -> None:
     for ticks, keys in ((0, 3), (3, 0), (0, 0)):
         noise, labels, digests = named(ticks, keys)
         assert same(both(noise.gaussian, labels, digests, 4))
-        assert same(both(noise.near_gaussian, labels, digests, 0))
+        assert same(both(noise.float32_gaussian, labels, digests, 0))
         assert same(both(noise.discrete_gaussian, labels, digests, [5, 6]))
         assert same(both(noise.leaf_digests, np.zeros((ticks, keys, 2), dtype=np.int64)))
     noise, labels, digests = named(2, 3)
@@ -116,7 +117,7 @@ def test_arrays_need_not_be_contiguous(both: Any) -> None:
     pieces = labels[::2], digests[::2, 10:40:3]
     for work in (
         lambda: some.gaussian(*pieces, 3),
-        lambda: some.near_gaussian(*pieces, 3),
+        lambda: some.float32_gaussian(*pieces, 3),
         lambda: some.discrete_gaussian(*pieces, [9, 0, 10**9]),
         lambda: noise.leaf_digests(np.arange(6 * 50 * 6).reshape(6, 50, 6)[:, :, ::2]),
         lambda: noise.cell_digests(np.arange(12)[::2], np.arange(48).reshape(6, 8)[:, 1::3]),
@@ -205,4 +206,4 @@ def test_spans_are_hashed_as_in_numpy(both: Any, longest: int) -> None:
             ends = np.cumsum(rng.integers(0, longest + 1, n))
             offsets = np.concatenate([[0], ends]) + spare // 2
             data = rng.integers(0, 256, int(offsets[-1]) + spare, dtype=np.uint8)
-            assert same(both(id_hash.hash_spans, offsets, data, os.urandom(16)))
+            assert same(both(hashes.hash_spans, offsets, data, os.urandom(16)))

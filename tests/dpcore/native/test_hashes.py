@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from weir.dpcore.leaves import id_hash
+from weir.dpcore.leaves import hashes
 from weir.dpcore.native import ciphers
-from weir.dpcore.noise import aes, blake
-from weir.dpcore.people import hashes
-from weir.dpcore.people.hashes import CapKeys
+from weir.dpcore.noise import streams
+from weir.dpcore.users import cells
+from weir.dpcore.users.cells import CapKeys
 
 TEXTS = [os.urandom(n) for n in [*range(70), 127, 128, 129, 255, 256, 257, 511, 512, 513, 5_000]]
 KEYS = CapKeys.derive(bytes(range(32)), "cd" * 32)
@@ -28,9 +28,9 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
     def call(work: Callable[[], Any]) -> tuple[Any, Any]:
         fast = work()
         with monkeypatch.context() as patch:
-            for module in (aes, hashes, id_hash):
+            for module in (streams, cells, hashes):
                 patch.setattr(module, "ciphers", None)
-            patch.setattr(blake, "kernels", None)
+            patch.setattr(streams, "kernels", None)
             return fast, work()
 
     return call
@@ -39,18 +39,18 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
 @pytest.mark.parametrize("size", [1, 8, 16, 33, 64])
 @pytest.mark.parametrize("key", [b"", b"k", bytes(range(32)), bytes(range(64))], ids=len)
 def test_blake2b_is_that_of_the_library(compiled: Any, size: int, key: bytes) -> None:
-    found = blake.digests(TEXTS, size, b"somebody", key)
+    found = streams.digests(TEXTS, size, b"somebody", key)
     for text, digest in zip(TEXTS, found, strict=True):
         one = hashlib.blake2b(text, digest_size=size, person=b"somebody", key=key)
         assert digest.tobytes() == one.digest()
-    assert blake.digests([], size, b"somebody", key).shape == (0, size)
+    assert streams.digests([], size, b"somebody", key).shape == (0, size)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_ids_of_any_length(compiled: Any, both: Any, kind: pa.DataType) -> None:
     ids = pa.array([None, *TEXTS, None, *reversed(TEXTS), b""], kind)
     for part in (ids, ids.slice(3), ids.slice(7, 1), ids.slice(0, 0)):
-        fast, slow = both(lambda part=part: id_hash.id_hashes(part, KEYS.ids))
+        fast, slow = both(lambda part=part: hashes.id_hashes(part, KEYS.ids))
         assert np.array_equal(fast.hashes, slow.hashes) and np.array_equal(fast.null, slow.null)
 
 
@@ -62,7 +62,7 @@ def test_whole_numbers(compiled: Any, both: Any, kind: str) -> None:
     some = rng.integers(info.min, info.max, 1_000, dtype=kind, endpoint=True)
     numbers = np.concatenate([some, np.array([*ends, info.min, info.max], dtype=kind)])
     column = pa.array(numbers, mask=rng.random(len(numbers)) < 0.1)
-    fast, slow = both(lambda: id_hash.id_hashes(column, KEYS.users))
+    fast, slow = both(lambda: hashes.id_hashes(column, KEYS.users))
     assert np.array_equal(fast.hashes, slow.hashes) and np.array_equal(fast.null, slow.null)
 
 
@@ -71,9 +71,9 @@ def test_hashes_of_pairs_and_rows(compiled: Any, both: Any, n: int) -> None:
     rng = np.random.default_rng(n)
     users, names = rng.integers(0, 2**64, (2, n, 2), dtype=np.uint64)
     periods = rng.integers(-5, 2**62, n)
-    fast, slow = both(lambda: hashes.pair_hashes(users, periods, names, KEYS))
+    fast, slow = both(lambda: cells.pair_hashes(users, periods, names, KEYS))
     assert np.array_equal(fast, slow)
-    fast, slow = both(lambda: hashes.pair_hashes(users, periods, None, KEYS))
+    fast, slow = both(lambda: cells.pair_hashes(users, periods, None, KEYS))
     assert np.array_equal(fast, slow)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from weir.dpcore import native
-from weir.dpcore.continual import buffers
-from weir.dpcore.continual.buffers import BufferState, correlated
-from weir.dpcore.noise import inverse_normal
+from weir.dpcore.continual import blt
+from weir.dpcore.continual.blt import BufferState, correlated
+from weir.dpcore.noise import gaussian
 
 FOLDER = Path(native.__file__).parent
 
@@ -21,7 +21,7 @@ FOLDER = Path(native.__file__).parent
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Modules of the list fall back to numpy."""
-    for module in (inverse_normal, buffers):
+    for module in (gaussian, blt):
         monkeypatch.setattr(module, "kernels", None)
     return monkeypatch
 
@@ -32,7 +32,7 @@ def test_normals_are_the_same_to_the_bit(
     words = hard_words
     fast = np.empty(words.size)
     compiled.normal(words, fast)
-    slow = inverse_normal.normal_from_bits(words)
+    slow = gaussian.normal_from_bits(words)
     assert np.abs(slow).max() > 9  # both tails were there
     assert np.array_equal(fast.view(np.uint64), slow.view(np.uint64))
 
@@ -42,12 +42,12 @@ def test_exponentials_and_logarithms_are_the_same_to_the_bit(
 ) -> None:
     sizes, logs = np.empty(hard_words.size), np.empty(hard_words.size)
     compiled.exponential(hard_words, sizes)
-    slow = inverse_normal.exponential_from_bits(hard_words)
+    slow = gaussian.exponential_from_bits(hard_words)
     assert slow.min() < 1e-18 and slow.max() > 44
     assert sizes.tobytes() == slow.tobytes()
     for values in (sizes, 2.0 ** np.arange(-1022, 1024), 1 + 2.0 ** -np.arange(53.0)):
         compiled.logarithm(values, logs[: values.size])
-        assert logs[: values.size].tobytes() == inverse_normal.exact_log(values).tobytes()
+        assert logs[: values.size].tobytes() == gaussian.exact_log(values).tobytes()
 
 
 @pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 1000])
@@ -56,7 +56,7 @@ def test_normals_of_any_length(compiled: Any, without: pytest.MonkeyPatch, n: in
     room = np.full(n + 2, 7.0)
     compiled.normal(words, room[1:-1])
     assert room[0] == room[-1] == 7.0
-    assert np.array_equal(room[1:-1], inverse_normal.normal_from_bits(words))
+    assert np.array_equal(room[1:-1], gaussian.normal_from_bits(words))
 
 
 def test_a_module_of_other_sources_is_not_used(
@@ -110,7 +110,7 @@ def test_buffers_move_on_with_the_same_bits(
     kept = state.buffers.copy()
     units = rng.normal(size=(17, keys, 3)) * 10.0 ** rng.integers(-300, 300, (17, keys, 3))
     fast = correlated(form, state, units)
-    monkeypatch.setattr(buffers, "kernels", None)
+    monkeypatch.setattr(blt, "kernels", None)
     slow = correlated(form, state, units)
     assert fast[1].tobytes() == slow[1].tobytes()
     assert fast[0].buffers.tobytes() == slow[0].buffers.tobytes()

@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from weir.dpcore.noise import acceptance as module
-from weir.dpcore.noise.acceptance import MARGIN, MAX_SHIFT, PROBABILITY_BITS, Constants, acceptance
-from weir.dpcore.noise.envelope import HEIGHT_BITS, envelope
-from weir.dpcore.noise.exp_bounds import exp_bounds
+from weir.dpcore.noise.acceptance import (
+    HEIGHT_BITS,
+    MARGIN,
+    MAX_SHIFT,
+    PROBABILITY_BITS,
+    Constants,
+    acceptance,
+    envelope,
+    exp_bounds,
+)
 
 DERIVED = 483
 """What the docstring of ``acceptance`` arrives at, in units of 2^-32."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir.dpcore.noise.aes import Aes, block_buffer
+from weir.dpcore.noise.streams import Aes, block_buffer
 
 
 def test_fips_197_appendix_c1():

@@ -18,9 +18,15 @@ from scipy import stats
 from weir.dpcore import native
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise import discrete_gaussian as module
-from weir.dpcore.noise.acceptance import MARGIN, Constants, acceptance
-from weir.dpcore.noise.envelope import HEIGHT_BITS, envelope, settle
-from weir.dpcore.noise.exp_bounds import exp_bounds
+from weir.dpcore.noise.acceptance import (
+    HEIGHT_BITS,
+    MARGIN,
+    Constants,
+    acceptance,
+    envelope,
+    exp_bounds,
+    settle,
+)
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.streams import Streams
 

@@ -4,7 +4,7 @@ from decimal import Decimal, localcontext
 
 import pytest
 
-from weir.dpcore.noise.exp_bounds import exp_bounds, log2_above
+from weir.dpcore.noise.acceptance import exp_bounds, log2_above
 
 
 @pytest.mark.parametrize("bits", [8, 64, 200])

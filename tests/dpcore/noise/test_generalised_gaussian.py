@@ -7,15 +7,17 @@ import pytest
 from scipy import integrate, stats
 
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.gaussian import exact_log
 from weir.dpcore.noise.generalised_gaussian import (
     GeneralisedGaussian,
     best_exponent,
+    exact_exp,
+    exact_exp_of,
+    exact_power,
     generalised_gaussian,
     kappa,
 )
-from weir.dpcore.noise.inverse_normal import exact_log
 from weir.dpcore.noise.noise import label
-from weir.dpcore.noise.powers import exact_exp, exact_exp_of, exact_power
 from weir.dpcore.noise.prf import KeyedNoise
 
 

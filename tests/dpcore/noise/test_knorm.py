@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from weir.dpcore.noise.knorm import sum_last
+from weir.dpcore.noise.gaussian import sum_last
 from weir.dpcore.noise.noise import k_norm_variance
 
 

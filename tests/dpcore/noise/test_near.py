@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weir.dpcore.noise.inverse_normal import normal_from_bits
-from weir.dpcore.noise.near import BINS, EDGE, ERROR, table
+from weir.dpcore.noise.gaussian import BINS, EDGE, ERROR, normal_from_bits, table
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
@@ -30,7 +29,7 @@ def test_they_are_near_the_normals_of_the_same_streams() -> None:
     digests[:, 1, 0] = 5
     drawn = noise.gaussian(labels, digests, 3)
     for coordinate in range(3):
-        near = noise.near_gaussian(labels, digests, coordinate)
+        near = noise.float32_gaussian(labels, digests, coordinate)
         assert near.dtype == np.float32
         assert np.abs(near - drawn[:, :, coordinate]).max() < ERROR
     assert np.abs(drawn).max() > 4, "the edges are met too"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from weir.dpcore.noise.inverse_normal import exact_log, exponential_from_bits, normal_from_bits
+from weir.dpcore.noise.gaussian import exact_log, exponential_from_bits, normal_from_bits
 
 
 def words(n: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import kstest
 
-from weir.dpcore.noise.public import PublicNormals
+from weir.dpcore.noise.gaussian import PublicNormals
 
 
 def test_they_are_normal() -> None:

@@ -10,9 +10,8 @@ import pytest
 from tests.pipelines.conftest import SMALL, weir  # noqa: F401 - a fixture
 from tests.pipelines.ledger.postgres import PostgresServer
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.desk import Asking
-from weir.pipelines.ledger.identity import Identity
-from weir.pipelines.ledger.places import Place
+from weir.pipelines.ledger.entries import OutputPlace, RunIdentity
+from weir.pipelines.ledger.reservations import ChargeRequest
 
 ROWS = ["at,id,store,amount"] + [
     f"2024-01-01T{hour:02d}:{i:02d}:00Z,e{hour}-{i},{('north', 'south')[i % 2]},{i * 2}"
@@ -54,9 +53,9 @@ def section(where: tuple[str, str], epsilon: float = 1.3, more: str = "") -> str
     return f"ledger: {{{kind}: '{place}', scope: customers, budget: {budget}{more}}}\n"
 
 
-def asking(plan: Plan, mark: str, place: str = "out") -> Asking:
+def asking(plan: Plan, mark: str, place: str = "out") -> ChargeRequest:
     """What a run of a plan asks under a secret of this mark, over events that nobody knows."""
-    return Asking(plan, Identity({0: mark}, Place(place, False)))
+    return ChargeRequest(plan, RunIdentity({0: mark}, OutputPlace(place, False)))
 
 
 def job_of(folder: Path, ledger: str) -> Path:

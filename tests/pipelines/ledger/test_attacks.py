@@ -15,7 +15,7 @@ from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, job_of, section
 from tests.pipelines.ledger.test_run import book, bytes_in, entries, out, process
 from weir.pipelines.config.job import load
-from weir.pipelines.ledger.book import book_of
+from weir.pipelines.ledger.entries import entries_of
 
 pytestmark = pytest.mark.slow
 
@@ -243,12 +243,12 @@ def test_a_secret_that_changes_on_the_way_to_the_workers_is_refused(weir: Weir, 
     """The ledger has entered one secret; noise of another one is not counted under it."""
     swap = (
         "import pathlib\n"
-        "from weir.pipelines.ledger.desk import Spending\n"
-        "begin = Spending.begin\n"
+        "from weir.pipelines.ledger.reservations import Reservation\n"
+        "begin = Reservation.begin\n"
         "def late(self):\n"
         f"    pathlib.Path({str(job.parent / 'secret.key')!r}).write_text('ef' * 32)\n"
         "    begin(self)\n"
-        "Spending.begin = late\n"
+        "Reservation.begin = late\n"
     )
     swapped = process(job, before=swap)
     _, told = swapped.communicate(timeout=120)
@@ -296,7 +296,7 @@ def test_the_ledger_of_a_version_before_counts_what_ran(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records say that a run was submitted, and nothing of its events."""
-    from weir.pipelines.ledger import desk
+    from weir.pipelines.ledger import reservations as desk
 
     monkeypatch.setattr(
         desk, "begun", lambda name, identity: desk.move(
@@ -313,5 +313,5 @@ def test_the_ledger_of_a_version_before_counts_what_ran(
     section = load(job).ledger
     assert section is not None
     store = section.store(create=False)
-    assert store is not None and book_of(store, "customers").entries[entry.id].counts
+    assert store is not None and entries_of(store, "customers").entries[entry.id].counts
     store.close()

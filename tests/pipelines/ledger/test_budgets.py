@@ -12,7 +12,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.registry import CONTINUAL_SUMS
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import look, reserve
+from weir.pipelines.ledger.reservations import look, reserve
 
 pytestmark = pytest.mark.slow
 

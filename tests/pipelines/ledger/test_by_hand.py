@@ -16,10 +16,9 @@ import pytest
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import asking, job_of, section
 from weir.dpcore.accounting import calibrate
-from weir.pipelines.config.job import load
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import json_schema, load
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import reserve
+from weir.pipelines.ledger.reservations import reserve
 
 
 @pytest.fixture
@@ -60,7 +59,9 @@ def test_it_shows_what_is_spent_and_by_whom(
 @pytest.mark.slow
 def test_others_spend_too(weir: Weir, entered: Path) -> None:
     words = ("ledger", "add", entered, "--epsilon", 0.5, "--delta", 1e-7, "--note", "survey")
-    assert weir(*words, "--kind", "gdp", "--to", "2024-01-01T12:00:00Z").exit_code == 0
+    words = (*words, "--kind", "gdp", "--to", "2024-01-01T12:00:00Z", "--drawn-after")
+    added = weir(*words)
+    assert added.exit_code == 0 and "booked" not in added.stderr
     told = facts(weir, entered)
     mu = [calibrate.gdp_mu(1.0, 1e-6), calibrate.gdp_mu(0.5, 1e-7)]
     together = calibrate.gdp_epsilon(sum(x * x for x in mu) ** 0.5, 1e-6)
@@ -85,6 +86,28 @@ def test_of_a_promise_nothing_is_known_of_delta_adds_beside_it(weir: Weir, enter
     told = json.loads(more.stdout)
     assert told["spent"] is None and told["left"] == 0.0  # delta is gone
     assert "Unbounded is spent" in weir("ledger", "show", entered).stdout
+
+
+def test_a_gaussian_charge_of_a_part_of_the_stream_is_pure_without_an_assurance(
+    weir: Weir, entered: Path
+) -> None:
+    words = ("ledger", "add", entered, "--epsilon", 0.1, "--delta", 4e-7, "--note", "x")
+    added = weir(*words, "--kind", "gdp", "--to", "2024-01-01T12:00:00Z", "--json")
+    assert "booked as pure" in added.stderr and "--drawn-after" in added.stderr
+    assert json.loads(added.stdout)["slack"] == pytest.approx(4e-7)
+    whole = weir(*words, "--kind", "gdp", "--json")  # nobody chooses a part of it
+    assert "booked" not in whole.stderr
+    assert json.loads(whole.stdout)["slack"] == pytest.approx(4e-7)
+
+
+def test_deltas_of_charges_by_hand_add_up_over_separate_times(weir: Weir, entered: Path) -> None:
+    for month in (1, 3, 5):
+        times = ("--from", f"2025-{month:02}-01T00:00:00Z", "--to", f"2025-{month:02}-02T00:00:00Z")
+        added = weir(
+            *("ledger", "add", entered, "--epsilon", 0.1, "--delta", 2e-7, "--note", "x"),
+            *(*times, "--json"),
+        )
+    assert json.loads(added.stdout)["slack"] == pytest.approx(6e-7)
 
 
 def test_a_budget_is_changed_by_hand_alone(weir: Weir, entered: Path) -> None:

@@ -87,8 +87,8 @@ def test_a_file_that_changes_before_it_is_read_is_noticed(weir: Weir, job: Path,
     job.write_text(job.read_text().replace("events.csv", "events*.csv"))
     later = (
         "import os, pathlib, shutil\n"
-        "from weir.pipelines.ledger.desk import Spending\n"
-        "begin = Spending.begin\n"
+        "from weir.pipelines.ledger.reservations import Reservation\n"
+        "begin = Reservation.begin\n"
         f"events = pathlib.Path({str(events)!r})\n"
         "def late(self):\n"
         "    begin(self)\n"
@@ -104,10 +104,10 @@ def test_a_file_that_changes_before_it_is_read_is_noticed(weir: Weir, job: Path,
         "        events.write_text(text)\n"
         "    if 'put back' in how:\n"
         "        os.utime(events, ns=(was.st_atime_ns, was.st_mtime_ns))\n"
-        "Spending.begin = late\n"
+        "Reservation.begin = late\n"
     )
     if how == "joined":  # one that comes before the files are listed for the job
-        later = later.replace("Spending.begin = late", (
+        later = later.replace("Reservation.begin = late", (
             "import weir.pipelines.graph.budget as budget\n"
             "reserve = budget.reserve\n"
             "def first(*words):\n"
@@ -187,9 +187,9 @@ def test_an_entry_that_was_given_back_does_not_begin(weir: Weir, job: Path) -> N
         "reserve = budget.reserve\n"
         "def first(ledger, *words):\n"
         "    found = reserve(ledger, *words)\n"
-        "    from weir.pipelines.ledger import hand\n"
+        "    from weir.pipelines.ledger import adjustments\n"
         "    store = ledger.store(True)\n"
-        "    hand.close(store, ledger.scope, found.entry, 'x', True)\n"
+        "    adjustments.close(store, ledger.scope, found.entry, 'x', True)\n"
         "    store.close()\n"
         "    return found\n"
         "budget.reserve = first\n"
@@ -204,8 +204,8 @@ def test_one_that_was_killed_before_it_began_may_be_mended(weir: Weir, job: Path
     """No noise was drawn: other events under the same secret are the first."""
     kill = (
         "import os, signal\n"
-        "from weir.pipelines.ledger.desk import Spending\n"
-        "Spending.begin = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from weir.pipelines.ledger.reservations import Reservation\n"
+        "Reservation.begin = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     process(job, before=kill).communicate(timeout=120)
     (entry,) = entries(job)

@@ -12,8 +12,8 @@ import weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger import hand
-from weir.pipelines.ledger.desk import Spending
+from weir.pipelines.ledger import adjustments as hand
+from weir.pipelines.ledger.reservations import Reservation
 
 TEXT = """\
 name: shop
@@ -91,13 +91,13 @@ def test_a_frame_that_changes_before_it_is_read_is_noticed(
     tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = FRAME.copy()
-    begin = Spending.begin
+    begin = Reservation.begin
 
-    def late(self: Spending) -> None:
+    def late(self: Reservation) -> None:
         begin(self)
         frame.loc[59, "dollars"] = 49.0
 
-    monkeypatch.setattr(Spending, "begin", late)
+    monkeypatch.setattr(Reservation, "begin", late)
     with pytest.raises(weir.WeirError, match="the events changed since the ledger was asked"):
         weir.release(frame, TEXT + ledger(tmp_path), secret_file=key)
     monkeypatch.undo()

@@ -17,7 +17,7 @@ from weir.dpcore.errors import WeirError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.budget import Spent
 from weir.pipelines.graph.parts import parts_of
-from weir.pipelines.ledger.book import Book, Entry, book_of
+from weir.pipelines.ledger.entries import LedgerEntry, ScopeEntries, entries_of
 from weir.pipelines.show.status import of_folder
 
 pytestmark = pytest.mark.slow
@@ -25,19 +25,19 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def book(job: Path, scope: str = "customers") -> Book:
+def book(job: Path, scope: str = "customers") -> ScopeEntries:
     section = load(job).ledger
     assert section is not None
     store = section.store(create=False)
     if store is None:
-        return Book(scope)
+        return ScopeEntries(scope)
     try:
-        return book_of(store, scope)
+        return entries_of(store, scope)
     finally:
         store.close()
 
 
-def entries(job: Path) -> list[Entry]:
+def entries(job: Path) -> list[LedgerEntry]:
     return list(book(job).entries.values())
 
 
@@ -330,7 +330,7 @@ def test_a_secret_that_cannot_be_read_is_refused(weir: Weir, job: Path) -> None:
 
 def test_a_clock_without_end_has_an_open_range(tmp_path: Path) -> None:
     from weir.pipelines.graph.checks import plan_of
-    from weir.pipelines.ledger.desk import reserve
+    from weir.pipelines.ledger.reservations import reserve
 
     job = job_of(tmp_path / "job", section(("sqlite", str(tmp_path / "ledger.db"))))
     stream = load(job, ["clock.end=null", "source=null", "mechanism=null"])

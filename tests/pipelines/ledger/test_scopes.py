@@ -17,10 +17,10 @@ from tests.pipelines.ledger.test_store import ledger_of
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger import hand
-from weir.pipelines.ledger.book import books_of
-from weir.pipelines.ledger.desk import reserve
-from weir.pipelines.ledger.names import look_alikes
+from weir.pipelines.ledger import adjustments as hand
+from weir.pipelines.ledger.entries import all_entries
+from weir.pipelines.ledger.ledger import look_alikes
+from weir.pipelines.ledger.reservations import reserve
 
 OTHERS = [row.replace("e", "x", 1) for row in ROWS[1:]]
 
@@ -30,7 +30,7 @@ def scopes(job: Path) -> dict[str, int]:
     store = ledger_of(job).store(create=False)
     assert store is not None
     try:
-        return {name: len(book.entries) for name, book in books_of(store).items()}
+        return {name: len(book.entries) for name, book in all_entries(store).items()}
     finally:
         store.close()
 

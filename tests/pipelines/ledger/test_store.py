@@ -19,14 +19,12 @@ from tests.pipelines.ledger.conftest import asking, job_of, section
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger import hand
-from weir.pipelines.ledger.book import Book, book_of
-from weir.pipelines.ledger.chain import Row
-from weir.pipelines.ledger.desk import reserve
-from weir.pipelines.ledger.disks import remote_type
+from weir.pipelines.ledger import adjustments as hand
+from weir.pipelines.ledger.entries import ScopeEntries, entries_of
 from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.reservations import reserve
 from weir.pipelines.ledger.sqlite import open_file
-from weir.pipelines.ledger.store import Change, Store
+from weir.pipelines.ledger.store import LedgerStore, Row, Transaction, remote_type
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -37,16 +35,16 @@ def ledger_of(job: Path) -> Ledger:
     return found
 
 
-def opened(job: Path, create: bool = True) -> Store:
+def opened(job: Path, create: bool = True) -> LedgerStore:
     store = ledger_of(job).store(create)
     assert store is not None
     return store
 
 
-def book(job: Path) -> Book:
+def book(job: Path) -> ScopeEntries:
     store = opened(job, create=False)
     try:
-        return book_of(store, "customers")
+        return entries_of(store, "customers")
     finally:
         store.close()
 
@@ -120,14 +118,14 @@ def test_what_fails_within_a_transaction_writes_nothing(
     job = job_of(tmp_path / "job", section(where))
     store = opened(job)
 
-    def work(rows: Sequence[Row]) -> Change:
+    def work(rows: Sequence[Row]) -> Transaction:
         raise ConfigError("field", 1, "is refused.")
 
     with pytest.raises(ConfigError, match="field = 1"):
         store.change("customers", work)
     assert store.rows("customers") == []
-    assert store.change("customers", lambda rows: Change([{"kind": "x"}], len(rows))) == 0
-    assert store.change("customers", lambda rows: Change([], len(rows))) == 1
+    assert store.change("customers", lambda rows: Transaction([{"kind": "x"}], len(rows))) == 0
+    assert store.change("customers", lambda rows: Transaction([], len(rows))) == 1
     store.close()
 
 

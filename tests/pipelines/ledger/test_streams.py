@@ -17,10 +17,10 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.budget import entered, resumes
 from weir.pipelines.graph.parts import Parts, parts_of
-from weir.pipelines.ledger import hand
-from weir.pipelines.ledger.places import plan_in
+from weir.pipelines.ledger import adjustments as hand
+from weir.pipelines.ledger.entries import plan_in
 from weir.pipelines.run.run import run
-from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.show.status import budget_in, budget_of
 from weir.transforms.runtime.secret import SecretRef

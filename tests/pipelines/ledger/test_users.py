@@ -9,17 +9,17 @@ import pytest
 
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.ledger.conftest import asking
-from weir.dpcore.accounting.grid import Grid
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.price import PeriodGrid
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.dpcore.pricing.together import loss_of_periods
+from weir.dpcore.pricing.user_periods import loss_of_periods
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger import hand
-from weir.pipelines.ledger.asking import opened, price_of
-from weir.pipelines.ledger.desk import look, reserve
+from weir.pipelines.ledger import adjustments as hand
+from weir.pipelines.ledger.charge_request import opened, price_of
 from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.reservations import look, reserve
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
     "protect_for: 8}",
@@ -39,7 +39,7 @@ def test_a_plan_opens_a_scope_of_its_own_periods(tmp_path: Path) -> None:
     ledger, plan = of(tmp_path)
     scope = opened(ledger, plan)
     assert (scope.unit, scope.relation) == ("user", "add_remove")
-    assert scope.grid == Grid(per=4 * 3_600_000_000, origin=plan.clock.start)
+    assert scope.grid == PeriodGrid(per=4 * 3_600_000_000, origin=plan.clock.start)
     found = look(ledger, plan)
     assert found.asked == pytest.approx(1.0, rel=1e-3) or found.asked < 1.0
     assert found.asked == pytest.approx(plan.program.loss(8).epsilon(1e-5))

@@ -12,10 +12,9 @@ from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.rehearse.advise import advise
-from weir.pipelines.rehearse.search import LEAST_EPSILON, MOST_EPSILON, rounded_up
-from weir.pipelines.rehearse.target import parse
-from weir.pipelines.rehearse.variants import prices, with_epsilon, with_period
+from weir.pipelines.rehearse.explore import prices, with_epsilon, with_period
+from weir.pipelines.rehearse.remedies import advise
+from weir.pipelines.rehearse.search import LEAST_EPSILON, MOST_EPSILON, parse, rounded_up
 
 TEXT = """\
 name: rides

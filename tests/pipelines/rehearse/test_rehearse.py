@@ -16,7 +16,7 @@ from tests.pipelines.result_rows import result_rows
 from weir.pipelines.config.job import load
 from weir.pipelines.feed.synthetic import Shares
 from weir.pipelines.graph.parts import parts_of
-from weir.pipelines.rehearse.rehearse import NOTE, Made, made_up, rehearse
+from weir.pipelines.rehearse.rehearse import NOTE, SyntheticEvents, made_up, rehearse
 from weir.pipelines.run import run
 from weir.transforms.runtime.secret import SecretRef
 
@@ -74,7 +74,7 @@ def test_the_rehearsal_of_a_stream_opens_no_subscription(
         ", end: 2024-01-02T00:00:00Z", ""
     )
     config = config_of(tmp_path, SECRETS[1], "deduplicate: {horizon: 3h}", text=text)
-    made = Made(200, 0, Shares(duplicate=0.1))
+    made = SyntheticEvents(200, 0, Shares(duplicate=0.1))
     result = rehearse(load(config), tmp_path / "rehearsed", made).result
     assert resolved and result.plan.clock.ticks == 100
     assert any("has no end" in note for note in result.notes)
@@ -93,7 +93,7 @@ def test_the_noise_of_a_rehearsal_is_not_the_noise_of_the_run(tmp_path: Path) ->
     config = config_of(tmp_path, "secret: {file: secret.key}")
     job = load(config)
     run.run(parts_of(job), "direct")
-    rehearse(job, tmp_path / "rehearsed", Made(1))
+    rehearse(job, tmp_path / "rehearsed", SyntheticEvents(1))
     real, other = values(tmp_path / "out"), values(tmp_path / "rehearsed")
     assert real.keys() == other.keys()
     silent = [place for place in real if place[0] == "south"]

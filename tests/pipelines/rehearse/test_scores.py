@@ -14,8 +14,8 @@ from tests.pipelines.conftest import SMALL, Weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.feed.shape import Shape
-from weir.pipelines.ledger import desk
-from weir.pipelines.rehearse.rehearse import Made, Rehearsal, rehearse
+from weir.pipelines.ledger import reservations as desk
+from weir.pipelines.rehearse.rehearse import Rehearsal, SyntheticEvents, rehearse
 from weir.pipelines.rehearse.scores import Score, grade
 from weir.transforms.runtime.secret import SecretRef
 
@@ -98,7 +98,7 @@ def test_the_band_that_is_told_is_the_noise_that_is_measured(tmp_path: Path) -> 
     text = BASIC.replace("2024-01-03T", "2024-01-31T").replace(
         "secret:", "expect: {events: 500}\nsecret:"
     )
-    found = rehearse(job_of(tmp_path, text), tmp_path / "out", Made(20_000))
+    found = rehearse(job_of(tmp_path, text), tmp_path / "out", SyntheticEvents(20_000))
     for score in found.scores:
         assert score.cells >= 700
         assert 0.92 < score.inside < 0.98, score
@@ -249,7 +249,7 @@ def test_no_ledger_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("a ledger was asked")
 
     monkeypatch.setattr(desk, "look", refused)
-    rehearse(job_of(tmp_path, text), tmp_path / "out", Made(50))
+    rehearse(job_of(tmp_path, text), tmp_path / "out", SyntheticEvents(50))
     assert not (tmp_path / "ledger.db").exists()
 
 
@@ -259,7 +259,9 @@ def test_a_shape_gives_made_up_events_its_sizes(tmp_path: Path) -> None:
         {"keys": {"north": 30, "south": 10}, "values": {"amount": {"median": 20, "p95": 60}}}
     )
     text = SMALL.replace("end: 2024-01-02T00", "end: 2024-01-03T00")
-    found = rehearse(loads(text, folder=tmp_path), tmp_path / "rehearsed", Made(shape=shape))
+    found = rehearse(
+        loads(text, folder=tmp_path), tmp_path / "rehearsed", SyntheticEvents(shape=shape)
+    )
     assert found.result.counters["events"] == 40 * 48
     (visits, paid) = found.scores
     lost = found.clipped[0]
@@ -341,7 +343,7 @@ def test_remedies_bring_an_output_within_what_was_asked(tmp_path: Path) -> None:
     """What a remedy promises is what a rehearsal of it finds, about."""
     path = tmp_path / "shop.yaml"
     path.write_text(BASIC.replace("  basket: {mean: amount, clip: [0, 50], over: 4}\n", ""))
-    made = Made(3000)
+    made = SyntheticEvents(3000)
     first = rehearse(load(path), tmp_path / "a", made)
     (remedies,) = (one.remedies for one in first.advised if one.name == "visits")
     epsilon = next(one.value for one in remedies if one.field == "privacy.epsilon")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weir.dpcore.geometry.balls import L1Ball
-from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.boxes import Simplex
 from weir.dpcore.models.grid import to_grid
 from weir.dpcore.models.online import ball_step
 from weir.dpcore.models.online.ball_step import BallStep

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from tests.constant_noise import ConstantNoise, NoNoise
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.boxes import Simplex
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.losses import Huber, Logistic, Quantile, Squared
 from weir.dpcore.models.moments import moments_sensitivity

@@ -363,7 +363,13 @@ def test_releases_have_names_labels_and_errors() -> None:
 
 
 def test_totals_come_out_the_same_by_either_way() -> None:
-    from weir.dpcore.leaves.wide import add_wide, shift_wide, total_of, wide_modulo, wide_to_float
+    from weir.dpcore.leaves.lattice import (
+        add_wide,
+        shift_wide,
+        total_of,
+        wide_modulo,
+        wide_to_float,
+    )
 
     rng = np.random.default_rng(9)
     for size in (5, 40, 60, 61, 62):

@@ -10,9 +10,8 @@ import pytest
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box, Simplex
 from weir.dpcore.geometry.parse import parse_set
-from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.models.online.averaged_leader import AveragedLeader
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
 from weir.dpcore.models.online.follow_the_leader import FollowTheLeader

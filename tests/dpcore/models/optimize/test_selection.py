@@ -15,9 +15,9 @@ from tests.constant_noise import NoNoise
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Simplex
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
 from weir.dpcore.models.optimize import selecting

@@ -14,12 +14,10 @@ from tests.constant_noise import NoNoise
 from tests.dpcore.models.optimize.test_selection import draws, grid
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.balls import L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.balls import GroupL1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.group_l1 import GroupL1Ball
-from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.geometry.spectral import TraceNormBall
+from weir.dpcore.geometry.norm_balls import LpBall, TraceNormBall
 from weir.dpcore.models.losses import Huber, Logistic, Squared
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.width import Width, width_for

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box, Product, Simplex
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.polytope import Polytope
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.simplex import Simplex
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 

@@ -9,9 +9,8 @@ from scipy.optimize import minimize
 from tests.dpcore.models.regression.systems import sets, systems
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.product import Product
-from weir.dpcore.geometry.spectral import TraceNormBall
+from weir.dpcore.geometry.boxes import Box, Product
+from weir.dpcore.geometry.norm_balls import TraceNormBall
 from weir.dpcore.models.regression.accelerated import TOLERANCE, solve
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 

@@ -9,7 +9,7 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.models.regression.debiased import Debiased
 from weir.dpcore.models.regression.image import Image
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.pricing.band import BAND
+from weir.dpcore.pricing.calibration import BAND
 
 
 def test_where_nothing_is_known_the_band_is_the_set() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.simplex import Simplex
-from weir.dpcore.geometry.widths import largest_size_of, sparse_bound
+from weir.dpcore.geometry.boxes import Box, Simplex
+from weir.dpcore.geometry.convex_set import largest_size_of, sparse_bound
 from weir.dpcore.models.regression.dimension import dimension_for, width_of
 from weir.dpcore.models.regression.membership import Everything, Sparse
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.group_l1 import GroupL1Ball
-from weir.dpcore.geometry.lp_ball import LpBall
-from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.balls import GroupL1Ball, L1Ball, L2Ball
+from weir.dpcore.geometry.boxes import Box, Simplex
+from weir.dpcore.geometry.norm_balls import LpBall
 from weir.dpcore.models.regression.lifting import LOOSE, Embedded, is_least, lift, solve_embedded
 from weir.dpcore.models.regression.projection import RandomProjection
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic

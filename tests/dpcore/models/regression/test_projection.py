@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.membership import Everything, Sparse, Within, parse_inputs
 from weir.dpcore.models.regression.projected_rows import ProjectedRows

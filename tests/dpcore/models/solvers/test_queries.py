@@ -260,7 +260,7 @@ def test_without_noise_answers_are_exact() -> None:
 
 
 def test_a_set_that_does_not_project_is_refused() -> None:
-    from weir.dpcore.geometry.permutations import Permutations
+    from weir.dpcore.geometry.combinatorial import Permutations
 
     gradients = Gradients(parse_loss("squared"), 0.7, None, P, True)
     with pytest.raises(ConfigError, match="projection"):

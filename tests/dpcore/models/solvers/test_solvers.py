@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from tests.constant_noise import NoNoise
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.losses import parse_loss
 from weir.dpcore.models.solvers.design import Design

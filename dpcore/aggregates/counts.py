@@ -1,0 +1,313 @@
+"""Counts and histograms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from weir.dpcore.aggregates.aggregate import (
+    OF,
+    Aggregate,
+    AggregateOutput,
+    Noisy,
+    Of,
+    refuse_user_ticks,
+    takes,
+    tick_by_tick,
+)
+from weir.dpcore.aggregates.channel import Layout
+from weir.dpcore.algorithm import Bias, Takes
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.schema import Column
+from weir.dpcore.config.section import FARTHEST, Says, Section, as_tuple, refusal
+from weir.dpcore.config.yaml import with_numbers
+
+SHOWN = {
+    "events": "events",
+    "users": "users per tick",
+    "newcomers": "users, each once a period",
+}
+
+
+class Count(Aggregate):
+    """Counts events, or users."""
+
+    kind: ClassVar[str] = "count"
+    words: ClassVar[str] = "events"
+
+    count: Literal["events", "users"] = Field(
+        description="events; or users, each once a key and tick, over: 1 (privacy.unit: user).",
+        examples=["events", "users"],
+    )
+    per: Literal["period"] | None = Field(
+        default=None,
+        description="period: a user counts once a key and period, at the first tick of theirs that "
+        "counts there, so that sums count everybody once in a period (count: users).",
+        examples=["period"],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tick_by_tick(cls, data: Any) -> Any:
+        users = isinstance(data, dict) and data.get("count") == "users"
+        return tick_by_tick(data, users and data.get("per") is None)
+
+    @model_validator(mode="after")
+    def _check_users(self) -> Self:
+        if self.per is not None and self.count == "events":
+            raise refusal("per", self.per, "is for count: users; remove it.")
+        if self.per is not None and self.where is not None:
+            raise refusal(
+                "where",
+                self.where,
+                "cannot stand beside per: period: a user counts at the first of all their ticks "
+                "there, whether or not its events satisfy it. Take over: 1 without per, or the "
+                "config's own where, which holds for everything.",
+            )
+        if self.takes == "users":
+            refuse_user_ticks(
+                self.over, "or per: period, which counts everybody once a period over any span"
+            )
+        return self
+
+    @property
+    def takes(self) -> Takes:
+        """What counts."""
+        if self.count == "events":
+            return "events"
+        return "users" if self.per is None else "newcomers"
+
+    @property
+    def what(self) -> str:
+        return SHOWN[self.takes]
+
+    @property
+    def column(self) -> str | None:
+        """None."""
+        return None
+
+    @property
+    def of_users(self) -> tuple[str, Any, str] | None:
+        return None if self.count == "events" else ("count", "users", "write count: events")
+
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        return (0.0, None)
+
+    @property
+    def left_out(self) -> Bias:
+        return Bias((), self.takes, lowers=True)
+
+    def reach(self, events: float) -> float:
+        return events
+
+    def output(self, name: str, layout: Layout) -> AggregateOutput:
+        return CountOutput(name, None, self.overs, self.weight, layout.count(self.takes))
+
+
+@dataclass(frozen=True)
+class CountOutput(AggregateOutput):
+    """A noisy count.
+
+    Attributes:
+      count: index of its channel.
+    """
+
+    count: int
+
+    kind: ClassVar[str] = "count"
+
+    def importance(self) -> dict[int, float]:
+        return {self.count: self.weight}
+
+    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        value, stddev = noisy(self.count)
+        return value, np.broadcast_to(stddev, value.shape)
+
+
+MOST_BINS = 4096
+
+
+class EvenEdges(Section):
+    """So many bins of one width."""
+
+    linear: Annotated[list[float], Field(min_length=3, max_length=3)] = Field(
+        description="[low, high, bins]: bins of one width between two edges.",
+        examples=[[0, 100, 50]],
+    )
+
+
+class LogEdges(Section):
+    """So many bins, each as many times as wide as the one before."""
+
+    log: Annotated[list[float], Field(min_length=3, max_length=3)] = Field(
+        description="[low, high, bins]: bins whose edges have one ratio; low is above 0.",
+        examples=[[1, 10000, 64]],
+    )
+
+
+def even_edges(value: Any) -> Any:
+    """[...] | {linear: [low, high, bins]} | {log: [low, high, bins]} -> edges that rise."""
+    value = with_numbers(value)
+    if isinstance(value, dict):
+        value = _between(value)
+    if not isinstance(value, (list, tuple)) or len(value) < 3:
+        raise ValueError(
+            "must be {log: [low, high, bins]}, {linear: [low, high, bins]}, or at least three "
+            "edges in a list."
+        )
+    if len(value) > MOST_BINS + 1:
+        raise ValueError(f"must make at most {MOST_BINS:,} bins.")
+    for one in value:
+        if isinstance(one, bool) or not isinstance(one, (int, float)) or not abs(one) <= FARTHEST:
+            raise ValueError(f"must be finite numbers in [-{FARTHEST:g}, {FARTHEST:g}].")
+    if any(not low < high for low, high in zip(value, value[1:], strict=False)):
+        raise ValueError("must rise strictly from left to right.")
+    return tuple(map(float, value))
+
+
+def _between(value: dict[str, Any]) -> Sequence[float]:
+    """Edges between two; rounded to 12 digits, so that every machine has the same."""
+    (kind, given), *more = value.items() or (("", None),)
+    shape = "must be like {log: [1, 10000, 64]}: [low, high, bins] under log or linear"
+    if more or kind not in ("log", "linear"):
+        raise ValueError(f"{shape}.")
+    if not isinstance(given, (list, tuple)) or len(given) != 3:
+        raise ValueError(f"{shape}.")
+    if any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in given):
+        raise ValueError(f"{shape}, all of them numbers.")
+    low, high, bins = given
+    if bins != int(bins) or not 2 <= bins <= MOST_BINS:
+        raise ValueError(f"must have from 2 to {MOST_BINS:,} bins.")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError("must have low below high, both finite.")
+    if kind == "log" and low <= 0:
+        raise ValueError("must begin above 0 under log: logarithms of 0 there are none.")
+    n = int(bins)
+    if kind == "log":
+        inner = [low * (high / low) ** (i / n) for i in range(1, n)]
+    else:
+        inner = [low + (high - low) * (i / n) for i in range(1, n)]
+    return [float(low), *(float(f"{one:.12g}") for one in inner), float(high)]
+
+
+EvenlyEdged = Annotated[
+    tuple[float, ...],
+    BeforeValidator(
+        even_edges,
+        json_schema_input_type=Annotated[list[float], Field(min_length=3)] | EvenEdges | LogEdges,
+    ),
+]
+
+Edges = Annotated[
+    tuple[float, ...],
+    Field(min_length=2),
+    BeforeValidator(as_tuple),
+    Says("must hold at least two edges."),
+]
+
+
+class Histogram(Aggregate):
+    """Counts events, or users, by a column's value."""
+
+    kind: ClassVar[str] = "histogram"
+    words: ClassVar[str] = "events by {column}"
+    in_bins: ClassVar[bool] = True
+
+    histogram: Column = Field(
+        description="Counts events by this column's value.", examples=["number_of_cds"]
+    )
+    edges: Edges = Field(
+        description="Edges e0 < e1 < ...: bins [e_i, e_i+1), the last one closed; .inf and -.inf "
+        "may stand at the ends; a value outside is counted as out of range and adds nothing.",
+        examples=[[1, 2, 3, 5, 10]],
+    )
+
+    of: Of = Field(default="events", description=OF, examples=["users"])
+
+    @property
+    def what(self) -> str:
+        who = "users per tick" if self.of == "users" else "events"
+        return f"{who} by {self.column}"
+
+    @property
+    def of_users(self) -> tuple[str, Any, str] | None:
+        return None if self.of == "events" else ("of", "users", "remove it")
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The edges."""
+        return tuple(float(edge) for edge in self.edges)
+
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        return (0.0, None)
+
+    @property
+    def left_out(self) -> Bias:
+        low, *_, high = self.bounds
+        outside = f"outside [{low:g}, {high:g}]"
+        if math.isinf(low) or math.isinf(high):
+            outside = f"below {low:g}" if math.isinf(high) else f"above {high:g}"
+        every = math.isinf(low) and math.isinf(high)
+        clauses = () if every else (f"values {outside} are left out",)
+        return Bias(clauses, takes(self.of), lowers=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "edges" not in data:
+            raise refusal("edges", None, "is missing; write something like `edges: [1, 2, 5]`.")
+        return tick_by_tick(data, isinstance(data, dict) and data.get("of") == "users")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if any(not low < high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise refusal("edges", list(self.edges), "must rise strictly from left to right.")
+        if self.of == "users":
+            refuse_user_ticks(self.over, "or of: events, which any span adds up")
+        return self
+
+    def reach(self, events: float) -> float:
+        return events
+
+    def output(self, name: str, layout: Layout) -> AggregateOutput:
+        bins = layout.bins(self.histogram, self.bounds, takes(self.of))
+        common = (name, self.histogram, self.overs, self.weight, bins)
+        return HistogramOutput(*common, bin_labels(self.bounds))
+
+    def refused(self, name: str) -> Iterator[str]:
+        first, *_, last = self.bounds
+        yield f"{name}: values of {self.column} outside [{first:g}, {last:g}] add nothing"
+
+
+def bin_labels(edges: tuple[float, ...]) -> tuple[str, ...]:
+    """ "[1, 2)" for each bin; the last one is closed, as in numpy.histogram."""
+    pairs = list(zip(edges[:-1], edges[1:], strict=True))
+    labels = [f"[{low:g}, {high:g})" for low, high in pairs]
+    low, high = pairs[-1]
+    labels[-1] = f"[{low:g}, inf)" if high == float("inf") else f"[{low:g}, {high:g}]"
+    return tuple(labels)
+
+
+@dataclass(frozen=True)
+class HistogramOutput(CountOutput):
+    """Noisy counts of bins.
+
+    Attributes:
+      names: of the bins.
+    """
+
+    names: tuple[str, ...]
+
+    kind: ClassVar[str] = "histogram"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of the bins."""
+        return self.names

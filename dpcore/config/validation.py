@@ -1,0 +1,332 @@
+"""Plain values -> a checked section; turns errors of pydantic into one ConfigError."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from weir.dpcore.config import yaml
+from weir.dpcore.config.section import Says, SectionType, nearest, refusal
+from weir.dpcore.config.yaml import is_yaml11_number
+from weir.dpcore.errors import ConfigError, UnknownField
+
+_PLAIN = re.compile(r"[\w./~][\w./~:+*?-]*(?<!:)\Z")
+
+
+def flow(value: Any) -> str:
+    """Plain values as YAML in one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {flow(one)}' for name, one in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(flow, value))}]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, str) and _PLAIN.match(value) and yaml.scalar(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def parsed(example: Any) -> Any:
+    """An example as fields state it: YAML where it is text."""
+    return yaml.parse(example) if isinstance(example, str) else example
+
+
+def section_of_bare(section: type[BaseModel], value: Any, example: Any) -> Any:
+    """The section that a bare value is probably meant as: that of the first field that takes it.
+
+    Args:
+      example: of the section; where the field is not all that it needs, the rest is from there.
+    """
+    for name in field_names(section):
+        wrong = _wrong(section, name, value)
+        if wrong is None:
+            return {name: value}
+        if name in wrong:
+            continue
+        known = isinstance(example, Mapping) and name in example
+        return {**example, name: value} if known else {name: value}
+    return example
+
+
+def field_names(section: type[BaseModel]) -> list[str]:
+    """Names of a section's fields as a config spells them."""
+    return [info.alias or name for name, info in section.model_fields.items()]
+
+
+def skeleton(section: type[BaseModel]) -> dict[str, Any]:
+    """What a section needs at least, as its fields' examples have it."""
+    return {
+        info.alias or name: parsed(info.examples[0])
+        for name, info in section.model_fields.items()
+        if info.is_required() and info.examples
+    }
+
+
+def _wrong(section: type[BaseModel], name: str, value: Any) -> set[str] | None:
+    """Fields that a section with this one alone is wrong in; None: it is right."""
+    try:
+        section.model_validate({name: value})
+    except ValidationError as failed:
+        errors = failed.errors(include_url=False)
+        places = {str(error["loc"][0]) for error in errors if error["loc"]}
+        said = {str(error.get("ctx", {}).get("field", "")).split(".")[0] for error in errors}
+        return places | said
+    return None
+
+
+_KINDS = {
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of names to values",
+}
+
+_NUMBERS = ("float_type", "int_type")
+
+_BOUNDS = {
+    *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"),
+    *("too_short", "too_long", "literal_error"),
+}
+"""Kinds of errors that a field answers in its own words (``Says``)."""
+
+
+def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") -> SectionType:
+    """Plain values -> a checked section.
+
+    Raises:
+      ConfigError: the first thing wrong; a name that is no field comes before everything else.
+    """
+    try:
+        return _validated(section, data)
+    except ValidationError as failed:
+        found = _first(failed)
+    raise _convert(section, found, at)
+
+
+def nested(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
+    """As ``validate``, for a validator of the section around it: raises what that raises."""
+    try:
+        return _validated(section, data)
+    except ValidationError as failed:
+        found = _first(failed)
+    wrong = _convert(section, found, "", whole="")
+    raise refusal(wrong.field, wrong.value, wrong.remedy, isinstance(wrong, UnknownField))
+
+
+def _validated(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
+    """A checked section; text in the place of a number is read as one where YAML 1.1 made it."""
+    try:
+        return section.model_validate(dict(data))
+    except ValidationError as failed:
+        found = [one for one in failed.errors(include_url=False) if one["type"] in _NUMBERS]
+        misread = [one for one in found if is_yaml11_number(one["input"])]
+        if not misread:
+            raise
+    read: Any = dict(data)
+    for one in misread:
+        read = _with(read, one["loc"], float(one["input"]))
+    return section.model_validate(read)
+
+
+def _with(value: Any, place: Sequence[Any], new: Any) -> Any:
+    """A copy with something else at a place, whose path may name members of unions, too."""
+    if not place:
+        return new
+    first, rest = place[0], place[1:]
+    if isinstance(value, Mapping) and first in value:
+        return {**value, first: _with(value[first], rest, new)}
+    if isinstance(value, list | tuple) and isinstance(first, int) and first < len(value):
+        return [*value[:first], _with(value[first], rest, new), *value[first + 1 :]]
+    return _with(value, rest, new)
+
+
+def _first(failed: ValidationError) -> Any:
+    """The error to tell: a name that is no field comes before everything else."""
+    return min(failed.errors(include_url=False), key=lambda error: not _is_unknown(error))
+
+
+def _is_unknown(error: Any) -> bool:
+    """Whether it is the name of a field that is wrong."""
+    return error["type"] == "extra_forbidden" or bool(error.get("ctx", {}).get("unknown"))
+
+
+def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config") -> ConfigError:
+    """What pydantic says -> what we say. whole: field of an error of the section itself."""
+    path = [str(part) for part in error["loc"]]
+    kind, value = error["type"], _short(error["input"])
+    context = error.get("ctx", {})
+    if "bare" in context:
+        return _not_a_section(section, path, at, error["input"], **context["bare"])
+    if kind == "weir":
+        dotted = ".".join(filter(None, [at, *path, context["field"]]))
+        refused = UnknownField if context["unknown"] else ConfigError
+        return refused(dotted or whole, _short(context["value"]), context["remedy"])
+    dotted = ".".join(filter(None, [at, *path])) or whole
+    if kind == "extra_forbidden":
+        parent = _section_at(section, path[:-1])
+        names = field_names(parent) if parent else []
+        return UnknownField(dotted, value, f"is not a field; {nearest(path[-1], names)}")
+    if kind == "missing":
+        parent = _section_at(section, path[:-1])
+        return ConfigError(dotted, None, f"is missing{_example(parent, path[-1])}.")
+    if kind in ("model_type", "model_attributes_type"):
+        inner = _section_at(section, path)
+        fields = field_names(inner) if inner else []
+        return _not_a_section(section, path, at, error["input"], fields, inner)
+    said = _said(section, path) if kind in _BOUNDS else None
+    if said is not None:
+        return ConfigError(dotted, value, said)
+    if kind == "literal_error":
+        return ConfigError(dotted, value, f"must be {context['expected']}.")
+    if kind == "value_error":
+        return ConfigError(dotted, value, str(context["error"]))
+    if kind in _KINDS:
+        return ConfigError(dotted, value, _of_kind(section, path, kind, error["input"]))
+    message = error["msg"][0].lower() + error["msg"][1:]
+    return ConfigError(dotted, value, f"{message}.")
+
+
+def _of_kind(section: type[BaseModel], path: Sequence[str], kind: str, value: Any) -> str:
+    """What a value of another kind should be."""
+    must, name = _KINDS[kind], path[-1] if path else ""
+    example = _example_at(section, path)
+    given = "." if example is None else f". Write something like {_line(name, example)}."
+    if value is None:
+        return f"has no value{given}"
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return f'{must}; put it in quotes, like "{str(value).lower()}".'
+    return f"{must}{given}"
+
+
+def _not_a_section(
+    section: type[BaseModel],
+    path: Sequence[str],
+    at: str,
+    value: Any,
+    fields: Sequence[str],
+    meant: Any = None,
+    choices: Sequence[str] = (),
+) -> ConfigError:
+    """A bare value where a section belongs.
+
+    Args:
+      meant: the section that it is probably meant as, or the class of the section.
+      choices: see ``no_section``.
+    """
+    dotted = ".".join(filter(None, [at, *path])) or "config"
+    example, name = _example_at(section, path), path[-1] if path else ""
+    if name in choices:
+        one = flow({"total": {name: value}})
+        return ConfigError(
+            dotted, _short(value), f"needs a name of its own. Write `{'.'.join(path[:-1])}: {one}`."
+        )
+    if isinstance(meant, type):
+        meant = section_of_bare(meant, value, example)
+    elif isinstance(meant, Mapping) and isinstance(example, Mapping) and set(meant) <= set(example):
+        meant = {**example, **meant}
+    one = _line(name, example if meant is None else meant)
+    remedy = f"must be a section with the fields {', '.join(fields)}."
+    return ConfigError(dotted, _short(value), f"{remedy} Write something like {one}.")
+
+
+def _line(name: str, example: Any) -> str:
+    """A field as a config has it; an entry of a list by itself."""
+    return f"`{flow(example)}`" if name.isdigit() else f"`{name}: {flow(example)}`"
+
+
+def _example_at(section: type[BaseModel], path: Sequence[str]) -> Any:
+    """The example of the field at a path, or of an entry of the mapping or list that it is of."""
+    for depth in range(len(path), 0, -1):
+        parent = _section_at(section, path[: depth - 1])
+        for name, info in parent.model_fields.items() if parent is not None else ():
+            if path[depth - 1] in (name, info.alias) and info.examples:
+                found = parsed(info.examples[0])
+                for _ in path[depth:]:
+                    inside = list(found.values()) if isinstance(found, Mapping) else found
+                    found = inside[0] if isinstance(inside, list) and inside else None
+                return found
+    return None
+
+
+class _Shown(str):
+    """Text that an error shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _short(value: Any) -> Any:
+    """A whole section in a message would hide the message."""
+    if isinstance(value, dict):
+        return _Shown("{...}")
+    if isinstance(value, (list, tuple, str)) and len(value) > 80:
+        return _Shown(f"({len(value)} {'characters' if isinstance(value, str) else 'items'})")
+    return value
+
+
+def _example(section: type[BaseModel] | None, name: str) -> str:
+    if section is None:
+        return ""
+    for key, info in section.model_fields.items():
+        if name in (key, info.alias) and info.examples:
+            return f"; write something like `{name}: {info.examples[0]}`".replace("'", "")
+    return ""
+
+
+def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
+    """The section class found by following a path of field names (and names of a mapping)."""
+    current: Any = section
+    for part in path:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            found = [
+                info.annotation
+                for name, info in current.model_fields.items()
+                if part in (name, info.alias)
+            ]
+            if not found and part.isdigit():
+                continue  # an entry of a list, which was unwrapped
+            if not found:
+                return None
+            current = found[0]
+        else:
+            inside = [one for one in get_args(current) if one is not ...]
+            current = inside[-1] if inside else None
+        current = _unwrap(current)
+    return current if isinstance(current, type) and issubclass(current, BaseModel) else None
+
+
+def _said(section: type[BaseModel], path: Sequence[str]) -> str | None:
+    """What the field at a path, or the one that it lies in, says of values out of bounds."""
+    for depth in range(len(path), 0, -1):
+        parent = _section_at(section, path[: depth - 1])
+        for name, info in parent.model_fields.items() if parent is not None else ():
+            if path[depth - 1] in (name, info.alias):
+                return _says(info.metadata) or _says(get_args(info.annotation))
+    return None
+
+
+def _says(parts: Iterable[Any]) -> str | None:
+    """The remedy of the first ``Says`` among annotations, however deep."""
+    for part in parts:
+        found = part.remedy if isinstance(part, Says) else _says(get_args(part))
+        if found is not None:
+            return found
+    return None
+
+
+def _unwrap(annotation: Any) -> Any:
+    """Optional[Section] -> Section; dict[str, Section] stays."""
+    if isinstance(annotation, type) or getattr(annotation, "__origin__", None) is dict:
+        return annotation
+    sections = [a for a in get_args(annotation) if a is not type(None)]
+    if not sections:
+        return annotation
+    # Optional[Annotated[Section, ...]] has its section two levels deep.
+    return _unwrap(sections[0]) if hasattr(sections[0], "__metadata__") else sections[0]

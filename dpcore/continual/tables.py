@@ -1,0 +1,32 @@
+"""Fitted coefficients of continual sums, as ``tests.dpcore.continual.fit_tables`` prints them.
+
+``tables.json`` holds, by table and by window or span N, forms with more and more buffers, until one
+more gives less than a permille. Each form is a list of poles 1 - theta_j and a list of zeros
+1 - lambda_j, hex floats.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+from weir.dpcore.continual.rational import Rational
+
+_TABLES = json.loads(resources.files(__package__).joinpath("tables.json").read_text())
+
+
+def _forms(table: str) -> tuple[Rational, ...]:
+    """The forms of a table, in order."""
+    return tuple(
+        Rational(*(tuple(map(float.fromhex, gaps)) for gaps in form))
+        for forms in _TABLES[table].values()
+        for form in forms
+    )
+
+
+WINDOWS = _forms("windows")
+"""For running totals and windows of powers of two."""
+(PERPETUAL,) = _forms("perpetual")
+"""For running totals over 2^40 ticks, with the error that the first 2^24 of them see."""
+SLIDING = _forms("sliding")
+"""For sums over the last N ticks, N a power of two."""

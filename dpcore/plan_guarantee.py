@@ -1,0 +1,348 @@
+"""The guarantee of a plan in numbers and words, its bias, and its warnings."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from weir.dpcore.accounting.guarantee import (
+    NO_ASSUMPTIONS,
+    Copies,
+    Expiration,
+    Guarantee,
+    RuntimeAssumptions,
+)
+from weir.dpcore.accounting.joint import of_one
+from weir.dpcore.accounting.precision import UNEVEN, missing_tail
+from weir.dpcore.accounting.statement import statement, user_statement
+from weir.dpcore.algorithm import Takes
+from weir.dpcore.config.durations import show_duration
+from weir.dpcore.config.schema import Schema
+from weir.dpcore.config.ticks import show_ticks
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys, grouping_of
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing.calibration import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.pricing.user_periods import costly_periods, every_period, one_event, together
+from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.spaced import compiled
+from weir.dpcore.users.unit import ContributionBounds, Months, Periods, UserUnit
+from weir.dpcore.words import listing, plural
+
+COPIES = (2, 10)
+"""Copies of one id whose common loss is told where ids are forgotten."""
+
+
+def guarantee_of(
+    config: PlanConfig,
+    terms: Terms,
+    program: Program,
+    circumstances: RuntimeAssumptions = NO_ASSUMPTIONS,
+) -> Guarantee:
+    """The promise that the program keeps; never weaker than what the config asks.
+
+    Where the unit is a user, windows begin with the last tick of their period, and what finding
+    keys spends of delta comes on top of the noise's.
+
+    Raises:
+      ConfigError: the program's loss exceeds the budget (a defect, caught before anything runs).
+    """
+    window, delta = terms.lasting, terms.delta
+    promised = delta + terms.delta_sel  # finding keys adds its own, at every epsilon
+    loss = program.loss(window)
+    spent = loss.epsilon(delta)
+    if spent > terms.epsilon * (1 + 1e-9):
+        raise ConfigError(
+            "privacy.epsilon", terms.epsilon, f"would be overspent by this plan ({spent:.6g})."
+        )
+    rows: list[Expiration] = []
+    if window is None:
+        rows.append(Expiration(None, spent, promised))
+    else:
+        for times in (1, 2, 10, 100):
+            after = program.loss(times * window).epsilon(delta)
+            rows.append(Expiration(times * window, after, promised))
+    keys_public = config.key is not None and config.key.observed_keys_are_public
+    told = Guarantee(
+        terms.epsilon, promised, terms.unit, terms.relation, window, tuple(rows), "", (),
+        delta_sel=terms.delta_sel,
+    )  # fmt: skip
+    if terms.person is not None:
+        event = one_event(program, window).epsilon(delta)
+        told = replace(
+            told,
+            together=together(program, terms),
+            every_period=every_period(program, terms),
+            event=event,
+        )
+        text = user_statement(
+            told,
+            terms.person.pattern,
+            terms.person.caps.events,
+            terms.person.periods.words,
+            terms.horizon,
+            adaptive=bool(program.sums) and all(part.adaptive for part in program.sums),
+            keys_public=keys_public,
+            min_users=None if terms.discover is None else terms.discover.min_users,
+            circumstances=circumstances,
+        )
+        return replace(told, statement=text)
+    has_id = config.schema_.id is not None
+    copies: tuple[Copies, ...] = ()
+    if has_id and circumstances.id_horizon is not None:
+        copies = tuple(
+            Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES
+        )
+    text = statement(
+        terms.relation,
+        window,
+        terms.epsilon,
+        promised,
+        tuple(rows),
+        has_id=has_id,
+        keys_public=keys_public,
+        horizon=terms.horizon,
+        has_key=config.key is not None,
+        has_unit=config.schema_.unit is not None,
+        circumstances=circumstances,
+        copies=copies,
+        groupings=terms.groupings,
+    )
+    return replace(told, statement=text, copies=copies)
+
+
+class Grouping(NamedTuple):
+    """What one of several groupings has of the budget.
+
+    Attributes:
+      columns: that it groups by; (): the total of all keys. keys: how many are known; None: they
+        are observed.
+      share: of mu^2 (rho, epsilon). epsilon: against its releases alone, within the window.
+      noise: of its releases, over what they would have with the budget to themselves.
+    """
+
+    columns: tuple[str, ...]
+    keys: int | None
+    share: float
+    epsilon: float
+    noise: float
+
+
+def groupings_of(
+    config: PlanConfig,
+    keys: Keys,
+    program: Program,
+    outputs: Iterable[OutputInfo],
+    alternatives: Iterable[Alternative],
+) -> tuple[Grouping, ...]:
+    """Shares of several groupings, by the mechanism that was chosen; empty where there is one."""
+    if not keys.groups:
+        return ()
+    terms, count = config.terms(), len(keys.groups)
+    chosen = next((one for one in alternatives if one.chosen), None)
+    alone = replace(terms, groupings=1, noise=None if chosen is None else chosen.noise)
+    single, _ = compiled(config.algorithm, alone, config.release_every)
+    pairs = zip(outputs, single.describe(np.asarray(terms.ticks())), strict=True)
+    noise = max((a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst), default=1.0)
+    epsilon = of_one(program.loss(terms.lasting), count).epsilon(terms.delta)
+    found = Counter(map(grouping_of, keys.declared))
+    sizes = [found[tuple(i in own for i in range(len(keys.columns)))] for own in keys.groups]
+    return tuple(
+        Grouping(columns, None if keys.observed else size, 1 / count, epsilon, noise)
+        for columns, size in zip(keys.groupings, sizes, strict=True)
+    )
+
+
+LENGTHS = {604_800_000_000: "week", 86_400_000_000: "day", 3_600_000_000: "hour",
+           60_000_000: "minute", 1_000_000: "second"}  # fmt: skip
+"""Lengths in microseconds that have a name of their own."""
+MONTHS = {1: "month", 3: "quarter", 6: "half-year", 12: "year"}
+"""Numbers of months that do."""
+AN = {"hour": "an"}
+"""Names whose article is not ``a``."""
+
+
+def left_out(config: PlanConfig, person: UserUnit | None, output: str, program: Program) -> str:
+    """What contribution bounds, clips and edges keep out of a release: one sentence without its
+    capital and full stop, of public numbers alone; "" where they keep nothing out.
+
+    Args:
+      config: of the plan. person: its user; None: the unit is an event.
+      output: name of the release. program: what releases it.
+    """
+    bias = config.algorithm.left_out(output, program)
+    parts = list(bias.clauses)
+    if person is not None and bias.takes is not None:
+        caps = bounds(person, config.schema_, config.key is not None, bias.takes)
+        if caps:
+            parts.insert(0, f"{'undercount' if bias.lowers else 'bias'}: {caps}")
+    return "; ".join(parts)
+
+
+def bounds(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
+    """What counts of a user: ``at most 4 days a quarter and 1 purchase a day per customer``; ""
+    where bounds keep nothing out.
+
+    Args:
+      keyed: whether there are keys, of which bounds have their own.
+      takes: what a release counts: of a user the events of a cell, one cell, or one key.
+    """
+    if takes == "newcomers" and not keyed:
+        return ""  # the first tick that counts is never beyond a bound
+    clock = person.periods.clock
+    clauses = list(_clauses(person.caps, clock, person.periods, keyed))
+    if takes in ("events", "totals"):
+        where = f"key and {tick_word(clock)}" if keyed else tick_word(clock)
+        clauses.append(f"{plural(person.caps.events, schema.noun or 'event')} {_a(where)}")
+    return f"at most {listing(clauses)} per {user_word(schema)}"
+
+
+def _clauses(
+    caps: ContributionBounds, clock: Clock, periods: Periods, keyed: bool
+) -> Iterator[str]:
+    """Bounds on where a user counts."""
+    tick, period = tick_word(clock), _in(period_word(periods))
+    apart = f", {plural(caps.spacing, tick)} or more apart" if caps.spacing > 1 else ""
+    yield f"{plural(caps.ticks, tick)} {period}{apart}"
+    if not keyed:
+        return
+    yield f"{plural(caps.keys, 'key')} {_a(tick)}"
+    if caps.ticks_per_key is not None:
+        yield f"{plural(caps.ticks_per_key, tick)} of a key {period}"
+    if caps.period_keys is not None:
+        yield f"{plural(caps.period_keys, 'key')} {period}"
+    if caps.total is not None:
+        yield f"{plural(caps.total, 'pair')} of a key and {_a(tick)} {period}"
+
+
+def user_word(schema: Schema) -> str:
+    """What a user is: the column of users without its ``_id``; ``user`` where it has none."""
+    name = (schema.unit or "").rpartition(".")[2]
+    for end in ("_id", "-id", "Id", "ID"):
+        word = name.removesuffix(end).replace("_", " ").replace("-", " ").lower()
+        if name.endswith(end) and len(word) > 2 and word.replace(" ", "").isalpha():
+            return word
+    return "user"
+
+
+def tick_word(clock: Clock) -> str:
+    """What a tick is: ``day``, or ``tick`` where its length has no name."""
+    if clock.calendar is None:
+        return LENGTHS.get(clock.period, "tick")
+    if clock.calendar.months:
+        return MONTHS.get(clock.calendar.months, "tick")
+    return {1: "day", 7: "week"}.get(clock.calendar.days, "tick")
+
+
+def period_word(periods: Periods) -> str:
+    """What a period is: ``quarter``, ``30d``; "" for one that lasts as long as the clock."""
+    per = periods.per
+    if per is None:
+        return ""
+    if isinstance(per, Months):
+        return MONTHS.get(per.count, str(per))
+    return LENGTHS.get(per, show_duration(per))
+
+
+def _in(period: str) -> str:
+    """``a quarter``, ``in 30d``, ``in all``."""
+    named = period in LENGTHS.values() or period in MONTHS.values()
+    return _a(period) if named else f"in {period or 'all'}"
+
+
+def _a(name: str) -> str:
+    """With its article."""
+    return f"{AN.get(name, 'a')} {name}"
+
+
+__all__ = ["bounds", "left_out"]
+
+
+def warnings_for(
+    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program, share: float
+) -> tuple[str, ...]:
+    """What a reader should know before running the plan; share: see ``refuse_uneven``."""
+    found: list[str] = []
+    if any(math.isinf(row.epsilon) for row in promise.expiration):
+        found.append(
+            "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
+            "merging_tree for delta = 0) fades by degrees instead, usually with less noise."
+        )
+    if promise.epsilon > 10:
+        found.append(
+            f"epsilon = {promise.epsilon:g} is a weak promise; 1 is common, 10 is the usual limit."
+        )
+    if promise.delta > 1e-4:
+        found.append(
+            f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
+        )
+    ticks = config.privacy.protect_for
+    if isinstance(ticks, int):
+        clock = config.clock.to_clock()
+        unit = "d" if clock.calendar is None or clock.calendar.days else " months"
+        found.append(
+            f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
+            f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
+            f"{ticks}{unit}."
+        )
+    if program.loss(1).kind == "pure":
+        found.append(
+            "K-norm noise is computed in floating point from 64 random bits a number: its far "
+            f"tail, about {missing_tail(program.sums):.0e} of the probability of every draw, is "
+            "not covered by delta = 0."
+        )
+    if share > UNEVEN:
+        found.append(
+            "The promise is so strict, and its noise so large in steps of the lattice, that the "
+            "rounding of doubles is not small beside it. Take a larger epsilon, or, where it "
+            "can serve, mechanism.noise: discrete_gaussian, which is exact."
+        )
+    if config.yaml11_numbers:
+        found.append(
+            f"Text was read as a number: {', '.join(config.yaml11_numbers)}. Tools of YAML 1.1 "
+            "take 1e-6 for text; 1.0e-6 is a number to all."
+        )
+    if config.schema_.id is None and config.privacy.unit == "user":
+        found.append(
+            "schema.id is not set: an event that is delivered twice may count twice, within the "
+            "caps of its user."
+        )
+    elif config.schema_.id is None:
+        found.append(
+            "schema.id is not set: an event that is delivered twice counts twice, and then "
+            "the promise holds for each delivery, not for the event."
+        )
+    if config.key is not None and config.key.observed_keys_are_public:
+        found.append(
+            "The keys that occur, and the tick of their first event, are published as they are."
+        )
+    may_vanish = config.where is not None or config.schema_.arrival is not None
+    of_events = config.privacy.unit != "user"
+    if of_events and config.privacy.relation == "replace_one" and not may_vanish:
+        is_public = "is public" if config.model is None else "is not covered by the promise"
+        found.append(f"Under replace_one the number of events per key and tick {is_public}.")
+    person = config.person(config.terms().clock)
+    if person is not None and person.periods.longest is None:
+        found.append(
+            "per: all without clock.end keeps what every user has used up of the caps for ever: "
+            "state grows with users, and nobody's caps begin anew. Take a period, like per: 30d."
+        )
+    dear = None if person is None else costly_periods(program, config.terms())
+    if dear is not None:
+        found.append(
+            f"protect_for is short beside the stays of users: {dear} periods of a user in a row "
+            "cost more than as many promises added up, since what was added is seen in releases "
+            "long after. A longer protect_for makes long stays cheaper."
+        )
+    found.extend(config.algorithm.warnings(program))
+    found.extend(config.algorithm.doubts(program, config.terms()))
+    if horizon is None and promise.window is None:
+        found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
+    return tuple(found)

@@ -1,0 +1,302 @@
+"""Mechanisms that serve a plan: which are tried, at which noise, and which is best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from pydantic import Field
+
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.config.section import Says, Section
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.calibration import Alternative, SummedLeaf, budget_of, calibrated
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.registry import CONTINUAL_SUMS
+
+FINEST = 2.0**-40
+"""Smallest delta that real-valued noise serves: each normal is made from 64 random bits, so that
+its far tail is a few atoms of mass 2^-63 and then nothing. Discrete noise is exact at any delta."""
+
+
+def noises_for(terms: Terms) -> tuple[str, ...]:
+    """Which noises can keep the promise.
+
+    Raises:
+      ConfigError: the noise that was named cannot.
+    """
+    asked, delta = terms.noise, terms.delta
+    if asked is None and delta == 0:
+        return ("k_norm",)
+    if 0 < delta < FINEST and asked in (None, "gaussian"):
+        only_real = "discrete_gaussian" not in kinds_of(terms.continual_sum)
+        if asked is not None or only_real:
+            raise ConfigError(
+                "privacy.delta",
+                delta,
+                "is finer than Gaussian noise in floating point, whose tails end at 9 standard "
+                "deviations; set 1e-12 or more, or mechanism.noise: discrete_gaussian, which is "
+                "exact.",
+            )
+        return ("discrete_gaussian",)
+    if asked is None:
+        return ("gaussian", "discrete_gaussian")
+    if delta == 0 and asked != "k_norm":
+        raise ConfigError(
+            "privacy.delta",
+            delta,
+            f"must be above 0 for {asked} noise; set 1e-6, or use "
+            "mechanism.noise: k_norm, which serves delta = 0.",
+        )
+    return (asked,)
+
+
+def kinds_of(named: str | None) -> tuple[str, ...]:
+    """Noises of the mechanism that the user named; all of them without a name.
+
+    A name that is no continual sum is a way to combine several with Gaussian noise.
+    """
+    if named is None:
+        return ("gaussian", "discrete_gaussian", "k_norm")
+    return tuple(CONTINUAL_SUMS[named].kinds) if named in CONTINUAL_SUMS else ("gaussian",)
+
+
+SLACK = 1.05
+"""Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""
+
+SPLIT = "separate"
+"""Name of the alternative that gives each ``over`` a mechanism of its own."""
+
+
+class Priced(Protocol):
+    """A program, as far as a price looks at it."""
+
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        """Loss of one record against everything released within ``ticks`` of its arrival."""
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+
+
+P = TypeVar("P", bound=Priced)
+
+
+@dataclass(frozen=True)
+class Offer(Generic[P]):
+    """A program over a mechanism.
+
+    Attributes:
+      program: what would run.
+      score: its worst squared error over the ticks of the terms; only comparisons count.
+      stddev: "name over=N" -> worst stddev of what it releases or follows.
+    """
+
+    program: P
+    score: float
+    stddev: Mapping[str, float]
+
+
+class Try(NamedTuple, Generic[P]):
+    """What came of a mechanism under a noise.
+
+    Attributes:
+      priced: what it costs. program: what would run; None where it cannot serve. refusal: why not.
+    """
+
+    priced: Alternative
+    program: P | None
+    refusal: ConfigError | None = None
+
+
+Strategy = Callable[[PrivacyLoss], Offer[P]]
+"""The budget in the currency of a noise -> a program within it; ConfigError where there is none."""
+
+
+def best_sum(
+    leaf: SummedLeaf, terms: Terms, build: Callable[[ContinualSum], Offer[P]]
+) -> tuple[P, tuple[Alternative, ...]]:
+    """A program over the best continual sum for a leaf, and every alternative, the chosen first.
+
+    Args:
+      leaf: what is summed. build: a calibrated sum -> the program over it, with its error.
+
+    Raises:
+      ConfigError: nothing (or not what the user named) can serve.
+    """
+    return best_way(terms, lambda noise: sums_for(noise, leaf, terms, build))
+
+
+def sums_for(
+    noise: str, leaf: SummedLeaf, terms: Terms, build: Callable[[ContinualSum], Offer[P]]
+) -> dict[str, Strategy[P]]:
+    """Name of each continual sum that has the noise and serves the leaf -> a program over it."""
+
+    def over(name: str, budget: PrivacyLoss) -> Offer[P]:
+        return build(calibrated(name, leaf, terms, budget))
+
+    names = list(CONTINUAL_SUMS.own)
+    named = terms.continual_sum
+    if named is not None and named in CONTINUAL_SUMS and named not in names:
+        names.append(named)
+    found = {name: CONTINUAL_SUMS[name] for name in names}
+    return {
+        name: partial(over, name)
+        for name, cls in found.items()
+        if noise in cls.kinds and cls.serves(leaf.overs)
+    }
+
+
+def best_way(
+    terms: Terms, ways: Callable[[str], Mapping[str, Strategy[P]]], joined: tuple[str, ...] = ()
+) -> tuple[P, tuple[Alternative, ...]]:
+    """The best of several ways to serve, over all noises that can keep the promise.
+
+    Args:
+      ways: noise -> name of a mechanism -> what builds a program over it.
+      joined: names of mechanisms that the way ``separate`` puts together; () where there is none.
+
+    Raises:
+      ConfigError: nothing (or not what the user named) can serve.
+    """
+    check_named(terms, joined)
+    return pick(terms, tries(terms, noises_for(terms), ways))
+
+
+def tries(
+    terms: Terms, noises: Iterable[str], ways: Callable[[str], Mapping[str, Strategy[P]]]
+) -> list[Try[P]]:
+    """Every way under every noise, priced; ways: see ``best_way``."""
+    found: list[Try[P]] = []
+    for noise in noises:
+        budget = budget_of(noise, terms.epsilon, terms.delta)
+        for name, build in ways(noise).items():
+            try:
+                offer = build(budget)
+            except ConfigError as error:
+                cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
+                found.append(Try(cannot, None, error))
+            else:
+                found.append(Try(priced(name, noise, offer, terms), offer.program))
+    return found
+
+
+def check_named(terms: Terms, joined: tuple[str, ...] = ()) -> None:
+    """What the user fixed of the mechanism exists, and is read.
+
+    Raises:
+      ConfigError: no such mechanism, or one without a setting that was given.
+    """
+    named = terms.continual_sum
+    if named is None:
+        return
+    if named not in CONTINUAL_SUMS and not (joined and named == SPLIT):
+        more = f" or {SPLIT}" if joined else ""
+        raise ConfigError(
+            "mechanism.continual_sum", named, f"must be one of {sorted(CONTINUAL_SUMS)}{more}."
+        )
+    readers = joined if named == SPLIT else (named,)
+    for setting, value in terms.options:
+        if not any(setting in CONTINUAL_SUMS[name].settings for name in readers):
+            raise ConfigError(
+                f"mechanism.{setting}", value, f"is not a setting of {named}; remove it."
+            )
+
+
+def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
+    """What an offer costs; its score is absolute until ``pick`` relates it to the best."""
+    window = terms.window or terms.horizon
+    ten = offer.program.loss(None if window is None else 10 * window).epsilon(terms.delta)
+    note = "no protection after the window" if math.isinf(ten) else ""
+    state = offer.program.state_bytes()
+    return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note)
+
+
+def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, ...]]:
+    """Relates scores to the best, marks the chosen one and sorts.
+
+    Raises:
+      ConfigError: none of them can serve, or not the one that was named.
+    """
+    named = terms.continual_sum
+    able = [(a, p) for a, p, _ in tried if p is not None]
+    if named is not None:
+        able = [(a, p) for a, p in able if a.mechanism == named]
+        if not able:
+            reasons = [a.note for a, _, _ in tried if a.mechanism == named]
+            remedy = (
+                reasons[0]
+                if reasons
+                else (
+                    "cannot serve these aggregates, their `over` and this noise; remove it and "
+                    "the plan chooses one that can."
+                )
+            )
+            raise ConfigError("mechanism.continual_sum", named, remedy)
+    else:
+        # A mechanism that protects nothing after the window is taken only when asked for by name.
+        able = [(a, p) for a, p in able if not a.note]
+    if not able:
+        refused = [one.refusal for one in tried if one.refusal is not None]
+        if len(refused) == len(tried) and len({error.field for error in refused}) == 1:
+            raise refused[0]  # the others ask for the same
+        raise ConfigError(
+            "mechanism",
+            named,
+            "nothing can serve this plan: "
+            + "; ".join(f"{a.mechanism}: {a.note}" for a, _, _ in tried),
+        )
+    best = min(a.score for a, _ in able)
+    close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
+    winner, program = min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
+    ranked = [
+        replace(one, chosen=one is winner, score=_relative(one.score, best)) for one, _, _ in tried
+    ]
+    ranked.sort(key=lambda one: (not one.chosen, one.score, one.state_bytes))
+    return program, tuple(ranked)
+
+
+def _relative(score: float, best: float) -> float:
+    """Ratio of errors, from scores that are their squares."""
+    if best > 0 and math.isfinite(score):
+        return math.sqrt(score / best)
+    return 1.0 if score == best else math.inf
+
+
+Buffers = Annotated[int, Field(ge=1, le=8), Says("must be a whole number from 1 to 8.")]
+Gamma = Annotated[float, Field(gt=0, allow_inf_nan=False), Says("must be a finite number above 0.")]
+
+
+def _sums(schema: dict[str, Any]) -> None:
+    """Names of the mechanisms, for the JSON Schema."""
+    schema["anyOf"][0]["enum"] = [*CONTINUAL_SUMS, SPLIT]
+
+
+class MechanismConfig(Section):
+    """Which mechanism to use. All optional: the plan prices every one and takes the best."""
+
+    continual_sum: str | None = Field(
+        default=None,
+        description="Name of a mechanism for running sums; `weir algorithms` lists them.",
+        examples=["blt"],
+        json_schema_extra=_sums,
+    )
+    noise: Literal["gaussian", "discrete_gaussian", "k_norm", "gumbel", "laplace"] | None = Field(
+        default=None,
+        description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0); "
+        "of models that choose vertices gumbel or laplace.",
+        examples=["gaussian"],
+    )
+    buffers: Buffers | None = Field(
+        default=None,
+        description="Buffers of the BLT mechanism: more is more accurate and more state.",
+        examples=[4],
+    )
+    gamma: Gamma | None = Field(
+        default=None,
+        description="Merging tree: loss of a level beyond the window over that of the level below.",
+        examples=[0.5],
+    )

@@ -1,0 +1,8 @@
+"""The user as privacy unit: contribution bounds, and which events of a user count.
+
+``unit`` has the bounds, the periods they hold in, and partition selection; ``cells`` hashes users
+and sorts their events by cell; ``cap`` applies the bounds as ticks close; ``fast_path`` finds users
+whom no bound touches.
+"""
+
+__all__ = ["cap", "cells", "fast_path", "unit"]

@@ -1,0 +1,239 @@
+"""Public or made-up events as the graph decodes and assigns them, held in memory and looked at.
+
+Nobody may look so at events that are private: all here follows from the data.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weir.dpcore.aggregates.bounding import GATE
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.plan import Plan
+from weir.dpcore.users.cap import UsedBounds, cap_events
+from weir.dpcore.users.cells import (
+    CapKeys,
+    Hashed,
+    contents_of,
+    pair_hashes,
+    row_hashes,
+    user_hashes,
+)
+from weir.dpcore.users.unit import MOST, ContributionBounds, UserUnit
+from weir.pipelines.graph.build import in_process_runner
+from weir.pipelines.graph.parts import Parts
+from weir.transforms.select.filter import Assign
+from weir.transforms.select.keys import KEY
+
+_NUMBERS = count()
+_HELD: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+"""What a reading found, by its number: the runner's workers are threads of this process."""
+
+_PUBLIC = bytes(32)
+"""Key of hashes by which caps choose here: nothing rests on it."""
+
+
+class _Hold(beam.DoFn):
+    """Batches into the memory of this process."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def process(self, batch: pa.RecordBatch) -> None:
+        _HELD[self._number].append(batch)
+
+
+@dataclass(frozen=True)
+class EventStats:
+    """Events that a plan reads and does not refuse, each id once.
+
+    Attributes:
+      plan: the plan. events: ``@time``, ``@tick``, the columns that are read, and those of key, id
+        and unit that the plan has.
+      last: the latest time of any event, in microseconds; None: there is none.
+      read: how many events could be read.
+    """
+
+    plan: Plan
+    events: pa.Table
+    last: int | None
+    read: int
+
+    @property
+    def ticks(self) -> Ints:
+        """(n,) tick of each."""
+        return np.asarray(self.events["@tick"].to_numpy())
+
+    def values(self, column: str) -> Floats | None:
+        """(n,) numbers of a column, NaN where there is none; None: it holds no numbers."""
+        if column not in self.events.column_names:
+            return None
+        found = self.events[column]
+        if not pa.types.is_floating(found.type):
+            return None
+        return np.asarray(pc.fill_null(found, np.nan).to_numpy())
+
+    def extent(self, column: str | None) -> tuple[float, float] | None:
+        """Least and largest finite value of a column; None: there is none."""
+        found = None if column is None else self.values(column)
+        return None if found is None else _extent(found)
+
+    def totals(self, column: str | None) -> tuple[float, float] | None:
+        """Least and largest total of a user in a key and tick."""
+        return None if column is None else _extent(self.user_totals(column))
+
+    def user_totals(self, column: str) -> Floats:
+        """(cells,) total of each user in a key and tick."""
+        found = self.values(column)
+        if found is None or not len(found):
+            return np.zeros(0)
+        _, cell = np.unique(np.stack(self._cells()), axis=1, return_inverse=True)
+        sums = np.bincount(cell.ravel(), np.where(np.isfinite(found), found, 0.0))
+        return np.asarray(sums, dtype=np.float64)
+
+    def largest(self) -> dict[str, Any]:
+        """Caps that leave out nothing."""
+        person = self.plan.person
+        free = {"spacing": 1, "ticks_per_key": None, "period_keys": None, "total": None}
+        if person is None or not len(self.ticks):
+            return free
+        user, key, tick = self._cells()
+        _, events = np.unique(np.stack([user, key, tick]), axis=1, return_counts=True)
+        cells = np.unique(np.stack([user, tick, key]), axis=1)
+        pairs, keys = np.unique(cells[:2], axis=1, return_counts=True)
+        periods = person.periods.of(pairs[1])
+        _, ticks = np.unique(np.stack([pairs[0], periods]), axis=1, return_counts=True)
+        caps = person.caps
+        most = {
+            "ticks": max(caps.ticks, int(ticks.max())),
+            "keys": max(caps.keys, int(keys.max())),
+            "events": max(caps.events, int(events.max())),
+        }
+        return {**free, **{name: min(MOST, value) for name, value in most.items()}}
+
+    def lost_under(self, caps: ContributionBounds) -> int:
+        """Events that other caps on users would leave out, each id of a cell once."""
+        person = self.plan.person
+        assert person is not None
+        keys = CapKeys.derive(_PUBLIC, self.plan.digest)
+        known = user_hashes(self.events["@unit"].combine_chunks(), keys)
+        here = np.flatnonzero(~known.null)
+        times = self.events["@time"].cast(pa.int64()).to_numpy()[here]
+        users, ticks = known.hashes[here], self.ticks[here]
+        names = self._texts(KEY, here)
+        pairs = pair_hashes(users, person.periods.of(ticks), names, keys)
+        contents, ids = contents_of(times, []), self._texts("@id", here)
+        rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
+        hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
+        stop = int(ticks.max()) + 1 if len(ticks) else 0
+        kept = cap_events(UsedBounds.nothing(0), hashed, stop, UserUnit(caps, person.periods))
+        return sum(n for why, n in kept.dropped.items() if why != "copies")
+
+    def _texts(self, name: str, rows: Ints) -> list[str | None] | None:
+        if name not in self.events.column_names:
+            return None
+        found: list[str | None] = self.events[name].take(pa.array(rows)).to_pylist()
+        return found
+
+    def _cells(self) -> tuple[Ints, Ints, Ints]:
+        """(n,) each: codes of user and key, and the tick."""
+        return self.codes("@unit"), self.codes(KEY), self.ticks
+
+    def where(self, predicate: str | None) -> EventStats:
+        """Only the events that satisfy an aggregate's own predicate."""
+        if predicate is None or GATE + predicate not in self.events.column_names:
+            return self
+        return replace(self, events=self.events.filter(pc.equal(self.events[GATE + predicate], 1)))
+
+    def active(self) -> dict[str, Ints]:
+        """Key as releases have it -> ticks in which it has events, in order."""
+        codes, ticks = self.codes(KEY), self.ticks
+        names = self.events[KEY].to_pylist() if KEY in self.events.column_names else None
+        found: dict[str, Ints] = {}
+        for code in np.unique(codes):
+            here = np.flatnonzero(codes == code)
+            own = [""] if names is None else self.plan.keys.grouped(names[here[0]])
+            for key in own:
+                earlier = found.get(key, ticks[:0])
+                found[key] = np.unique(np.concatenate([earlier, ticks[here]]))
+        return found
+
+    def codes(self, name: str) -> Ints:
+        """(n,) a number for each different value; 0 where there is no such column."""
+        if name not in self.events.column_names:
+            return np.zeros(self.events.num_rows, dtype=np.int64)
+        column = self.events[name].combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        found = pc.dictionary_encode(column).indices
+        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def event_stats(parts: Parts) -> EventStats:
+    """Reads the events of a job whose events are public or made up.
+
+    Raises:
+      ConfigError: what is there cannot be what the config says.
+    """
+    plan, number = parts.plan, next(_NUMBERS)
+    columns = tuple(plan.program.columns)
+    roles = ["@time", "@id", "@unit", *columns]
+    try:
+        with beam.Pipeline(runner=in_process_runner()) as pipeline:
+            found = pipeline | "Read" >> parts.source.open(plan, parts.limits)
+            found.events | "Hold" >> beam.ParDo(_Hold(number))
+        batches = _HELD[number]
+    finally:
+        _HELD.pop(number, None)
+    assign = Assign(plan, roles)
+    last = max((pc.max(one["@time"].cast(pa.int64())).as_py() for one in batches), default=None)
+    kept = [pa.table(_plain(assign(one).events)) for one in batches]
+    events = pa.concat_tables(kept) if kept else _nothing(plan, columns)
+    return EventStats(plan, _once(events), last, sum(one.num_rows for one in batches))
+
+
+def _plain(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Columns whose types do not depend on the batch; without lists and places."""
+    found = {}
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if name in ("@position", "@source") or pa.types.is_nested(column.type):
+            continue
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if name in ("@id", "@unit") and pa.types.is_integer(column.type):
+            column = column.cast(pa.string())
+        found[name] = column
+    return found
+
+
+def _nothing(plan: Plan, columns: tuple[str, ...]) -> pa.Table:
+    types = {"@time": pa.timestamp("us"), "@tick": pa.int64()}
+    return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+
+
+def _once(events: pa.Table) -> pa.Table:
+    """Without what bears an id that an earlier one has; of users that is their caps' business."""
+    if "@id" not in events.column_names or "@unit" in events.column_names:
+        return events
+    ids = events["@id"].combine_chunks()
+    codes = pc.dictionary_encode(ids).indices
+    codes = np.asarray(pc.fill_null(codes, -1).to_numpy(zero_copy_only=False))
+    _, first = np.unique(codes, return_index=True)
+    keep = np.zeros(len(codes), dtype=bool)
+    keep[first] = True
+    keep |= codes < 0
+    return events.filter(pa.array(keep))
+
+
+def _extent(values: Floats) -> tuple[float, float] | None:
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if len(finite) else None

@@ -1,0 +1,81 @@
+"""Holds that a class name stands for one class in the product."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.test_layers import FILES, name_of
+
+SHARED: Mapping[str, int] = {
+    "Bag": 2,
+    "Cell": 2,
+    "Claim": 2,
+    "Deduplicate": 2,
+    "Done": 3,
+    "Entry": 3,
+    "Fit": 3,
+    "Fitted": 2,
+    "Gathered": 2,
+    "Grid": 2,
+    "Guard": 2,
+    "Head": 3,
+    "Header": 2,
+    "Held": 3,
+    "Inputs": 2,
+    "Made": 2,
+    "Message": 2,
+    "Objective": 2,
+    "Part": 2,
+    "Phase": 2,
+    "Place": 2,
+    "PrivateReleases": 2,
+    "Progress": 2,
+    "Projection": 2,
+    "Read": 2,
+    "Released": 2,
+    "Rows": 3,
+    "Run": 2,
+    "Schedule": 3,
+    "Section": 2,
+    "Shown": 4,
+    "SpacedState": 2,
+    "Spread": 3,
+    "Stepped": 2,
+    "Steps": 2,
+    "Store": 2,
+    "Target": 2,
+    "Unreadable": 2,
+    "_Held": 2,
+    "_Parser": 2,
+}
+"""Names that still stand for several classes, and for how many. It only shrinks: whoever renames
+one removes its line."""
+
+
+def classes(files: Iterable[Path]) -> dict[str, list[str]]:
+    """Class name -> files that define one of that name."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name_of(path))
+    return places
+
+
+def test_class_names_are_unique() -> None:
+    several = {name: files for name, files in classes(FILES).items() if len(files) > 1}
+    new = {name: files for name, files in several.items() if len(files) > SHARED.get(name, 1)}
+    assert new == {}
+    assert {name: len(files) for name, files in several.items()} == SHARED, "shrink SHARED"
+
+
+def test_a_second_class_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.test_layers.ROOT", tmp_path)
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("class Same:\n    pass\n")
+    assert classes(sorted(tmp_path.glob("*.py"))) == {"Same": ["a.py", "b.py"]}
