@@ -151,6 +151,7 @@ EXCEPT = {
     "transforms/select/deduplicate.py": {"uuid"},
     "transforms/select/cap.py": {"uuid"},
     "transforms/sinks/folder.py": {"uuid"},
+    "pipelines/engines/kafka.py": {"uuid"},  # the id of a cluster
     "transforms/sources/kafka/source.py": {"uuid"},
     "transforms/sources/pubsub/source.py": {"uuid"},
     "transforms/tick/heartbeats.py": {"uuid"},

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import Duration
+from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -18,7 +18,12 @@ from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.pubsub import Replay
 from weir.pipelines.sources.source import Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.kafka.properties import OURS, SECRETS, Properties, Reference
+from weir.transforms.sources.kafka.properties import (
+    OURS,
+    SECRETS,
+    ClientProperties,
+    PropertyReference,
+)
 
 ANSWER = 10.0
 """Seconds to wait for brokers that are asked for the topic."""
@@ -111,10 +116,10 @@ class TopicConfig(Section):
         return durations.timestamp(self.start)
 
     @property
-    def properties(self) -> Properties:
+    def properties(self) -> ClientProperties:
         """Of the clients."""
         plain, secrets = _split(self.options)
-        return Properties(self.brokers, tuple(plain.items()), tuple(secrets.items()))
+        return ClientProperties(self.brokers, tuple(plain.items()), tuple(secrets.items()))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -150,10 +155,10 @@ class TopicConfig(Section):
         return self
 
 
-def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Reference]]:
+def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
     """Plain properties, and those by reference; raises what validators raise."""
     plain: dict[str, Any] = {}
-    secrets: dict[str, Reference] = {}
+    secrets: dict[str, PropertyReference] = {}
     for name, value in _flat(options):
         field = f"options.{name}"
         if name in OURS:
@@ -183,21 +188,21 @@ def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield whole, value
 
 
-def _reference(field: str, value: Mapping[str, Any]) -> Reference:
+def _reference(field: str, value: Mapping[str, Any]) -> PropertyReference:
     if len(value) != 1:
         raise refusal(field, "...", "must hold exactly one of file, env.")
     ((kind, place),) = value.items()
     if kind == "file":
         if not isinstance(place, str) or not PurePosixPath(place).is_absolute():
             raise refusal(f"{field}.file", place, "must be an absolute path: workers read it.")
-        return Reference(file=place)
+        return PropertyReference(file=place)
     if not isinstance(place, str) or not _VARIABLE.fullmatch(place):
         raise refusal(
             f"{field}.env",
             "...",
             "is no name of an environment variable. Write one like KAFKA_KEY.",
         )
-    return Reference(env=place)
+    return PropertyReference(env=place)
 
 
 def _instead(name: str) -> str:
@@ -250,14 +255,14 @@ class KafkaSource(Source):
 
     def topic(self, plan: Plan, limits: Limits) -> Any:
         """As its reader takes it."""
-        from weir.transforms.sources.kafka.topic import Topic
+        from weir.transforms.sources.kafka.topic import KafkaTopic
 
         section, declared = self.kafka, plan.config.schema_.arrival is not None
         behind, ahead = (
             durations.duration(length) if declared else 0
             for length in (section.stamps_behind, section.stamps_ahead)
         )
-        return Topic(
+        return KafkaTopic(
             name=section.topic,
             properties=section.properties,
             start=section.begins,
@@ -277,14 +282,14 @@ class KafkaSource(Source):
         Raises:
           ConfigError: there is none of that name, or a property or a secret is wrong.
         """
-        from weir.transforms.sources.kafka.clients import Clients, Refused
-        from weir.transforms.sources.kafka.topic import Topic
+        from weir.transforms.sources.kafka.clients import CallRefused, KafkaClients
+        from weir.transforms.sources.kafka.topic import KafkaTopic
 
         section = self.kafka
-        clients = Clients(Topic(section.topic, section.properties))
+        clients = KafkaClients(KafkaTopic(section.topic, section.properties))
         try:
             clients.described(clients.describe(ANSWER))
-        except Refused as refused:
+        except CallRefused as refused:
             if refused.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
                 raise ConfigError(
                     "source.kafka.topic",

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import Duration
+from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import Section, refusal
 
 

@@ -22,10 +22,10 @@ from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources.kafka import source
-from weir.transforms.sources.kafka.position import Position, PositionTracker
-from weir.transforms.sources.kafka.properties import Properties
+from weir.transforms.sources.kafka.position import PositionTracker, TopicPosition
+from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.reader import BY_BROKER, BY_PRODUCER
-from weir.transforms.sources.kafka.topic import Topic
+from weir.transforms.sources.kafka.topic import KafkaTopic
 
 EXAMPLES = int(os.environ.get("ALONE_EXAMPLES", "60"))
 AHEAD = 60 * S
@@ -61,9 +61,12 @@ def read(records: Sequence[Any], kind: int, schema: EventSchema, form: str) -> t
         cluster.stable[partition] = cluster.ends[partition]
         cluster.append(b"open", partition, T0 - 10 * S)
     reader = cluster.reader(ahead=AHEAD)
-    topic, clock = Topic("t", Properties("b:1"), ahead=AHEAD), Clock(T0 - 100 * S, S // 2)
+    topic, clock = (
+        KafkaTopic("t", ClientProperties("b:1"), ahead=AHEAD),
+        Clock(T0 - 100 * S, S // 2),
+    )
     decoder = MessageDecoder(form, schema, "t")
-    tracker, watermark = Tracker(Position()), Watermark()
+    tracker, watermark = Tracker(TopicPosition()), Watermark()
     outputs: list[Decoded] = []
     with pytest.MonkeyPatch.context() as patch:
         readers = SimpleNamespace(reader=lambda *_: reader)
@@ -79,7 +82,7 @@ def read(records: Sequence[Any], kind: int, schema: EventSchema, form: str) -> t
                     outputs.append(Decoded(output.value, None))
             cluster.now += S
             left = tracker.current_restriction()
-            tracker = Tracker(Position(left.topic, left.offsets))
+            tracker = Tracker(TopicPosition(left.topic, left.offsets))
     return _by_place(outputs), left, watermark.at
 
 

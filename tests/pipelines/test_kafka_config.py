@@ -20,7 +20,7 @@ from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.sources.kafka import KafkaSource
 from weir.pipelines.sources.limits import Limits
 from weir.transforms.sources.kafka import clients
-from weir.transforms.sources.kafka.properties import SECRETS, Reference
+from weir.transforms.sources.kafka.properties import SECRETS, PropertyReference
 
 KAFKA = "brokers: 'b-1:9092,b-2:9092', topic: purchases, start: earliest"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{kafka: {{{KAFKA}}}}}")
@@ -105,8 +105,10 @@ def test_secrets_are_read_by_clients_and_are_in_nothing_that_is_stored(
     assert not [text for text in texts if PASSWORD in text]
 
 
-@pytest.mark.parametrize("reference", [Reference(file="/nowhere/key"), Reference(env="NO_SUCH")])
-def test_a_secret_that_is_not_there_is_named_by_its_place(reference: Reference) -> None:
+@pytest.mark.parametrize(
+    "reference", [PropertyReference(file="/nowhere/key"), PropertyReference(env="NO_SUCH")]
+)
+def test_a_secret_that_is_not_there_is_named_by_its_place(reference: PropertyReference) -> None:
     with pytest.raises(ConfigError, match=r"Put the secret there") as refused:
         reference.read("sasl.password")
     assert refused.value.field == "source.kafka.options.sasl.password"
@@ -121,7 +123,7 @@ def test_a_secret_that_is_not_there_is_named_by_its_place(reference: Reference) 
 )
 def test_properties_that_librdkafka_refuses_are_named(options: str, field: str) -> None:
     with pytest.raises(ConfigError, match="librdkafka") as refused:
-        clients.Clients(topic(f"source.kafka.options={options}"))
+        clients.KafkaClients(topic(f"source.kafka.options={options}"))
     assert refused.value.field == f"source.kafka.{field}"
 
 

@@ -23,9 +23,9 @@ from weir.dpcore.leaves.clock import Clock
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.sources.kafka import faults
-from weir.transforms.sources.kafka.properties import Properties, Reference
+from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
 from weir.transforms.sources.kafka.source import ReadKafka
-from weir.transforms.sources.kafka.topic import Topic as Source
+from weir.transforms.sources.kafka.topic import KafkaTopic
 
 PARTITIONS = 3
 
@@ -37,11 +37,13 @@ def reading(
     """A reader over a clock of one-second ticks from now on; cancelled on exit."""
     start = time.time_ns() // 1000 // SECOND * SECOND
     clock = Clock(start, SECOND, None if seconds is None else start + seconds * SECOND)
-    properties = options.pop("properties", Properties(topic.broker.address))
+    properties = options.pop("properties", ClientProperties(topic.broker.address))
     line_bytes = options.pop("line_bytes", 1 << 20)
     pipeline = beam.Pipeline(options=PipelineOptions(prism_flags(prism)))
     decoder = MessageDecoder(form, SCHEMA, topic.name, line_bytes)
-    read = pipeline | "Read" >> ReadKafka(Source(topic.name, properties, **options), decoder, clock)
+    read = pipeline | "Read" >> ReadKafka(
+        KafkaTopic(topic.name, properties, **options), decoder, clock
+    )
     events, dead = keep(read.events, "events"), keep(read.dead, "dead")
     result = pipeline.run()
     try:
@@ -166,8 +168,8 @@ def test_a_broker_with_tls_and_a_password(
         "sasl.mechanism": "PLAIN",
         "sasl.username": USER,
     }
-    secrets = (("sasl.password", Reference(file=str(key))),)
-    properties = Properties(kafka_broker.address_of(LISTENER), tuple(plain.items()), secrets)
+    secrets = (("sasl.password", PropertyReference(file=str(key))),)
+    properties = ClientProperties(kafka_broker.address_of(LISTENER), tuple(plain.items()), secrets)
     with reading(prism_location, topic, 3, properties=properties) as job:
         until(job.done, 60)
         assert job.ids() == (["1"] if right else [])

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, Described, Refused
-from weir.transforms.sources.kafka.properties import Properties
-from weir.transforms.sources.kafka.reader import BY_BROKER, Reader
-from weir.transforms.sources.kafka.topic import Topic
+from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, CallRefused, DescribedTopic
+from weir.transforms.sources.kafka.properties import ClientProperties
+from weir.transforms.sources.kafka.reader import BY_BROKER, TopicReader
+from weir.transforms.sources.kafka.topic import KafkaTopic
 
 S = 1_000_000
 T0 = 1_700_000_000 * S
@@ -94,18 +94,18 @@ class Cluster:
         for offset in [one for one in self.records[partition] if one < below]:
             del self.records[partition][offset]
 
-    def reader(self, number: int = 0, **options: Any) -> Reader:
+    def reader(self, number: int = 0, **options: Any) -> TopicReader:
         """A reader of the topic."""
         fence = options.pop("fence", None)
-        topic = Topic("t", Properties("b:1"), **{"slack": 0, **options})
+        topic = KafkaTopic("t", ClientProperties("b:1"), **{"slack": 0, **options})
         more = {} if fence is None else {"fence": fence}
-        return Reader(
+        return TopicReader(
             topic, number, connect=lambda _: Client(self), now=lambda: self.now / S, **more
         )
 
     def describe(self, seconds: float) -> Future[Any]:
-        gone = None if self.id is not None else Refused("UNKNOWN_TOPIC_OR_PART")
-        return self._future(Described(self.id or "", len(self.records)), gone)
+        gone = None if self.id is not None else CallRefused("UNKNOWN_TOPIC_OR_PART")
+        return self._future(DescribedTopic(self.id or "", len(self.records)), gone)
 
     def described(self, future: Future[Any]) -> Any:
         return future.result()
@@ -124,7 +124,7 @@ class Cluster:
 
     def _future(self, answer: Any, error: Exception | None) -> Future[Any]:
         future: Future[Any] = Future()
-        error = Refused(self.away) if self.away else error
+        error = CallRefused(self.away) if self.away else error
         self._open.append((future, answer, error))
         if not self.slow:
             self.answer()
@@ -186,7 +186,7 @@ class Client:
         return found
 
 
-def turn(reader: Reader, position: Any) -> tuple[Any, list[Any]]:
+def turn(reader: TopicReader, position: Any) -> tuple[Any, list[Any]]:
     """A turn that takes all there is: the position after it, and the batches."""
     reader.begin(position)
     batches, silent = [], 0

@@ -8,25 +8,25 @@ import pytest
 
 from tests.transforms.kafka_double import T0, Cluster, S, turn, values
 from weir.transforms.runtime.fence import Fence, claim
-from weir.transforms.sources.kafka.faults import REFUSALS, Gone, Lost
-from weir.transforms.sources.kafka.position import Position, PositionCoder, PositionTracker
+from weir.transforms.sources.kafka.faults import REFUSALS, RecordsLost, TopicGone
+from weir.transforms.sources.kafka.position import PositionCoder, PositionTracker, TopicPosition
 from weir.transforms.sources.kafka.reader import BY_PRODUCER, SHRUNK
-from weir.transforms.sources.kafka.watermark import ASKED, Frontier
+from weir.transforms.sources.kafka.watermark import ASKED, TopicFrontier
 
-FRESH = Position()
+FRESH = TopicPosition()
 
 
 def test_a_position_survives_its_coder_and_a_split() -> None:
-    position = Position("id", {3: 7, 0: 1 << 60})
+    position = TopicPosition("id", {3: 7, 0: 1 << 60})
     coder = PositionCoder()
     assert coder.decode(coder.encode(position)) == position
-    assert coder.encode(position) == coder.encode(Position("id", {0: 1 << 60, 3: 7}))
+    assert coder.encode(position) == coder.encode(TopicPosition("id", {0: 1 << 60, 3: 7}))
     tracker = PositionTracker(position)
     assert tracker.try_claim(position.at({3: 9}))
     assert tracker.try_split(0.5) is None
     split = tracker.try_split(0)
     assert split is not None
-    assert split[0].done and split[1] == Position("id", {0: 1 << 60, 3: 9})
+    assert split[0].done and split[1] == TopicPosition("id", {0: 1 << 60, 3: 9})
     assert not tracker.try_claim(position.at({3: 10})), "it is no longer this one's"
     assert tracker.check_done()
     last = PositionTracker(position)
@@ -48,7 +48,7 @@ def test_a_stream_begins_where_the_config_says(start: str | int, read: list[byte
     cluster.remove(0, 1)
     reader = cluster.reader(start=start)
     position, batches = turn(reader, FRESH)
-    assert values(batches) == read and position == Position("first", {0: 3})
+    assert values(batches) == read and position == TopicPosition("first", {0: 3})
     cluster.append(b"d")
     position, batches = turn(reader, position)
     assert values(batches) == [b"d"] and len(cluster.assigned) == 1, "it goes on as it stands"
@@ -89,7 +89,7 @@ def test_an_older_position_is_gone_back_to() -> None:
         cluster.append(value)
     reader = cluster.reader()
     turn(reader, FRESH)
-    _, batches = turn(reader, Position("first", {0: 1}))
+    _, batches = turn(reader, TopicPosition("first", {0: 1}))
     assert values(batches) == [b"b", b"c"] and cluster.assigned[-1] == {0: 1}
 
 
@@ -173,7 +173,7 @@ def test_a_question_that_is_not_answered_moves_nothing() -> None:
 
 
 def test_a_frontier_keeps_the_earliest_of_many_questions() -> None:
-    frontier = Frontier(0)
+    frontier = TopicFrontier(0)
     frontier.begin([0])
     for i in range(3 * ASKED):
         frontier.listed(T0 + i)
@@ -196,8 +196,8 @@ def test_partitions_that_are_added_are_read_from_their_start_and_hold_the_fronti
     cluster.now += S
     turns = [turn(*pair) for pair in zip(readers, positions, strict=True)]
     assert [sorted(values(batches)) for _, batches in turns] == [[b"a"], [b"b"]]
-    assert turns[0][0] == Position("first", {0: 1, 2: 1})
-    assert turns[1][0] == Position("first", {1: 1})
+    assert turns[0][0] == TopicPosition("first", {0: 1, 2: 1})
+    assert turns[1][0] == TopicPosition("first", {1: 1})
 
 
 def test_a_reader_without_partitions_follows_the_wall_clock() -> None:
@@ -206,7 +206,7 @@ def test_a_reader_without_partitions_follows_the_wall_clock() -> None:
     position, _ = turn(reader, FRESH)
     cluster.now += S
     turn(reader, position)
-    assert position == Position("first", {}) and reader.reached() == T0 + S
+    assert position == TopicPosition("first", {}) and reader.reached() == T0 + S
 
 
 def test_an_offset_that_was_removed_ends_the_job_by_name() -> None:
@@ -214,8 +214,10 @@ def test_an_offset_that_was_removed_ends_the_job_by_name() -> None:
     for value in (b"a", b"b", b"c"):
         cluster.append(value)
     cluster.remove(0, 2)
-    with pytest.raises(Lost, match=r"partition 0 of topic t begins at offset 2.*is 1: .*retention"):
-        turn(cluster.reader(), Position("first", {0: 1}))
+    with pytest.raises(
+        RecordsLost, match=r"partition 0 of topic t begins at offset 2.*is 1: .*retention"
+    ):
+        turn(cluster.reader(), TopicPosition("first", {0: 1}))
 
 
 def test_records_that_are_removed_under_a_reader_end_the_job() -> None:
@@ -226,7 +228,7 @@ def test_records_that_are_removed_under_a_reader_end_the_job() -> None:
     for value in (b"b", b"c"):
         cluster.append(value)
     cluster.remove(0, 2)
-    with pytest.raises(Lost, match="begins at offset 2"):
+    with pytest.raises(RecordsLost, match="begins at offset 2"):
         turn(reader, position)
         turn(reader, position)
 
@@ -234,10 +236,10 @@ def test_records_that_are_removed_under_a_reader_end_the_job() -> None:
 def test_a_partition_that_has_lost_what_was_read_ends_the_job_after_a_doubt() -> None:
     cluster = Cluster()
     cluster.append(b"a")
-    reader, position = cluster.reader(), Position("first", {0: 5})
+    reader, position = cluster.reader(), TopicPosition("first", {0: 5})
     assert turn(reader, position) == (position, [])
     cluster.now += int(SHRUNK * S)
-    with pytest.raises(Gone, match="ends at offset 1, and this stream has read up to 5"):
+    with pytest.raises(TopicGone, match="ends at offset 1, and this stream has read up to 5"):
         turn(reader, position)
 
 
@@ -249,7 +251,7 @@ def test_a_topic_that_was_made_again_ends_the_job(running: bool) -> None:
     position, _ = turn(reader, FRESH)
     cluster.id = "second"
     cluster.now += S
-    with pytest.raises(Gone, match="deleted and created again"):
+    with pytest.raises(TopicGone, match="deleted and created again"):
         turn(reader if running else cluster.reader(), position)
 
 
@@ -263,7 +265,7 @@ def test_a_topic_that_is_gone_is_doubted_for_a_while() -> None:
         turn(reader, position)
         assert not reader.is_well and reader.pause > 0.1
     cluster.now += S
-    with pytest.raises(Gone, match="UNKNOWN_TOPIC_OR_PART, for 10 s by now: it was deleted"):
+    with pytest.raises(TopicGone, match="UNKNOWN_TOPIC_OR_PART, for 10 s by now: it was deleted"):
         turn(reader, position)
 
 

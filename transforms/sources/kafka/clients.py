@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.sources.kafka.topic import Topic
+from weir.transforms.sources.kafka.topic import KafkaTopic
 
 NOBODY = "weir"
 """Group of a consumer that is in none: the client wants a name."""
 EARLIEST, LATEST = "earliest", "latest"
 
 
-class Described(NamedTuple):
+class DescribedTopic(NamedTuple):
     """A topic as its brokers have it.
 
     Attributes:
@@ -24,7 +24,7 @@ class Described(NamedTuple):
     partitions: int
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """A call that failed. Holds the code's name and nothing else."""
 
     def __init__(self, code: str) -> None:
@@ -48,7 +48,7 @@ def library() -> Any:
     return confluent_kafka
 
 
-class Clients:
+class KafkaClients:
     """A consumer of given partitions, in no group, and a client for questions.
 
     Args:
@@ -58,7 +58,7 @@ class Clients:
       ConfigError: a secret cannot be read, or a property is none of librdkafka's.
     """
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: KafkaTopic) -> None:
         self._topic, self._library = topic, library()
         self._errors: list[str] = []
         self._assigned = False
@@ -103,10 +103,10 @@ class Clients:
         found = self._admin.describe_topics(names, request_timeout=seconds)
         return found[self._topic.name]
 
-    def described(self, future: Any) -> Described:
-        """An answer. Raises Refused."""
+    def described(self, future: Any) -> DescribedTopic:
+        """An answer. Raises CallRefused."""
         topic = self._answer(future)
-        return Described(str(topic.topic_id), len(topic.partitions))
+        return DescribedTopic(str(topic.topic_id), len(topic.partitions))
 
     def bounds(self, partitions: Iterable[int], which: str | int, seconds: float) -> Any:
         """Asks for offsets of partitions; ``offsets`` reads the answer.
@@ -128,7 +128,7 @@ class Clients:
         )
 
     def offsets(self, futures: Mapping[Any, Any]) -> dict[int, int]:
-        """Partition -> offset; -1: no such record. Raises Refused."""
+        """Partition -> offset; -1: no such record. Raises CallRefused."""
         return {
             place.partition: int(self._answer(future).offset) for place, future in futures.items()
         }
@@ -137,7 +137,7 @@ class Clients:
         try:
             return future.result()
         except self._library.KafkaException as error:
-            raise Refused(str(error.args[0].name())) from None
+            raise CallRefused(str(error.args[0].name())) from None
 
     def assign(self, offsets: Mapping[int, int]) -> None:
         """Reads from these offsets on."""
@@ -170,4 +170,4 @@ class Clients:
         self._consumer.close()
 
 
-__all__ = ["EARLIEST", "LATEST", "Clients", "Described", "Refused", "library"]
+__all__ = ["EARLIEST", "LATEST", "CallRefused", "DescribedTopic", "KafkaClients", "library"]

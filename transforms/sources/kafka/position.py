@@ -16,7 +16,7 @@ from apache_beam.transforms.core import RestrictionProvider
 
 
 @dataclass(frozen=True)
-class Position:
+class TopicPosition:
     """Where a reader stands.
 
     Attributes:
@@ -29,7 +29,7 @@ class Position:
     offsets: Mapping[int, int] = field(default_factory=dict)
     done: bool = False
 
-    def at(self, offsets: Mapping[int, int]) -> Position:
+    def at(self, offsets: Mapping[int, int]) -> TopicPosition:
         """The same, with some partitions further on."""
         return replace(self, offsets={**self.offsets, **offsets})
 
@@ -37,17 +37,17 @@ class Position:
 class PositionCoder(coders.Coder):
     """JSON with sorted names."""
 
-    def encode(self, value: Position) -> bytes:
+    def encode(self, value: TopicPosition) -> bytes:
         """To bytes."""
         offsets = {str(partition): value.offsets[partition] for partition in sorted(value.offsets)}
         found = {"done": value.done, "offsets": offsets, "topic": value.topic}
         return json.dumps(found, separators=(",", ":")).encode()
 
-    def decode(self, encoded: bytes) -> Position:
+    def decode(self, encoded: bytes) -> TopicPosition:
         """From bytes."""
         found = json.loads(encoded)
         offsets = {int(partition): offset for partition, offset in found["offsets"].items()}
-        return Position(found["topic"], offsets, found["done"])
+        return TopicPosition(found["topic"], offsets, found["done"])
 
     def is_deterministic(self) -> bool:
         """The same position always gives the same bytes."""
@@ -63,22 +63,22 @@ class PositionCoder(coders.Coder):
 class PositionTracker(RestrictionTracker):
     """Splits off what follows the offsets that were claimed; one reader stays one reader."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: TopicPosition) -> None:
         self._position = position
         self._split = False
 
-    def current_restriction(self) -> Position:
+    def current_restriction(self) -> TopicPosition:
         """The position, done once the call ended or was split."""
         return self._position
 
-    def try_claim(self, position: Position | None) -> bool:
+    def try_claim(self, position: TopicPosition | None) -> bool:
         """Claims all up to a position; ``None`` claims that nothing follows."""
         if self._split or self._position.done:
             return False
         self._position = replace(self._position, done=True) if position is None else position
         return True
 
-    def try_split(self, fraction_of_remainder: float) -> tuple[Position, Position] | None:
+    def try_split(self, fraction_of_remainder: float) -> tuple[TopicPosition, TopicPosition] | None:
         """At fraction 0, what a runner asks for when a call ends; nowhere else."""
         if fraction_of_remainder != 0 or self._split or self._position.done:
             return None
@@ -105,15 +105,15 @@ class PositionTracker(RestrictionTracker):
 class PositionProvider(RestrictionProvider):
     """Restrictions of a reader; its element is its number among the readers."""
 
-    def initial_restriction(self, element: str) -> Position:
+    def initial_restriction(self, element: str) -> TopicPosition:
         """Before the first look at the topic."""
-        return Position()
+        return TopicPosition()
 
-    def create_tracker(self, restriction: Position) -> PositionTracker:
+    def create_tracker(self, restriction: TopicPosition) -> PositionTracker:
         """See PositionTracker."""
         return PositionTracker(restriction)
 
-    def restriction_size(self, element: str, restriction: Position) -> int:
+    def restriction_size(self, element: str, restriction: TopicPosition) -> int:
         """Nothing is known: one."""
         return 1
 
@@ -121,9 +121,9 @@ class PositionProvider(RestrictionProvider):
         """See PositionCoder."""
         return PositionCoder()
 
-    def truncate(self, element: str, restriction: Position) -> None:
+    def truncate(self, element: str, restriction: TopicPosition) -> None:
         """A drain reads nothing more: offsets say where it stopped."""
         return None
 
 
-__all__ = ["Position", "PositionCoder", "PositionProvider", "PositionTracker"]
+__all__ = ["TopicPosition", "PositionCoder", "PositionProvider", "PositionTracker"]

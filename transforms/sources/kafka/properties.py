@@ -50,7 +50,7 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Reference:
+class PropertyReference:
     """Where a secret is: exactly one is set.
 
     Attributes:
@@ -94,7 +94,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Properties:
+class ClientProperties:
     """What clients of the brokers are made with.
 
     Attributes:
@@ -105,7 +105,7 @@ class Properties:
 
     brokers: str
     plain: tuple[tuple[str, Any], ...] = ()
-    secrets: tuple[tuple[str, Reference], ...] = field(default=())
+    secrets: tuple[tuple[str, PropertyReference], ...] = field(default=())
 
     def read(self) -> dict[str, Any]:
         """All of them, with the secrets: for a client, and for nothing else.
@@ -121,4 +121,4 @@ class Properties:
         }
 
 
-__all__ = ["OURS", "SECRETS", "Properties", "Reference"]
+__all__ = ["OURS", "SECRETS", "ClientProperties", "PropertyReference"]

@@ -15,10 +15,10 @@ from weir.transforms.decode.messages import Message
 from weir.transforms.runtime import counters, kept_counts
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.sources.kafka import faults, starts
-from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, Clients, Refused
-from weir.transforms.sources.kafka.position import Position
-from weir.transforms.sources.kafka.topic import Topic, record_id
-from weir.transforms.sources.kafka.watermark import Frontier
+from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, CallRefused, KafkaClients
+from weir.transforms.sources.kafka.position import TopicPosition
+from weir.transforms.sources.kafka.topic import KafkaTopic, record_id
+from weir.transforms.sources.kafka.watermark import TopicFrontier
 from weir.transforms.sources.pubsub.steady import SteadyTime
 
 RECORDS = 5_000
@@ -41,7 +41,7 @@ BY_PRODUCER, BY_BROKER = 1, 2
 _log = logging.getLogger("weir.kafka")
 
 
-class Batch(NamedTuple):
+class TopicBatch(NamedTuple):
     """What was read at once.
 
     Attributes:
@@ -55,7 +55,7 @@ class Batch(NamedTuple):
     appended: dict[int, int]
 
 
-class Question(NamedTuple):
+class TopicQuestion(NamedTuple):
     """What was asked of the brokers: the topic, and the ends of the reader's partitions."""
 
     asked: int
@@ -63,7 +63,7 @@ class Question(NamedTuple):
     ends: Mapping[Any, Any]
 
 
-class Reader:
+class TopicReader:
     """See above.
 
     Args:
@@ -73,21 +73,21 @@ class Reader:
 
     def __init__(
         self,
-        topic: Topic,
+        topic: KafkaTopic,
         number: int = 0,
         fence: Fence = OPEN,
-        connect: Callable[[Topic], Any] = Clients,
+        connect: Callable[[KafkaTopic], Any] = KafkaClients,
         now: Callable[[], float] | None = None,
     ) -> None:
         self._topic, self._number, self._fence = topic, number, fence
         self._steady = SteadyTime()
         self._now = now or self._steady
         self._clients = connect(topic)
-        self.frontier = Frontier(topic.slack)
-        self.position: Position | None = None
+        self.frontier = TopicFrontier(topic.slack)
+        self.position: TopicPosition | None = None
         self._assigned = False
         self._count = 0
-        self._question: Question | None = None
+        self._question: TopicQuestion | None = None
         self._next_question = 0
         self._mean = BYTES / FIRST
         self._stamp, self._times = 0, topic.times(0)
@@ -100,7 +100,7 @@ class Reader:
         """Microseconds since 1970."""
         return int(self._now() * 1e6)
 
-    def begin(self, position: Position) -> None:
+    def begin(self, position: TopicPosition) -> None:
         """A call begins, from a position; one that is not where the last ended is a start.
 
         Raises:
@@ -110,17 +110,18 @@ class Reader:
         if position != self.position:
             self._fence.goes_on()
             self.position, self._assigned = position, False
-            self.frontier = Frontier(self._topic.slack)
+            self.frontier = TopicFrontier(self._topic.slack)
             self._question = None
 
-    def look(self) -> Position | None:
+    def look(self) -> TopicPosition | None:
         """Where the reader stands after the brokers were asked; None: they do not answer.
 
         It differs from where it stood at the first look, and where partitions were added. What it
         returns has to be claimed before anything is read.
 
         Raises:
-          Gone: the topic cannot be read. Lost: records were removed before they were read.
+          TopicGone: the topic cannot be read.
+          RecordsLost: records were removed before they were read.
         """
         assert self.position is not None
         try:
@@ -128,23 +129,23 @@ class Reader:
                 self._ask()
             else:
                 self._prepare()
-        except Refused as refused:
+        except CallRefused as refused:
             self._fails("brokers", refused.code)
             for code in self._clients.errors():
                 self._fails("client", code)
         return self.position if self._assigned else None
 
-    def take(self, seconds: float) -> Batch | None:
+    def take(self, seconds: float) -> TopicBatch | None:
         """What there is to read, or None: nothing came in time.
 
         Raises:
-          Gone: the topic may not be read.
+          TopicGone: the topic may not be read.
         """
         assert self.position is not None
         if not self._assigned:
             return None
         count = min(RECORDS, max(1, round(BYTES / self._mean)))
-        batch = Batch([], [], {}, {})
+        batch = TopicBatch([], [], {}, {})
         size, latest = 0, self.wall() + self._topic.ahead
         for record in self._clients.consume(count, seconds):
             error = record.error()
@@ -162,7 +163,7 @@ class Reader:
             counters.add("bytes", size)
         return batch
 
-    def took(self, batch: Batch) -> None:
+    def took(self, batch: TopicBatch) -> None:
         """A batch was claimed and sent on."""
         assert self.position is not None
         self.position = self.position.at(batch.offsets)
@@ -202,7 +203,7 @@ class Reader:
         self._assigned = False
         self._clients.close()
 
-    def _add(self, batch: Batch, record: Any, latest: int) -> int:
+    def _add(self, batch: TopicBatch, record: Any, latest: int) -> int:
         """Adds a record to a batch; returns its bytes.
 
         Args:
@@ -225,7 +226,7 @@ class Reader:
         batch.messages.append(Message(record_id(partition, offset), value, *self._times))
         return len(value)
 
-    def _errs(self, batch: Batch, record: Any, error: Any) -> None:
+    def _errs(self, batch: TopicBatch, record: Any, error: Any) -> None:
         """What stands in the place of a record: the end of a partition, or a fault."""
         code = error.name()
         if code == "_PARTITION_EOF":  # behind control records and aborted ones, too
@@ -247,7 +248,7 @@ class Reader:
             id, offsets = starts.noted(
                 self._fence, self._topic.name, self._number, lambda: (topic.id, self._start(mine))
             )
-            position = Position(id, offsets)
+            position = TopicPosition(id, offsets)
         if position.topic != topic.id:
             self._fail(faults.replaced(self._topic.name))
         offsets = {**dict.fromkeys(mine, 0), **position.offsets}
@@ -308,9 +309,9 @@ class Reader:
             partitions = list(self.position.offsets)
             self._next_question = wall + max(ASK_EVERY, ASK_EACH * self._count)
             ends = self._clients.bounds(partitions, LATEST, ANSWER) if partitions else {}
-            self._question = Question(wall, self._clients.describe(ANSWER), ends)
+            self._question = TopicQuestion(wall, self._clients.describe(ANSWER), ends)
 
-    def _take_answers(self, question: Question) -> None:
+    def _take_answers(self, question: TopicQuestion) -> None:
         assert self.position is not None
         topic = self._clients.described(question.topic)
         if topic.id != self.position.topic:
@@ -355,4 +356,4 @@ class Reader:
         self._fence.fail(error)
 
 
-__all__ = ["ANSWER", "Batch", "Reader"]
+__all__ = ["ANSWER", "TopicBatch", "TopicReader"]

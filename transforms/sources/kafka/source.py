@@ -28,8 +28,8 @@ from weir.transforms.runtime.dead_letters import DEAD, WHOLE_FILE, dead_letters,
 from weir.transforms.runtime.flink_quirks import on_flink
 from weir.transforms.sources.in_process import ProcessReaders
 from weir.transforms.sources.kafka.position import PositionProvider
-from weir.transforms.sources.kafka.reader import Batch, Reader
-from weir.transforms.sources.kafka.topic import Topic
+from weir.transforms.sources.kafka.reader import TopicBatch, TopicReader
+from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.pubsub.drain import DRAIN_WATCHES
 from weir.transforms.sources.turns import (
     LONG_TURN,
@@ -42,7 +42,7 @@ from weir.transforms.sources.turns import (
     watermark_of,
 )
 
-READERS: ProcessReaders[Reader] = ProcessReaders()
+READERS: ProcessReaders[TopicReader] = ProcessReaders()
 
 _TRACKER = beam.DoFn.RestrictionParam(PositionProvider())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
@@ -63,7 +63,7 @@ class ReadRecords(beam.DoFn):
     """
 
     def __init__(
-        self, topic: Topic, decoder: MessageDecoder, clock: Clock, flink: bool = False
+        self, topic: KafkaTopic, decoder: MessageDecoder, clock: Clock, flink: bool = False
     ) -> None:
         self._topic, self._decoder, self._clock = topic, decoder, clock
         self._flink = flink
@@ -92,7 +92,7 @@ class ReadRecords(beam.DoFn):
         watermark: Any = _WATERMARK,
     ) -> Iterator[Any]:
         """One turn."""
-        make = partial(Reader, self._topic, int(number), self._fence)
+        make = partial(TopicReader, self._topic, int(number), self._fence)
         reader = READERS.reader(self._run, int(number), make)
         reader.begin(tracker.current_restriction())
         watch = DRAIN_WATCHES.of(f"{self._run} {number}", self._flink)
@@ -135,7 +135,7 @@ class ReadRecords(beam.DoFn):
         at_once = has_read or (self._prompt and reader.is_well)
         tracker.defer_remainder(Duration.of(watch.wait(0 if at_once else reader.pause)))
 
-    def _decoded(self, batch: Batch) -> Iterator[Decoded]:
+    def _decoded(self, batch: TopicBatch) -> Iterator[Decoded]:
         if batch.dead:
             names = pa.array([f"{self._topic.name}#{record}" for record, _ in batch.dead])
             reasons = np.array([reason_code(reason) for _, reason in batch.dead], dtype=np.int8)
@@ -144,7 +144,7 @@ class ReadRecords(beam.DoFn):
             yield Decoded(None, letters)
         yield from self._decoder.decode(batch.messages)
 
-    def _ends_a_tick(self, reader: Reader, before: Timestamp) -> bool:
+    def _ends_a_tick(self, reader: TopicReader, before: Timestamp) -> bool:
         """Whether a tick is over by now that was not by the watermark: its release waits for it.
 
         Where ticks follow each other faster than turns every turn ends some, and none is cut short.
@@ -161,7 +161,7 @@ class ReadRecords(beam.DoFn):
         return clock.ticks is not None and before.micros > clock.tick_start(clock.ticks)
 
 
-class Read(NamedTuple):
+class TopicRead(NamedTuple):
     """PCollections of canonical batches and of dead letters."""
 
     events: Any
@@ -169,17 +169,17 @@ class Read(NamedTuple):
 
 
 class ReadKafka(beam.PTransform[Any, Any]):
-    """A topic -> ``Read(events, dead)``. Keeps no order.
+    """A topic -> ``TopicRead(events, dead)``. Keeps no order.
 
     Args:
       topic: what to read. decoder: of its records. clock: the public clock.
     """
 
-    def __init__(self, topic: Topic, decoder: MessageDecoder, clock: Clock) -> None:
+    def __init__(self, topic: KafkaTopic, decoder: MessageDecoder, clock: Clock) -> None:
         super().__init__()
         self._topic, self._decoder, self._clock = topic, decoder, clock
 
-    def expand(self, pipeline: Any) -> Read:
+    def expand(self, pipeline: Any) -> TopicRead:
         """Readers, Spread, Read."""
         numbers = [str(number) for number in range(self._topic.readers)]
         readers = pipeline | "Readers" >> beam.Create(numbers, reshuffle=False)
@@ -188,7 +188,7 @@ class ReadKafka(beam.PTransform[Any, Any]):
         found = readers | "Read" >> beam.ParDo(
             ReadRecords(self._topic, self._decoder, self._clock, on_flink(pipeline.pipeline))
         ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
-        return Read(found.events, found[DEAD])
+        return TopicRead(found.events, found[DEAD])
 
 
-__all__ = ["Read", "ReadKafka", "ReadRecords"]
+__all__ = ["ReadKafka", "ReadRecords", "TopicRead"]

@@ -12,13 +12,13 @@ from typing import Literal
 
 from weir.transforms.decode.epoch import FIRST, LAST
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.kafka.properties import Properties
+from weir.transforms.sources.kafka.properties import ClientProperties
 
 Start = Literal["earliest", "latest"] | int
 
 
 @dataclass(frozen=True)
-class Topic:
+class KafkaTopic:
     """A topic, and how it is read.
 
     Attributes:
@@ -35,7 +35,7 @@ class Topic:
     """
 
     name: str
-    properties: Properties
+    properties: ClientProperties
     start: Start = "earliest"
     readers: int = 1
     committed: bool = True
@@ -78,4 +78,4 @@ def record_id(partition: int, offset: int) -> str:
     return f"{partition}@{offset}"
 
 
-__all__ = ["Start", "Topic", "record_id"]
+__all__ = ["KafkaTopic", "Start", "record_id"]

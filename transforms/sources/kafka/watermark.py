@@ -21,7 +21,7 @@ ASKED = 16
 """Questions for ends that a reader may not have reached yet. Of more, the latest is replaced."""
 
 
-class Frontier:
+class TopicFrontier:
     """The estimate of one reader. All times are wall time, microseconds since 1970.
 
     Args:
@@ -86,4 +86,4 @@ class Frontier:
         self._reached[partition] = moment if before is None else max(before, moment)
 
 
-__all__ = ["ASKED", "Frontier"]
+__all__ = ["ASKED", "TopicFrontier"]
