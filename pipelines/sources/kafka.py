@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -46,11 +47,33 @@ class TopicConfig(Section):
         examples=["kafka-1.acme.example:9092,kafka-2.acme.example:9092"],
     )
     topic: str = Field(description="The topic to read.", examples=["purchases"])
-    payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
+    payload: Literal["json", "ndjson", "avro", "arrow", "confluent_avro", "protobuf"] = Field(
         default="ndjson",
         description="What the value of a record holds: one JSON object, lines of JSON, an Avro "
-        "container, or an Arrow stream. Keys and headers are not read.",
+        "container, an Arrow stream, one Avro record with the id of its schema (registry), or one "
+        "message of protocol buffers (descriptors). Keys and headers are not read.",
         examples=["ndjson"],
+    )
+    registry: str | None = Field(
+        default=None,
+        description="Address of the schema registry; for confluent_avro.",
+        examples=["https://registry.acme.example:8081"],
+    )
+    registry_login: dict[str, str] | None = Field(
+        default=None,
+        description="Where USER:PASSWORD of the registry is: {file: PATH} or {env: NAME}.",
+        examples=["{env: REGISTRY_LOGIN}"],
+    )
+    descriptors: str | None = Field(
+        default=None,
+        description="File of descriptors, as `protoc --include_imports --descriptor_set_out` "
+        "writes it; for protobuf. It is read where the job is started.",
+        examples=["/etc/weir/purchases.desc"],
+    )
+    message: str | None = Field(
+        default=None,
+        description="Full name of the type of the messages; for protobuf.",
+        examples=["acme.shop.Purchase"],
     )
     start: str = Field(
         description="Where a new stream begins: earliest (all that the topic still holds), latest "
@@ -152,7 +175,28 @@ class TopicConfig(Section):
         if durations.duration(self.slack) < 100_000:
             raise refusal("slack", self.slack, "must be 100ms or longer.")
         _split(self.options)
+        self._check_payload()
         return self
+
+    def _check_payload(self) -> None:
+        """Checks that a payload has what it needs, and nothing that is for another."""
+        needs = {"confluent_avro": ("registry",), "protobuf": ("descriptors", "message")}
+        needed = needs.get(self.payload, ())
+        allowed = (*needed, "registry_login") if "registry" in needed else needed
+        for name in ("registry", "registry_login", "descriptors", "message"):
+            value = getattr(self, name)
+            if value is not None and name not in allowed:
+                raise refusal(name, value, f"is not for payload {self.payload}. Remove it.")
+            if value is None and name in needed:
+                raise refusal(name, value, f"is missing. Payload {self.payload} needs it.")
+        if self.registry is not None and not self.registry.startswith(("http://", "https://")):
+            raise refusal(
+                "registry", self.registry, "is no address. Write one like https://HOST:8081."
+            )
+        if self.registry_login is not None:
+            _reference("registry_login", self.registry_login)
+        if self.descriptors is not None and not PurePosixPath(self.descriptors).is_absolute():
+            raise refusal("descriptors", self.descriptors, "must be an absolute path.")
 
 
 def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
@@ -229,11 +273,34 @@ class KafkaSource(Source):
 
     @property
     def form(self) -> str:
-        return "ndjson" if self.kafka.payload == "json" else self.kafka.payload
+        return "ndjson" if self.payload == "json" else self.payload
 
     @property
     def payload(self) -> str:
-        return self.kafka.payload
+        """What records hold, as all streams have it; see transforms.sources.kafka.values."""
+        own = self.kafka.payload
+        return {"confluent_avro": "avro", "protobuf": "json"}.get(own, own)
+
+    def _values(self) -> Any:
+        """What makes payloads of values; None where they are payloads."""
+        from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf
+
+        section = self.kafka
+        if section.registry is not None:
+            login = section.registry_login
+            place = None if login is None else _reference("registry_login", login)
+            return ConfluentAvro(section.registry, place)
+        if section.descriptors is None or section.message is None:
+            return None
+        try:
+            descriptors = Path(section.descriptors).read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                "source.kafka.descriptors",
+                section.descriptors,
+                f"cannot be read ({type(error).__name__}). Write the path of a file of protoc.",
+            ) from None
+        return Protobuf(descriptors, section.message)
 
     @property
     def stream(self) -> StreamTime:
@@ -245,8 +312,9 @@ class KafkaSource(Source):
         from weir.transforms.sources.kafka.source import ReadKafka
 
         section = self.kafka
-        decoder = MessageDecoder(section.payload, schema_of(plan), section.topic, limits.line_bytes)
-        return ReadKafka(self.topic(plan, limits), decoder, plan.clock)
+        decoder = MessageDecoder(self.payload, schema_of(plan), section.topic, limits.line_bytes)
+        topic = replace(self.topic(plan, limits), values=self._values())
+        return ReadKafka(topic, decoder, plan.clock)
 
     def arrivals(self, plan: Plan) -> StreamTime:
         """See Source."""

@@ -110,7 +110,7 @@ def test_secrets_are_read_by_clients_and_are_in_nothing_that_is_stored(
 )
 def test_a_secret_that_is_not_there_is_named_by_its_place(reference: PropertyReference) -> None:
     with pytest.raises(ConfigError, match=r"Put the secret there") as refused:
-        reference.read("sasl.password")
+        reference.read("source.kafka.options.sasl.password")
     assert refused.value.field == "source.kafka.options.sasl.password"
 
 

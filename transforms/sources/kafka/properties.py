@@ -61,11 +61,11 @@ class PropertyReference:
     file: str | None = None
     env: str | None = None
 
-    def read(self, name: str) -> str:
+    def read(self, field: str) -> str:
         """The secret.
 
         Args:
-          name: property that it is for.
+          field: setting that it is for, for messages.
 
         Raises:
           ConfigError: it is not there, or empty.
@@ -79,14 +79,14 @@ class PropertyReference:
                 value = Path(self.file).read_text().rstrip("\r\n")
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(
-                    f"source.kafka.options.{name}",
+                    field,
                     self.file,
                     f"cannot be read ({type(error).__name__}). Put the secret there, readable for "
                     "the user of the workers.",
                 ) from None
         if not value:
             raise ConfigError(
-                f"source.kafka.options.{name}",
+                field,
                 place,
                 "is empty or not there. Put the secret there, on every worker.",
             )
@@ -116,7 +116,10 @@ class ClientProperties:
         return {
             **_DEFAULTS,
             **dict(self.plain),
-            **{name: reference.read(name) for name, reference in self.secrets},
+            **{
+                name: reference.read(f"source.kafka.options.{name}")
+                for name, reference in self.secrets
+            },
             "bootstrap.servers": self.brokers,
         }
 

@@ -8,7 +8,7 @@ assigned again from the offsets of the checkpoint, after a look whether they sti
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from weir.transforms.decode.messages import Message
@@ -18,6 +18,7 @@ from weir.transforms.sources.kafka import faults, starts
 from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, CallRefused, KafkaClients
 from weir.transforms.sources.kafka.position import TopicPosition
 from weir.transforms.sources.kafka.topic import KafkaTopic, record_id
+from weir.transforms.sources.kafka.values import SchemaAway
 from weir.transforms.sources.kafka.watermark import TopicFrontier
 from weir.transforms.sources.pubsub.steady import SteadyTime
 
@@ -91,6 +92,8 @@ class TopicReader:
         self._next_question = 0
         self._mean = BYTES / FIRST
         self._stamp, self._times = 0, topic.times(0)
+        self._waiting: Sequence[Any] = ()
+        self._schema_failures = 0
         self._failures = 0
         self._warned = 0
         self._refused: dict[str, tuple[str, int, int]] = {}
@@ -109,7 +112,7 @@ class TopicReader:
         self._fence.look()
         if position != self.position:
             self._fence.goes_on()
-            self.position, self._assigned = position, False
+            self.position, self._assigned, self._waiting = position, False, ()
             self.frontier = TopicFrontier(self._topic.slack)
             self._question = None
 
@@ -147,12 +150,19 @@ class TopicReader:
         count = min(RECORDS, max(1, round(BYTES / self._mean)))
         batch = TopicBatch([], [], {}, {})
         size, latest = 0, self.wall() + self._topic.ahead
-        for record in self._clients.consume(count, seconds):
-            error = record.error()
-            if error is not None:
-                self._errs(batch, record, error)
-                continue
-            size += self._add(batch, record, latest)
+        records = self._waiting or self._clients.consume(count, seconds)
+        try:
+            for record in records:
+                error = record.error()
+                if error is not None:
+                    self._errs(batch, record, error)
+                    continue
+                size += self._add(batch, record, latest)
+        except SchemaAway as away:
+            self._waiting = records
+            self._fails("registry", str(away))
+            return None
+        self._waiting, self._schema_failures = (), 0
         if not batch.offsets:
             return None
         self._refused.pop("records", None)
@@ -189,13 +199,14 @@ class TopicReader:
     @property
     def is_well(self) -> bool:
         """Whether the brokers answer."""
-        return self._assigned and not self._failures
+        return self._assigned and not self._failures and not self._schema_failures
 
     @property
     def pause(self) -> float:
         """Seconds to wait before the next turn: longer while the brokers are away."""
-        if self._failures:
-            return float(min(LONGEST_PAUSE, 0.1 * 2 ** min(self._failures, 10)))
+        failures = max(self._failures, self._schema_failures)
+        if failures:
+            return float(min(LONGEST_PAUSE, 0.1 * 2 ** min(failures, 10)))
         return 0.05
 
     def close(self) -> None:
@@ -221,9 +232,13 @@ class TopicReader:
         if kind == BY_PRODUCER and stamp > latest:
             batch.dead.append((record_id(partition, offset), "stamp_ahead"))
             return len(value)
+        payload = value if self._topic.values is None else self._topic.values.read(value)
+        if payload is None:
+            batch.dead.append((record_id(partition, offset), "malformed"))
+            return len(value)
         if stamp != self._stamp:  # brokers stamp many at once
             self._stamp, self._times = stamp, self._topic.times(stamp)
-        batch.messages.append(Message(record_id(partition, offset), value, *self._times))
+        batch.messages.append(Message(record_id(partition, offset), payload, *self._times))
         return len(value)
 
     def _errs(self, batch: TopicBatch, record: Any, error: Any) -> None:
@@ -257,6 +272,7 @@ class TopicReader:
             if self._shrunk_since is not None:
                 return
         self._clients.assign(offsets)
+        self._waiting = ()
         self.position, self._assigned = position.at(offsets), True
         self._count, self._question = topic.partitions, None
         self.frontier.begin(offsets)
@@ -331,8 +347,10 @@ class TopicReader:
         self._refused.pop("client", None)
 
     def _fails(self, what: str, code: str) -> None:
-        """A call failed. what: brokers, for questions; records; client, for connections."""
+        """A call failed. what: brokers, for questions; records; client, for connections;
+        registry, for schemas."""
         self._failures += what == "brokers"
+        self._schema_failures += what == "registry"
         self._warned += 1
         counters.add("source_errors")
         if self._warned & (self._warned - 1) == 0:  # the 1st, 2nd, 4th, 8th ...

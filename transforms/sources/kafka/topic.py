@@ -13,6 +13,7 @@ from typing import Literal
 from weir.transforms.decode.epoch import FIRST, LAST
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 from weir.transforms.sources.kafka.properties import ClientProperties
+from weir.transforms.sources.kafka.values import ValueReader
 
 Start = Literal["earliest", "latest"] | int
 
@@ -32,6 +33,7 @@ class KafkaTopic:
         record's stamp; 0 where none is declared.
       stream: what wall time stands for.
       group: consumer group that offsets are committed for, or None.
+      values: makes payloads of the values of records; None: they are payloads.
     """
 
     name: str
@@ -45,6 +47,7 @@ class KafkaTopic:
     stamps_ahead: int = 0
     stream: StreamTime = PRESENT
     group: str | None = None
+    values: ValueReader | None = None
 
     @property
     def earliest(self) -> StreamTime:
