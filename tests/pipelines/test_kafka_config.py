@@ -54,6 +54,9 @@ def topic(*sets: str) -> Any:
         ("options={sasl.password: {file: k}}", "options.sasl.password.file", "absolute path"),
         ("options={sasl.password: {env: 'a b'}}", "options.sasl.password.env", "environment"),
         ("options={a: {env: A, file: /b}}", "options.a", "exactly one"),
+        ("payload=confluent_avro", "registry", "needs it"),
+        ("registry=http://r", "registry", "is not for payload ndjson"),
+        ("payload=protobuf", "descriptors", "needs it"),
     ],
 )
 def test_what_is_refused(text: str, field: str, says: str) -> None:
@@ -157,3 +160,25 @@ def test_every_runner_gets_the_same_reader_and_no_secret(
         if one.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
     ]  # fmt: skip
     assert unbounded
+
+
+def test_payloads_of_kafka_alone_are_read_as_those_of_all_streams(tmp_path: Path) -> None:
+    job = stream(
+        "source.kafka.payload=confluent_avro",
+        "source.kafka.registry=https://registry.example",
+        "source.kafka.registry_login={env: LOGIN}",
+    )
+    assert isinstance(job.source, KafkaSource)
+    assert (job.source.payload, job.source.form) == ("avro", "avro")
+    assert job.source.open(Plan.from_config(job.plan_config()), Limits()) is not None
+    file = tmp_path / "shop.desc"
+    sets = (
+        "source.kafka.payload=protobuf",
+        "source.kafka.message=shop.Purchase",
+        f"source.kafka.descriptors={file}",
+    )
+    source = stream(*sets).source
+    assert isinstance(source, KafkaSource) and (source.payload, source.form) == ("json", "ndjson")
+    with pytest.raises(ConfigError, match="cannot be read") as refused:
+        source.open(Plan.from_config(stream(*sets).plan_config()), Limits())
+    assert refused.value.field == "source.kafka.descriptors"

@@ -19,6 +19,8 @@ from tests.runners.kafka_security import LISTENER, PASSWORD, USER
 from tests.runners.pulling import SCHEMA, SECOND, Reading, prism_flags, until
 from tests.runners.topics import Topic
 from tests.transforms.running import keep
+from tests.transforms.schema_registry import registry
+from tests.transforms.test_kafka_values import framed
 from weir.dpcore.leaves.clock import Clock
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.transforms.decode.messages import MessageDecoder
@@ -26,6 +28,7 @@ from weir.transforms.sources.kafka import faults
 from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
 from weir.transforms.sources.kafka.source import ReadKafka
 from weir.transforms.sources.kafka.topic import KafkaTopic
+from weir.transforms.sources.kafka.values import ConfluentAvro
 
 PARTITIONS = 3
 
@@ -119,6 +122,27 @@ def test_partitions_that_are_added_are_read_from_their_start(
         topic.publish(line(i) for i in range(10, 50))
         until(lambda: len(job.ids()) == 50)
         assert sorted(map(int, job.ids())) == list(range(50))
+
+
+def test_a_schema_that_evolves_in_mid_stream(
+    kafka_broker: KafkaBroker, prism_location: Path
+) -> None:
+    topic = Topic(kafka_broker, "schemas", PARTITIONS)
+    fields = [{"name": "at", "type": "long"}, {"name": "id", "type": "string"}]
+    old = {"type": "record", "name": "event", "fields": [*fields, {"name": "x", "type": "int"}]}
+    new = {**old, "fields": [{"name": "y", "type": "string"}, *old["fields"][:2]]}
+    with registry() as held:
+        for id, schema in ((1, old), (2, new)):
+            held.schemas[id] = {"schema": json.dumps(schema)}
+        now = time.time_ns() // 1000
+        row = {"at": now, "x": 1, "y": "y"}
+        topic.publish(framed(1, old, {**row, "id": f"old-{i}"}) for i in range(20))
+        topic.publish([framed(2, new, {**row, "id": "new"}), framed(9, old, {**row, "id": "no"})])
+        values = ConfluentAvro(held.url)
+        with reading(prism_location, topic, 3, "avro", values=values) as job:
+            until(job.done)
+            assert sorted(job.ids()) == sorted([*(f"old-{i}" for i in range(20)), "new"])
+            assert [letter[1:] for letter in job.letters()] == [(-1, "", "malformed")]
 
 
 def test_a_broker_that_is_killed_costs_nothing(
