@@ -285,7 +285,9 @@ class TopicReader:
             return {}
         start = self._topic.start
         which = start if isinstance(start, str) else start // 1000
-        found = self._clients.offsets(self._clients.bounds(partitions, which, ANSWER))
+        found: dict[int, int] = self._clients.offsets(
+            self._clients.bounds(partitions, which, ANSWER)
+        )
         if any(offset < 0 for offset in found.values()):
             ends = self._clients.offsets(self._clients.bounds(partitions, LATEST, ANSWER))
             found = {p: ends[p] if offset < 0 else offset for p, offset in found.items()}

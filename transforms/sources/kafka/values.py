@@ -202,7 +202,7 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
 
 def _plain(message: Any) -> dict[str, Any]:
     """The fields of a message by their names."""
-    found = {}
+    found: dict[str, Any] = {}
     for about in message.DESCRIPTOR.fields:
         value = getattr(message, about.name)
         if about.message_type is not None and about.message_type.GetOptions().map_entry:
