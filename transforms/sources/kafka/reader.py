@@ -36,6 +36,8 @@ SHRUNK = 10.0
 """Seconds for which it is doubted that a partition has lost what was read."""
 LONGEST_PAUSE = 5.0
 """Seconds between turns while the brokers are away, at most."""
+FORGOTTEN = 2 * (ANSWER + LONGEST_PAUSE)
+"""Seconds after which a refusal that did not come again is forgotten."""
 BY_PRODUCER, BY_BROKER = 1, 2
 """librdkafka's kinds of stamps."""
 
@@ -364,7 +366,7 @@ class TopicReader:
             return
         wall = self.wall()
         before, since, last = self._refused.get(what, ("", wall, wall))
-        if before != code or wall - last > doubted * 1e6:
+        if before != code or wall - last > max(doubted, FORGOTTEN) * 1e6:
             since = wall
         self._refused[what] = (code, since, wall)
         if wall - since >= doubted * 1e6:
