@@ -103,8 +103,8 @@ def check(data: Any, values: Sequence[bytes | None], kind: int, *how: Any) -> No
     mine = f"t#{at % 2}@{at // 2}"
     (cells, *rest), (changed, *others) = (read(some, kind, *how) for some in (records, other))
     assert rest == others
-    assert {place: found for place, found in cells.items() if place[0] != mine} == {
-        place: found for place, found in changed.items() if place[0] != mine
+    assert {place: what for place, what in cells.items() if place[0] != mine} == {
+        place: what for place, what in changed.items() if place[0] != mine
     }
 
 
@@ -146,8 +146,8 @@ def test_a_record_of_a_registry_moves_nothing_but_itself(kind: int) -> None:
         b"x",
     ]
     with registry() as held:
-        for id, one in ((1, numbers), (2, texts)):
-            held.schemas[id] = {"schema": json.dumps(one)}
+        for id, schema_of in ((1, numbers), (2, texts)):
+            held.schemas[id] = {"schema": json.dumps(schema_of)}
         reader = ConfluentAvro(held.url)
 
         @SEARCH

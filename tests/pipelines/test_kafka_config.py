@@ -79,10 +79,10 @@ def test_a_secret_in_the_config_is_refused_and_not_repeated(name: str) -> None:
 
 
 def test_what_a_topic_is_read_by() -> None:
-    found = topic("source.kafka.start=2026-01-01T00:00:00Z", "source.kafka.readers=3")
-    assert (found.name, found.start, found.readers) == ("purchases", 1_767_225_600_000_000, 3)
-    assert (found.slack, found.ahead, found.committed) == (500_000, 300_000_000, True)
-    assert (found.stamps_behind, found.stamps_ahead, found.group) == (0, 0, None)
+    source = topic("source.kafka.start=2026-01-01T00:00:00Z", "source.kafka.readers=3")
+    assert (source.name, source.start, source.readers) == ("purchases", 1_767_225_600_000_000, 3)
+    assert (source.slack, source.ahead, source.committed) == (500_000, 300_000_000, True)
+    assert (source.stamps_behind, source.stamps_ahead, source.group) == (0, 0, None)
     declared = topic("schema.arrival=seen", "limits.ahead=1m", "source.kafka.stamps_behind=3s")
     assert (declared.stamps_behind, declared.stamps_ahead) == (3_000_000, 3_600_000_000)
     assert declared.ahead == 60_000_000
@@ -99,12 +99,12 @@ def test_secrets_are_read_by_clients_and_are_in_nothing_that_is_stored(
     monkeypatch.setenv("KAFKA_USER", PASSWORD)
     options = f"{{sasl.password: {{file: {key}}}, sasl.username: {{env: KAFKA_USER}}}}"
     job = stream(f"source.kafka.options={options}")
-    found = topic(f"source.kafka.options={options}")
-    assert found.properties.read()["sasl.password"] == PASSWORD
-    assert found.properties.read()["sasl.username"] == PASSWORD
+    source = topic(f"source.kafka.options={options}")
+    assert source.properties.read()["sasl.password"] == PASSWORD
+    assert source.properties.read()["sasl.username"] == PASSWORD
     assert isinstance(job.source, KafkaSource)
     read = job.source.open(Plan.from_config(job.plan_config()), Limits())
-    texts = [pickle.dumps(found).decode("latin1"), repr(found), repr(read), job.model_dump_json()]
+    texts = [pickle.dumps(source).decode("latin1"), repr(source), repr(read), job.model_dump_json()]
     assert not [text for text in texts if PASSWORD in text]
 
 
@@ -156,8 +156,8 @@ def test_every_runner_gets_the_same_reader_and_no_secret(
     payloads = b"".join(t.spec.payload for t in graph.components.transforms.values())
     assert PASSWORD.encode() not in graph.SerializeToString() + payloads
     unbounded = [
-        one for one in graph.components.pcollections.values()
-        if one.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
+        each for each in graph.components.pcollections.values()
+        if each.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
     ]  # fmt: skip
     assert unbounded
 

@@ -54,7 +54,7 @@ class Topic:
     """A topic of one test, numbered, so that no two meet.
 
     Args:
-      broker: which is reached by ``properties`` beside its address.
+      broker: which is it is on.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Topic:
     def ends(self) -> dict[int, int]:
         """Partition -> high watermark."""
         places = {TopicPartition(self.name, p): OffsetSpec.latest() for p in range(self.partitions)}
-        found = self.admin.list_offsets(places)
-        return {place.partition: future.result().offset for place, future in found.items()}
+        futures = self.admin.list_offsets(places)
+        return {place.partition: future.result().offset for place, future in futures.items()}
 
     def send(self, value: bytes | None, partition: int | None = None, **more: Any) -> None:
         """Sends without waiting; partitions take turns."""

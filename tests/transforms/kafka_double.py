@@ -54,7 +54,8 @@ class Cluster:
       now: wall time, microseconds. id: of the topic, None: it is not there.
       low: partition -> first offset that is left. ends: partition -> high watermark.
       stable: partition -> end of what committed reads see; None: the high watermark.
-      slow: answers come when ``answer`` is called. away: nobody answers.
+      slow: answers come when ``answer`` is called. away: a code that
+        every call fails with.
     """
 
     def __init__(self, partitions: int = 1) -> None:
@@ -91,7 +92,7 @@ class Cluster:
     def remove(self, partition: int, below: int) -> None:
         """Retention."""
         self.low[partition] = below
-        for offset in [one for one in self.records[partition] if one < below]:
+        for offset in [at for at in self.records[partition] if at < below]:
             del self.records[partition][offset]
 
     def reader(self, number: int = 0, **options: Any) -> TopicReader:
@@ -165,25 +166,25 @@ class Client:
         self._cluster.assigned.append(dict(offsets))
 
     def consume(self, count: int, seconds: float) -> list[Record]:
-        found: list[Record] = []
+        records_read: list[Record] = []
         if self._cluster.away:
-            return found
+            return records_read
         for partition, at in self._next.items():
             if at < self._cluster.low[partition]:
                 return [Record(partition, at, None, 0, 0, "_AUTO_OFFSET_RESET")]
             stable = self._cluster.stable[partition]
             end = self._cluster.ends[partition] if stable is None else stable
             for offset in sorted(self._cluster.records[partition]):
-                if at <= offset < end and len(found) < count:
-                    found.append(
+                if at <= offset < end and len(records_read) < count:
+                    records_read.append(
                         Record(partition, offset, *self._cluster.records[partition][offset])
                     )
                     self._next[partition] = offset + 1
             left = [o for o in self._cluster.records[partition] if self._next[partition] <= o < end]
             if not left and self._ended.get(partition) != end:
                 self._ended[partition] = self._next[partition] = end
-                found.append(Record(partition, end, None, 0, 0, "_PARTITION_EOF"))
-        return found
+                records_read.append(Record(partition, end, None, 0, 0, "_PARTITION_EOF"))
+        return records_read
 
 
 def turn(reader: TopicReader, position: Any) -> tuple[Any, list[Any]]:

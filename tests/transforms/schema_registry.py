@@ -23,13 +23,13 @@ class Registry:
 @contextmanager
 def registry() -> Iterator[Registry]:
     """A registry on this machine."""
-    found = Registry()
+    held = Registry()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.asked.append((self.path, self.headers.get("Authorization")))
-            schema = found.schemas.get(int(self.path.rsplit("/", 1)[1]), 404)
-            status = 503 if found.down else schema if isinstance(schema, int) else 200
+            held.asked.append((self.path, self.headers.get("Authorization")))
+            schema = held.schemas.get(int(self.path.rsplit("/", 1)[1]), 404)
+            status = 503 if held.down else schema if isinstance(schema, int) else 200
             body = json.dumps(schema if isinstance(schema, dict) else {}).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -42,9 +42,9 @@ def registry() -> Iterator[Registry]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    found.url = f"http://127.0.0.1:{server.server_port}"
+    held.url = f"http://127.0.0.1:{server.server_port}"
     try:
-        yield found
+        yield held
     finally:
         server.shutdown()
         server.server_close()

@@ -140,22 +140,22 @@ def purchase(**fields: Any) -> bytes:
     for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file:
         pool.Add(file)
     kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Purchase"))
-    found = kind(**fields)
-    found.at.FromMicroseconds(1_700_000_000_500_000)
-    data: bytes = found.SerializeToString()
+    message = kind(**fields)
+    message.at.FromMicroseconds(1_700_000_000_500_000)
+    data: bytes = message.SerializeToString()
     return data
 
 
 def test_protocol_buffers_become_json_by_the_names_of_their_fields() -> None:
     reader = pickle.loads(pickle.dumps(Protobuf(descriptors(), "shop.Purchase")))
     value = purchase(id="a", big=2**64 - 1, raw=b"\xff", kind=1, tags=["x", "y"])
-    found = reader.read(value)
-    assert found is not None and json.loads(found) == {
+    payload = reader.read(value)
+    assert payload is not None and json.loads(payload) == {
         "id": "a", "amount": 0.0, "big": 2**64 - 1, "raw": "/w==", "kind": "TEST",
         "at": "2023-11-14T22:13:20.500Z", "tags": ["x", "y"], "paid": None,
     }  # fmt: skip
-    assert reader.read(b"\0\0\0\0\x07\0" + value) == found
-    assert reader.read(b"\0\0\0\0\x07\x04\0\0" + value) == found
+    assert reader.read(b"\0\0\0\0\x07\0" + value) == payload
+    assert reader.read(b"\0\0\0\0\x07\x04\0\0" + value) == payload
     assert reader.read(b"\xff\xff") is None and reader.read(b"\0") is None
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from weir.dpcore.errors import ConfigError
 from weir.transforms.sources.kafka.topic import KafkaTopic
 
-NOBODY = "weir"
+NO_GROUP = "weir"
 """Group of a consumer that is in none: the client wants a name."""
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -69,7 +69,7 @@ class KafkaClients:
                 {
                     **properties,
                     "error_cb": lambda error: self._errors.append(str(error.name())),
-                    "group.id": topic.group or NOBODY,
+                    "group.id": topic.group or NO_GROUP,
                     "enable.auto.commit": False,
                     "auto.offset.reset": "error",
                     "enable.partition.eof": True,
@@ -100,8 +100,8 @@ class KafkaClients:
     def describe(self, seconds: float) -> Any:
         """Asks for the topic; ``described`` reads the answer."""
         names = self._library.TopicCollection([self._topic.name])
-        found = self._admin.describe_topics(names, request_timeout=seconds)
-        return found[self._topic.name]
+        futures = self._admin.describe_topics(names, request_timeout=seconds)
+        return futures[self._topic.name]
 
     def described(self, future: Any) -> DescribedTopic:
         """An answer. Raises CallRefused."""
@@ -147,8 +147,8 @@ class KafkaClients:
 
     def consume(self, count: int, seconds: float) -> Sequence[Any]:
         """Up to so many records, and errors among them; waits no longer for the last of them."""
-        found: Sequence[Any] = self._consumer.consume(count, seconds)
-        return found
+        records: Sequence[Any] = self._consumer.consume(count, seconds)
+        return records
 
     def errors(self) -> list[str]:
         """Codes of what went wrong with connections since the last call."""

@@ -40,14 +40,14 @@ class PositionCoder(coders.Coder):
     def encode(self, value: TopicPosition) -> bytes:
         """To bytes."""
         offsets = {str(partition): value.offsets[partition] for partition in sorted(value.offsets)}
-        found = {"done": value.done, "offsets": offsets, "topic": value.topic}
-        return json.dumps(found, separators=(",", ":")).encode()
+        fields = {"done": value.done, "offsets": offsets, "topic": value.topic}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     def decode(self, encoded: bytes) -> TopicPosition:
         """From bytes."""
-        found = json.loads(encoded)
-        offsets = {int(partition): offset for partition, offset in found["offsets"].items()}
-        return TopicPosition(found["topic"], offsets, found["done"])
+        fields = json.loads(encoded)
+        offsets = {int(partition): offset for partition, offset in fields["offsets"].items()}
+        return TopicPosition(fields["topic"], offsets, fields["done"])
 
     def is_deterministic(self) -> bool:
         """The same position always gives the same bytes."""

@@ -44,7 +44,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 100,
     "queued.max.messages.kbytes": 16384,
-    # What a client says is counted and told by the reader, once for each failure.
+    # The reader counts and logs failures itself.
     "log_level": 2,
 }
 

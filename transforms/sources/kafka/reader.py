@@ -1,4 +1,4 @@
-"""One reader of a topic: some of its partitions through one consumer, and questions beside it.
+"""One reader of a topic: some of its partitions through one consumer, and questions to the brokers.
 
 A reader lives in the worker process (see ``in_process``). A call that does not go on from where the
 last one here stood means that the job started, or went back to a checkpoint: the partitions are
@@ -185,7 +185,7 @@ class TopicReader:
         self.frontier.read(self.position.offsets)
 
     def left(self) -> None:
-        """A batch could not be claimed: it is read again, by whoever has its offsets."""
+        """A batch could not be claimed: it is read again, from the offsets of a checkpoint."""
         self.position = None
 
     def reached(self) -> int | None:
@@ -287,13 +287,13 @@ class TopicReader:
             return {}
         start = self._topic.start
         which = start if isinstance(start, str) else start // 1000
-        found: dict[int, int] = self._clients.offsets(
+        offsets: dict[int, int] = self._clients.offsets(
             self._clients.bounds(partitions, which, ANSWER)
         )
-        if any(offset < 0 for offset in found.values()):
+        if any(offset < 0 for offset in offsets.values()):
             ends = self._clients.offsets(self._clients.bounds(partitions, LATEST, ANSWER))
-            found = {p: ends[p] if offset < 0 else offset for p, offset in found.items()}
-        return found
+            offsets = {p: ends[p] if offset < 0 else offset for p, offset in offsets.items()}
+        return offsets
 
     def _check(self, offsets: Mapping[int, int]) -> None:
         """Fails where partitions do not hold these offsets, or not any more."""

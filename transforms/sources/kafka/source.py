@@ -185,10 +185,10 @@ class ReadKafka(beam.PTransform[Any, Any]):
         readers = pipeline | "Readers" >> beam.Create(numbers, reshuffle=False)
         if self._topic.readers > 1:
             readers = readers | "Spread" >> beam.Reshuffle()
-        found = readers | "Read" >> beam.ParDo(
+        outputs = readers | "Read" >> beam.ParDo(
             ReadRecords(self._topic, self._decoder, self._clock, on_flink(pipeline.pipeline))
         ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
-        return TopicRead(found.events, found[DEAD])
+        return TopicRead(outputs.events, outputs[DEAD])
 
 
 __all__ = ["ReadKafka", "ReadRecords", "TopicRead"]

@@ -39,7 +39,7 @@ class ValueReader(Protocol):
         """The value as a payload; None where it cannot be read.
 
         Raises:
-          SchemaAway: nobody can say at the moment.
+          SchemaAway: its schema cannot be had at the moment.
         """
 
 
@@ -93,17 +93,17 @@ class ConfluentAvro:
             )
         try:
             with urllib.request.urlopen(request, timeout=ANSWER) as answer:
-                found = json.load(answer)
+                entry = json.load(answer)
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return None
             raise SchemaAway(f"HTTP {error.code}") from None
         except (OSError, ValueError) as error:
             raise SchemaAway(type(error).__name__) from None
-        if not isinstance(found, Mapping) or found.get("schemaType", "AVRO") != "AVRO":
+        if not isinstance(entry, Mapping) or entry.get("schemaType", "AVRO") != "AVRO":
             return None
-        schema = found.get("schema")
-        return schema.encode() if isinstance(schema, str) and not found.get("references") else None
+        schema = entry.get("schema")
+        return schema.encode() if isinstance(schema, str) and not entry.get("references") else None
 
 
 def container_header(schema: bytes) -> tuple[bytes, bytes]:
@@ -159,7 +159,7 @@ class Protobuf:
             try:
                 for file in descriptor_pb2.FileDescriptorSet.FromString(self._descriptors).file:
                     pool.Add(file)
-                found = pool.FindMessageTypeByName(self._message)
+                descriptor = pool.FindMessageTypeByName(self._message)
             except Exception as error:
                 raise ConfigError(
                     "source.kafka.message",
@@ -167,7 +167,7 @@ class Protobuf:
                     f"is not in the descriptors ({type(error).__name__}). Write them with protoc "
                     "--include_imports --descriptor_set_out, and the full name of the type.",
                 ) from None
-            self._type = message_factory.GetMessageClass(found)
+            self._type = message_factory.GetMessageClass(descriptor)
         return self._type
 
     def read(self, value: bytes) -> bytes | None:
@@ -202,19 +202,19 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
 
 def _plain(message: Any) -> dict[str, Any]:
     """The fields of a message by their names."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for about in message.DESCRIPTOR.fields:
         value = getattr(message, about.name)
         if about.message_type is not None and about.message_type.GetOptions().map_entry:
             of = about.message_type.fields_by_name["value"]
-            found[about.name] = {str(key): _value(value[key], of) for key in value}
+            fields[about.name] = {str(key): _value(value[key], of) for key in value}
         elif _is_repeated(about):
-            found[about.name] = [_value(item, about) for item in value]
+            fields[about.name] = [_value(item, about) for item in value]
         elif about.has_presence and not message.HasField(about.name):
-            found[about.name] = None
+            fields[about.name] = None
         else:
-            found[about.name] = _value(value, about)
-    return found
+            fields[about.name] = _value(value, about)
+    return fields
 
 
 def _is_repeated(about: Any) -> bool:

@@ -35,7 +35,7 @@ class TopicFrontier:
         self._listed: int | None = None
 
     def begin(self, partitions: Iterable[int]) -> None:
-        """These partitions are read from now on, beside those that are."""
+        """These partitions are read from now on, in addition to those that are."""
         for partition in partitions:
             self._reached.setdefault(partition, None)
 
