@@ -357,6 +357,7 @@ class KafkaSource(Source):
         clients = KafkaClients(KafkaTopic(section.topic, section.properties))
         try:
             clients.described(clients.describe(ANSWER))
+            settings = clients.settings(ANSWER)
         except CallRefused as refused:
             if refused.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
                 raise ConfigError(
@@ -365,8 +366,20 @@ class KafkaSource(Source):
                     "does not exist. Create it, or correct the name.",
                 ) from None
             yield f"topic {section.topic} cannot be looked up from here ({refused.code})."
+            return
         finally:
             clients.close()
+        if settings.get("message.timestamp.type") == "CreateTime":
+            yield (
+                f"topic {section.topic} has the stamps of its producers (CreateTime). Set "
+                "message.timestamp.type=LogAppendTime: a replay of the topic then gives the same "
+                "releases, and a backlog is released while it is read."
+            )
+        if "compact" in settings.get("cleanup.policy", ""):
+            yield (
+                f"topic {section.topic} is compacted: records that a later one of their key "
+                "replaces may be gone before they are read. Set cleanup.policy=delete."
+            )
 
     def seal(self, key: bytes) -> tuple[str | None, Source]:
         return f"{self.kafka.brokers}/{self.kafka.topic}", self

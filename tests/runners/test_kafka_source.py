@@ -21,8 +21,10 @@ from tests.runners.topics import Topic
 from tests.transforms.running import keep
 from tests.transforms.schema_registry import registry
 from tests.transforms.test_kafka_values import framed
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.pipelines.engines.kafka import KafkaBroker
+from weir.pipelines.sources.kafka import KafkaSource
 from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.sources.kafka import faults
 from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
@@ -143,6 +145,29 @@ def test_a_schema_that_evolves_in_mid_stream(
             until(job.done)
             assert sorted(job.ids()) == sorted([*(f"old-{i}" for i in range(20)), "new"])
             assert [letter[1:] for letter in job.letters()] == [(-1, "", "malformed")]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, []),
+        ({"message.timestamp.type": "CreateTime"}, ["CreateTime"]),
+        ({"cleanup.policy": "compact"}, ["is compacted"]),
+        (None, ["does not exist"]),
+    ],
+)
+def test_a_topic_is_looked_at_before_a_run(
+    kafka_broker: KafkaBroker, config: dict[str, str] | None, words: list[str]
+) -> None:
+    name = "none" if config is None else Topic(kafka_broker, "looked-at", 1, config).name
+    section = {"brokers": kafka_broker.address, "topic": name, "start": "earliest"}
+    source = KafkaSource.model_validate({"kafka": section})
+    if config is None:
+        with pytest.raises(ConfigError, match=words[0]):
+            list(source.check())
+    else:
+        said = list(source.check())
+        assert len(said) == len(words) and all(a in b for a, b in zip(words, said, strict=True))
 
 
 def test_a_broker_that_is_killed_costs_nothing(

@@ -108,6 +108,18 @@ class KafkaClients:
         topic = self._answer(future)
         return DescribedTopic(str(topic.topic_id), len(topic.partitions))
 
+    def settings(self, seconds: float) -> dict[str, str]:
+        """Settings of the topic by name; none where they may not be read."""
+        place = self._library.admin.ConfigResource(
+            self._library.admin.ConfigResource.Type.TOPIC, self._topic.name
+        )
+        try:
+            answers = self._admin.describe_configs([place], request_timeout=seconds)
+            entries = self._answer(answers[place])
+        except CallRefused:
+            return {}
+        return {name: str(entry.value) for name, entry in entries.items()}
+
     def bounds(self, partitions: Iterable[int], which: str | int, seconds: float) -> Any:
         """Asks for offsets of partitions; ``offsets`` reads the answer.
 
