@@ -307,7 +307,7 @@ class KafkaSource(Source):
         return PRESENT if self.kafka.replay is None else self.kafka.replay.to_stream()
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        """See transforms.sources.kafka.source.ReadKafka. Connects to nothing."""
+        """The reader of the topic. Connects to nothing."""
         from weir.transforms.decode.messages import MessageDecoder
         from weir.transforms.sources.kafka.source import ReadKafka
 
@@ -317,7 +317,6 @@ class KafkaSource(Source):
         return ReadKafka(topic, decoder, plan.clock)
 
     def arrivals(self, plan: Plan) -> StreamTime:
-        """See Source."""
         earliest: StreamTime = self.topic(plan, Limits()).earliest
         return earliest
 
