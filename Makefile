@@ -20,7 +20,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 # of what collecting them takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test lint bench clean
+.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test lint bench vega clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -48,7 +48,7 @@ NATIVE := $(wildcard dpcore/native/*.c dpcore/native/*.h)
 
 $(VENV)/.installed: setup.py pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "weir: installing (a minute or two the first time)" >&2
-	@start=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e . \
+	@start=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '.[png]' \
 		2> >(grep -v -i notice >&2 || true) | $(PROGRESS); \
 		echo "weir: installed in $$((SECONDS - start)) s" >&2
 	@touch $@
@@ -80,6 +80,11 @@ engines: $(VENV)/.installed
 	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, kafka, buckets: installed"
 
 # STACK holds options, like STACK="--seconds 60"; `python -m examples.stack.stack --help` lists them.
+# What the page of a report runs, written again for another version of Vega-Lite (pipelines/vega.py).
+vega: $(VENV)/.installed-test
+	@$(BIN)/python -c "import vl_convert; from weir.pipelines.vega import VEGA_LITE; \
+	print(vl_convert.javascript_bundle(vl_version=VEGA_LITE), end='')" > pipelines/report/vega.js
+
 stack: $(VENV)/.installed-test
 	@$(BIN)/python -m weir.pipelines.engines.install flink pubsub > /dev/null
 	@$(BIN)/python -m examples.stack.stack $(STACK)

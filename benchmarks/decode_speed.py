@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Bench, main, rate
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
-from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.allocation import keep_freed
 from weir.transforms.select.filter import Assign
@@ -177,7 +177,7 @@ def bare(form: str, data: bytes) -> Any:
 def decode(form: str, data: bytes, assign: Assign | None = None) -> int:
     """Decodes, and filters where asked; how many events and dead letters came out."""
     count = 0
-    for events, dead, _ in decode_bytes(data, form, SCHEMA, "benchmark"):
+    for events, dead, _ in FORMATS[form].decode_bytes(data, SCHEMA, "benchmark"):
         count += 0 if dead is None else dead.num_rows
         if events is not None:
             count += events.num_rows

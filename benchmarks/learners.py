@@ -18,9 +18,9 @@ and keys. ``best of nine`` is online.follow_the_leader with schedule: linear und
 settings for that very stream, chosen on it afterwards (curvature 0.03, 0.1 and 0.3 of the events of
 a tick; clip a half, a quarter and an eighth of the root of the coefficients).
 
-Defaults were chosen on other made-up streams (``dpcore/models/online/pull.py``). Medians over
-seeds, which differ in noise alone. Writes the tables of docs/which-learner.md too. Short: one seed
-of ``narrow``, and nothing is written.
+Defaults were chosen on other made-up streams (``dpcore/models/online/regularisation.py``). Medians
+over seeds, which differ in noise alone. Writes the tables of docs/which-learner.md too. Short: one
+seed of ``narrow``, and nothing is written.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.polytope import Polytope
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import Squared
+from weir.dpcore.models.kit.loss import Squared
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
 from weir.dpcore.models.online.program import Learner
-from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.online.rule import FollowTheLeader
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.registry import CONTINUAL_SUMS
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, Protocol, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from weir.dpcore.arrays import Ints
 from weir.dpcore.pricing.calibration import Alternative
@@ -75,6 +76,34 @@ class Bias(NamedTuple):
     lowers: bool = False
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """What an algorithm makes of its section under the terms.
+
+    Attributes:
+      program: what runs. alternatives: everything that was priced, the chosen one first.
+      facts: name and words of what a plan should tell of it.
+      notes: what the table of releases leaves open.
+      warnings: what a reader should know before running it.
+      left_out: name of a release -> what public bounds do to it.
+    """
+
+    program: Program
+    alternatives: tuple[Alternative, ...]
+    facts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, Bias] = field(default_factory=dict)
+
+
+def noise_behind(alternatives: tuple[Alternative, ...]) -> dict[str, float]:
+    """Name -> worst stddev of the private sums behind what is released, as the chosen mechanism has
+    it."""
+    chosen = next((one for one in alternatives if one.chosen), None)
+    stddev = {} if chosen is None else chosen.stddev
+    return {name.partition(" over=")[0]: worst for name, worst in stddev.items()}
+
+
 class ModelColumns(NamedTuple):
     """Columns of a linear model.
 
@@ -118,44 +147,33 @@ class Algorithm(Protocol):
     def own_schedule(self) -> str:
         """Why ``release_every`` is not for it: the schedule that it has; "": it may be."""
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """``program``, compiled for ticks ``every`` times as long, as one that meets every tick and
-        releases at each ``every``-th; None: as dpcore.spaced does it, for leaves that are sums."""
-
     def columns_read(self) -> ModelColumns | None:
         """What a linear model reads and predicts; None: it makes no model."""
 
-    def compile(self, terms: Terms) -> tuple[Program, tuple[Alternative, ...]]:
-        """What runs, and everything that was priced, the chosen one first.
+    def compile(self, terms: Terms) -> Compiled:
+        """What runs, everything that was priced, and what there is to say of it.
 
         Raises:
           ConfigError: it cannot serve the terms.
         """
 
+    def compiled(self, program: Any, alternatives: tuple[Alternative, ...]) -> Compiled:
+        """What was compiled, with what there is to say of it.
+
+        Args:
+          program: of this algorithm. alternatives: everything that was priced, the chosen first.
+        """
+
     def shown(self, output: str) -> Shown:
         """How a release of that name is shown."""
 
-    def left_out(self, output: str, program: Program) -> Bias:
-        """What public bounds do to a release of that name."""
-
-    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+    def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         """The error of a release, for a plan; ``ticks``: where worst errors are looked for."""
-
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """Name and words of what a plan should tell of it.
-
-        noise: name -> worst stddev of the private sums behind what is released.
-        """
-
-    def notes(self, program: Program) -> Iterator[str]:
-        """What the table of releases leaves open."""
 
     def refused(self) -> Iterator[str]:
         """Which values are moved and which events do not count."""
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """What a reader should know before running it."""
-
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
         """What the terms speak against: noise beyond all that the events that are expected may add
-        up to, or another algorithm that would serve better."""
+        up to, or another algorithm that would serve better. program: what it compiled to, which may
+        release at every n-th tick only."""

@@ -48,7 +48,7 @@ class Family:
         """Ticks of a clock of ``n`` ticks at which a change is tried, sorted.
 
         Args:
-          window: protection window, in ticks; None: for ever. block: ticks of a block.
+          window: protection horizon, in ticks; None: for ever. block: ticks of a block.
         """
         found: set[int] = set()
         for place in self.places:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from weir.dpcore.accounting.guarantee import NO_ASSUMPTIONS, Guarantee, RuntimeA
 from weir.dpcore.accounting.precision import refuse_uneven
 from weir.dpcore.aggregates.compile import found_by
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Ints
 from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.discovery.rule import DiscoveryRule
@@ -27,7 +28,7 @@ from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.plan_guarantee import Grouping, groupings_of, guarantee_of, left_out, warnings_for
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
-from weir.dpcore.pricing.user_periods import CapPrice, KnowsNoise, cap_prices
+from weir.dpcore.pricing.user_periods import CapPrice, cap_prices
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
 from weir.dpcore.spaced import compiled
 from weir.dpcore.users.unit import UserUnit
@@ -39,10 +40,11 @@ class Plan:
 
     Attributes:
       name: of the release. config: the validated sections. clock, keys: from the config.
-      program: what runs. guarantee: what is promised. alternatives: what else was priced.
+      program: what runs. guarantee: what is guaranteed. alternatives: what else was priced.
       warnings: what a reader should know before running it.
-      circumstances: what the job adds to the promise.
+      circumstances: what the job adds to the guarantee.
       discovery: when a key is found in private; None: keys are declared, or public.
+      facts, notes, biases: see ``Compiled``, ``left_out``.
 
         >>> from weir import Plan
         >>> plan = Plan.from_yaml('''
@@ -65,6 +67,9 @@ class Plan:
     warnings: tuple[str, ...]
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS
     discovery: DiscoveryRule | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    biases: Mapping[str, Bias] = field(default_factory=dict)
 
     @classmethod
     def from_config(
@@ -73,7 +78,7 @@ class Plan:
         """Chooses a mechanism and prices it.
 
         Args:
-          config: the sections. circumstances: what the job adds to the promise; see ``under``.
+          config: the sections. circumstances: what the job adds to the guarantee; see ``under``.
 
         Raises:
           ConfigError: the config cannot be served.
@@ -88,22 +93,14 @@ class Plan:
             None if terms.discover is None else terms.discover.max_bytes,
             () if key is None else key.groups or (),
         )
-        program, alternatives = compiled(config.algorithm, terms, config.release_every)
+        made = compiled(config.algorithm, terms, config.release_every)
+        program, alternatives = made.program, made.alternatives
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
-        warnings = warnings_for(config, guarantee, terms.horizon, program, share)
+        warnings = warnings_for(config, guarantee, terms.horizon, made, share)
         rule = found_by(program, terms) if isinstance(program, Aggregates) else None
-        return cls(
-            config,
-            terms.clock,
-            keys,
-            program,
-            guarantee,
-            alternatives,
-            warnings,
-            circumstances,
-            rule,
-        )
+        own = (config, terms.clock, keys, program, guarantee, alternatives, warnings)
+        return cls(*own, circumstances, rule, made.facts, made.notes, made.left_out)
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:
@@ -111,10 +108,10 @@ class Plan:
         return cls.from_config(PlanConfig.from_yaml(text))
 
     def under(self, circumstances: RuntimeAssumptions) -> Plan:
-        """The same plan with the promise that holds under these circumstances.
+        """The same plan with the guarantee that holds under these circumstances.
 
-        Noise, digest and layout stay: circumstances say what the promise means, and change nothing
-        that is released of the events that count.
+        Noise, digest and layout stay: circumstances say what the guarantee means, and change
+        nothing that is released of the events that count.
         """
         promised = guarantee_of(self.config, self.config.terms(), self.program, circumstances)
         return replace(self, guarantee=promised, circumstances=circumstances)
@@ -154,7 +151,7 @@ class Plan:
 
     @property
     def band(self) -> float:
-        """Half the width of a 95 % band of its noise, in standard deviations."""
+        """Half the width of a 95 % margin of error of its noise, in standard deviations."""
         return band_of(next((a.noise for a in self.alternatives if a.chosen), "gaussian"))
 
     @cached_property
@@ -186,16 +183,16 @@ class Plan:
         terms = self.config.terms()
         ticks = self.ticks_to_look_at()
         chosen = next((one for one in self.alternatives if one.chosen), None)
+        now = self.program.released_stddev()
 
         def of_events(other: Terms) -> float:
-            if isinstance(self.program, KnowsNoise):
+            if now is not None:
                 other = replace(other, noise=None if chosen is None else chosen.noise)
-                program, _ = compiled(self.config.algorithm, other, self.config.release_every)
-                assert isinstance(program, KnowsNoise)
-                return program.released_stddev() / self.program.released_stddev()
-            if chosen is not None:
+            elif chosen is not None:
                 other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
-            program, _ = compiled(self.config.algorithm, other, self.config.release_every)
+            program = compiled(self.config.algorithm, other, self.config.release_every).program
+            if now is not None:
+                return (program.released_stddev() or 0.0) / now
             pairs = zip(program.describe(ticks), self.outputs, strict=True)
             ratios = [a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst > 0]
             return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
@@ -203,14 +200,14 @@ class Plan:
         sums = self.program.sums
         if isinstance(self.program, Aggregates):
             sums = tuple(part.mechanism for part in self.program.parts if not part.hidden)
-        if not sums and not isinstance(self.program, KnowsNoise):
+        if not sums and now is None:
             return ()
         return cap_prices(sums, terms, of_events)
 
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
-        privacy = self.config.privacy
+        privacy, clock, calendar = self.config.privacy, self.clock, self.clock.calendar
         return {
             "version": self.version,
             "name": self.name,
@@ -220,14 +217,12 @@ class Plan:
             "relation": privacy.relation,
             "window": self.guarantee.window,
             "clock": {
-                "start": self.clock.start,
-                "period": self.clock.period
-                if self.clock.calendar is None
-                else self.clock.calendar.canonical(),
-                "end": self.clock.end,
-                "delay": self.clock.delay,
+                "start": clock.start,
+                "period": clock.period if calendar is None else calendar.canonical(),
+                "end": clock.end,
+                "delay": clock.delay,
                 # The default is part of the version.
-                **({} if self.config.clock.ahead is None else {"ahead": self.clock.ahead}),
+                **({} if self.config.clock.ahead is None else {"ahead": clock.ahead}),
             },
             "key": self.keys.column,
             **self.keys.shared,
@@ -261,15 +256,8 @@ class Plan:
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""
         last = self.clock.ticks or min(max(FAR, 4 * (self.guarantee.window or 1)), LAST)
-        grid = np.unique(
-            np.concatenate(
-                [
-                    2 ** np.arange(int(math.log2(last)) + 1) - 1,
-                    np.linspace(0, last - 1, 401).astype(int),
-                ]
-            )
-        )
-        return grid.astype(np.int64)
+        powers = 2 ** np.arange(int(math.log2(last)) + 1) - 1
+        return np.union1d(powers, np.linspace(0, last - 1, 401).astype(int)).astype(np.int64)
 
     @cached_property
     def outputs(self) -> tuple[OutputInfo, ...]:
@@ -300,15 +288,11 @@ class Plan:
                 **({} if self.discovery is None else {"delta_sel": promise.delta_sel}),
             },
             "expiration": [
-                {"ticks": row.ticks, "epsilon": finite(row.epsilon), "delta": row.delta}
-                for row in promise.expiration
+                {**vars(row), "epsilon": finite(row.epsilon)} for row in promise.expiration
             ],
             "id_horizon": self.circumstances.id_horizon,
             "id_shards": self.circumstances.id_shards,
-            "copies": [
-                {"count": row.count, "epsilon": finite(row.epsilon), "delta": row.delta}
-                for row in promise.copies
-            ],
+            "copies": [{**vars(row), "epsilon": finite(row.epsilon)} for row in promise.copies],
             "user": self._user_json(),
             "releases": [
                 {
@@ -352,7 +336,7 @@ class Plan:
     def left_out(self, output: str) -> str:
         """What public bounds keep out of a release, as a clause; "": nothing. No margin of error
         covers it."""
-        return left_out(self.config, self.person, output, self.program)
+        return left_out(self.config, self.person, self.biases.get(output, Bias()))
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -361,7 +345,7 @@ class Plan:
         return plan_html(self.to_json())
 
     def _user_json(self) -> dict[str, Any] | None:
-        """What is promised to users, and what their caps cost; None: the unit is an event."""
+        """What is guaranteed to users, and what their caps cost; None: the unit is an event."""
         if self.person is None:
             return None
         promise = self.guarantee
@@ -372,10 +356,7 @@ class Plan:
             "delta_sel": promise.delta_sel,
             "periods": [row.to_json() for row in promise.together],
             "every_period": promise.every_period and promise.every_period.to_json(),
-            "cap_prices": [
-                {"cap": one.cap, "value": one.value, "other": one.other, "noise": one.noise}
-                for one in self.cap_prices
-            ],
+            "cap_prices": [dict(vars(price)) for price in self.cap_prices],
         }
 
 

@@ -17,9 +17,9 @@ from weir.dpcore.config import durations, yaml
 from weir.dpcore.config import schema as versions
 from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
-from weir.dpcore.config.key import Key
+from weir.dpcore.config.key import DiscoverConfig, Key
 from weir.dpcore.config.privacy import Privacy
-from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, TimeColumn, Version
+from weir.dpcore.config.schema import PLAN_VERSION, Expect, Schema, Version
 from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
 from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
@@ -29,18 +29,7 @@ from weir.dpcore.models.config import AnyModel
 from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.users.unit import DELTA, ContributionBounds, Discover, Months, Periods, UserUnit
-
-__all__ = [
-    "JOB_SECTIONS",
-    "ClockConfig",
-    "Key",
-    "MechanismConfig",
-    "PlanConfig",
-    "Privacy",
-    "Schema",
-    "TimeColumn",
-]
+from weir.dpcore.users.unit import DELTA, ContributionBounds, Months, Periods, UserUnit
 
 JOB_SECTIONS = ("source", "deduplicate", "secret", "sink", "dead_letters", "limits", "engine")
 """Sections of a job that do not shape a plan: where data come from and go to."""
@@ -284,7 +273,7 @@ class PlanConfig(Section):
         )
 
     def terms(self) -> Terms:
-        """What every algorithm is told besides its own section.
+        """What every algorithm gets besides its own section.
 
         Raises:
           ConfigError: a window that is not a whole number of the clock's periods.
@@ -318,11 +307,9 @@ class PlanConfig(Section):
         )
 
     @property
-    def discover(self) -> Discover | None:
+    def discover(self) -> DiscoverConfig | None:
         """How keys are found in private; None: they are not."""
-        if self.key is None or self.key.discover is None:
-            return None
-        return Discover.of(self.key.discover.model_dump())
+        return None if self.key is None else self.key.discover
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that give the same config again; fields at their defaults are left out."""

@@ -20,7 +20,7 @@ from weir.dpcore.accounting.guarantee import (
 from weir.dpcore.accounting.joint import of_one
 from weir.dpcore.accounting.precision import UNEVEN, missing_tail
 from weir.dpcore.accounting.statement import statement, user_statement
-from weir.dpcore.algorithm import Takes
+from weir.dpcore.algorithm import Bias, Compiled, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.schema import Schema
 from weir.dpcore.config.ticks import show_ticks
@@ -30,14 +30,14 @@ from weir.dpcore.leaves.keys import Keys, grouping_of
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.pricing.user_periods import costly_periods, every_period, one_event, together
+from weir.dpcore.pricing.user_periods import costly_periods, every_period, together
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.spaced import compiled
 from weir.dpcore.users.unit import ContributionBounds, Months, Periods, UserUnit
 from weir.dpcore.words import listing, plural
 
 COPIES = (2, 10)
-"""Copies of one id whose common loss is told where ids are forgotten."""
+"""Copies of one id whose common loss is reported where ids are forgotten."""
 
 
 def guarantee_of(
@@ -46,7 +46,7 @@ def guarantee_of(
     program: Program,
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS,
 ) -> Guarantee:
-    """The promise that the program keeps; never weaker than what the config asks.
+    """The guarantee that the program keeps; never weaker than what the config asks.
 
     Where the unit is a user, windows begin with the last tick of their period, and what finding
     keys spends of delta comes on top of the noise's.
@@ -62,20 +62,15 @@ def guarantee_of(
         raise ConfigError(
             "privacy.epsilon", terms.epsilon, f"would be overspent by this plan ({spent:.6g})."
         )
-    rows: list[Expiration] = []
-    if window is None:
-        rows.append(Expiration(None, spent, promised))
-    else:
-        for times in (1, 2, 10, 100):
-            after = program.loss(times * window).epsilon(delta)
-            rows.append(Expiration(times * window, after, promised))
+    ends = [None] if window is None else [times * window for times in (1, 2, 10, 100)]
+    rows = [Expiration(end, program.loss(end).epsilon(delta), promised) for end in ends]
     keys_public = config.key is not None and config.key.observed_keys_are_public
     told = Guarantee(
         terms.epsilon, promised, terms.unit, terms.relation, window, tuple(rows), "", (),
         delta_sel=terms.delta_sel,
     )  # fmt: skip
     if terms.person is not None:
-        event = one_event(program, window).epsilon(delta)
+        event = program.loss_of_event(window).epsilon(delta)
         told = replace(
             told,
             together=together(program, terms),
@@ -95,27 +90,20 @@ def guarantee_of(
         )
         return replace(told, statement=text)
     has_id = config.schema_.id is not None
-    copies: tuple[Copies, ...] = ()
     if has_id and circumstances.id_horizon is not None:
-        copies = tuple(
-            Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES
-        )
+        copies = (Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES)
+        told = replace(told, copies=tuple(copies))
     text = statement(
-        terms.relation,
-        window,
-        terms.epsilon,
-        promised,
-        tuple(rows),
+        told,
+        terms.horizon,
         has_id=has_id,
-        keys_public=keys_public,
-        horizon=terms.horizon,
         has_key=config.key is not None,
         has_unit=config.schema_.unit is not None,
+        keys_public=keys_public,
         circumstances=circumstances,
-        copies=copies,
         groupings=terms.groupings,
     )
-    return replace(told, statement=text, copies=copies)
+    return replace(told, statement=text)
 
 
 class Grouping(NamedTuple):
@@ -148,7 +136,7 @@ def groupings_of(
     terms, count = config.terms(), len(keys.groups)
     chosen = next((one for one in alternatives if one.chosen), None)
     alone = replace(terms, groupings=1, noise=None if chosen is None else chosen.noise)
-    single, _ = compiled(config.algorithm, alone, config.release_every)
+    single = compiled(config.algorithm, alone, config.release_every).program
     pairs = zip(outputs, single.describe(np.asarray(terms.ticks())), strict=True)
     noise = max((a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst), default=1.0)
     epsilon = of_one(program.loss(terms.lasting), count).epsilon(terms.delta)
@@ -169,15 +157,14 @@ AN = {"hour": "an"}
 """Names whose article is not ``a``."""
 
 
-def left_out(config: PlanConfig, person: UserUnit | None, output: str, program: Program) -> str:
+def left_out(config: PlanConfig, person: UserUnit | None, bias: Bias) -> str:
     """What contribution bounds, clips and edges keep out of a release: one sentence without its
     capital and full stop, of public numbers alone; "" where they keep nothing out.
 
     Args:
       config: of the plan. person: its user; None: the unit is an event.
-      output: name of the release. program: what releases it.
+      bias: what they do to it.
     """
-    bias = config.algorithm.left_out(output, program)
     parts = list(bias.clauses)
     if person is not None and bias.takes is not None:
         caps = bounds(person, config.schema_, config.key is not None, bias.takes)
@@ -262,14 +249,11 @@ def _a(name: str) -> str:
     return f"{AN.get(name, 'a')} {name}"
 
 
-__all__ = ["bounds", "left_out"]
-
-
 def warnings_for(
-    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program, share: float
+    config: PlanConfig, promise: Guarantee, horizon: int | None, made: Compiled, share: float
 ) -> tuple[str, ...]:
     """What a reader should know before running the plan; share: see ``refuse_uneven``."""
-    found: list[str] = []
+    found, program = list[str](), made.program
     if any(math.isinf(row.epsilon) for row in promise.expiration):
         found.append(
             "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
@@ -341,8 +325,7 @@ def warnings_for(
             "cost more than as many promises added up, since what was added is seen in releases "
             "long after. A longer protect_for makes long stays cheaper."
         )
-    found.extend(config.algorithm.warnings(program))
-    found.extend(config.algorithm.doubts(program, config.terms()))
+    found.extend(made.warnings)
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(found)

@@ -38,7 +38,7 @@ def paragraphs(texts: Iterable[str]) -> str:
 
 
 def plan_html(facts: Mapping[str, Any]) -> str:
-    """The promise, how it fades, what is released and how exact, and what to be warned of.
+    """The guarantee, how it fades, what is released and how exact, and what to be warned of.
 
     Args:
       facts: ``Plan.to_json()``.
@@ -98,6 +98,3 @@ def _of_users(facts: Mapping[str, Any]) -> str:
     ]
     shown = [(who, "no bound" if has is None else has, delta) for who, has, delta in rows]
     return table(("who", "epsilon", "delta"), shown, "What a user has")
-
-
-__all__ = ["paragraphs", "plan_html", "span_words", "table", "words"]

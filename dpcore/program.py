@@ -1,31 +1,40 @@
 """What a plan compiles to: the bounded, summed, noised and solved form of what the user asked for.
 
-Every algorithm (aggregates now, learners and regressions later) is one Program. The pipeline and
-``simulate`` both drive it through these calls only.
+Every algorithm is one Program. The pipeline and ``simulate`` both drive it through these calls
+only.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up, compose
 from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.leaves.rows import CappedLeaf, RowLeaf
 from weir.dpcore.noise.noise import NoiseOf as NoiseOf
-from weir.dpcore.training import Training
+from weir.dpcore.training import Training, Whole, whole_init, whole_step
 
 CAPACITY = 1 << 40
 """Most events per key and tick in a sum: 2^40 * 2^21 < 2^62. More are refused and counted."""
 
+MOST_SUM = 1 << 61
+"""Sums that wait for their release are held within this, coordinate by coordinate."""
+
 SPARSE_FROM = 64
 """Coordinates from which on models of few features are sparse; a shorter one is read sooner whole.
 """
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Bounded(NamedTuple):
@@ -100,6 +109,8 @@ class OutputInfo(NamedTuple):
         so that its tick is there. No effect where a vector has a stddev: noise leaves no zeros.
       interval: whether its margin of error is an interval of its own (``Released.low``).
       between: public ends that its values never leave, where it has both: margins end there too.
+      inner_stddev: worst stddev of a coordinate of the private sums that it is solved from; NaN: it
+        is not solved from such sums.
     """
 
     name: str
@@ -111,25 +122,90 @@ class OutputInfo(NamedTuple):
     sparse: bool = False
     interval: bool = False
     between: tuple[float, float] | None = None
+    inner_stddev: float = math.nan
 
 
-class Program(Protocol):
-    """Pure. K = keys of a block, n = ticks of a stride, D = dimension of a leaf."""
+class Program(ABC):
+    """What an algorithm compiles to. Pure. K = keys of a block, n = ticks of a stride, D =
+    dimension of a leaf.
+
+    Attributes:
+      leaf: what a leaf is: an exact vector sum, or a block of clipped rows (``RowProgram``).
+    """
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+
+    # ---- from events to leaves
 
     @property
-    def leaf(self) -> Literal["sum", "rows"]:
-        """What a leaf is: an exact vector sum, or a block of clipped rows (``RowProgram``)."""
+    @abstractmethod
+    def dimension(self) -> int:
+        """D."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Columns that it reads."""
+
+    @property
+    def texts(self) -> Mapping[str, tuple[str, ...]]:
+        """Columns of text that it reads -> the values that were declared: it is given the place of
+        each event's value among them, NaN where it is none of them."""
+        return NOTHING
+
+    @property
+    def lists(self) -> Mapping[str, int]:
+        """List columns that it reads whole -> how many features each has."""
+        return NOTHING
+
+    @property
+    def by_id(self) -> bool:
+        """Whether an event without an id has no place: its position among others follows from its
+        id, which content must not."""
+        return False
+
+    @property
+    def reads_new(self) -> bool:
+        """Whether it may read ``@new``, so that the keys of every user are remembered for it."""
+        return True
 
     @property
     def capacity(self) -> int:
         """Events of a key and tick that its sums have room for: a cell of more is held within 2^61
         coordinate by coordinate, and counted. Rows have a cap instead."""
+        return CAPACITY
 
     @property
     def row_width(self) -> int:
         """Numbers in a row of ``bound``, whole and below 2^31, where rows are an (n, row_width)
         array: cells of few rows then travel as rows and are summed when stepped. 0: they do not.
         """
+        return 0
+
+    @abstractmethod
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Numeric columns (each (n_events,) float64, NaN where missing) -> clipped lattice rows."""
+
+    @abstractmethod
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Sums rows into cells. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64, exact."""
+
+    @property
+    def sums_runs(self) -> bool:
+        """Whether it has ``sum_runs``."""
+        return False
+
+    def sum_runs(
+        self, columns: Mapping[str, NDArray[Any]], n_events: int, runs: Runs, n_cells: int
+    ) -> tuple[Ints, Bounded]:
+        """``bound`` and ``accumulate`` in one pass, cell by cell, faster where runs are long.
+
+        Returns:
+          (n_cells, D) int64 sums of the events that are in runs, and counts of these without rows.
+        """
+        raise NotImplementedError
+
+    # ---- from leaves to releases
 
     @property
     def training(self) -> Training | None:
@@ -137,126 +213,152 @@ class Program(Protocol):
 
         What it describes, done in one place, is ``step``.
         """
+        return None
 
     @property
     def sums(self) -> tuple[ContinualSum, ...]:
         """The continual sums that its noise comes from; empty where it comes from none."""
+        return ()
 
     @property
-    def dimension(self) -> int:
-        """D."""
+    def widths(self) -> tuple[int, ...]:
+        """Numbers of a key in each noisy array, where a leaf may be the sum of those of several
+        ticks; () where it may not."""
+        return ()
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that it reads."""
+    def every_nth(self, every: int) -> Program | None:
+        """The same, compiled for ticks ``every`` times as long, as one that meets every tick and
+        releases at each ``every``-th; None: it has none of its own."""
+        return None
 
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Numeric columns (each (n_events,) float64, NaN where missing) -> clipped lattice rows."""
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Sums rows into cells. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64, exact."""
-
+    @abstractmethod
     def init(self, n_keys: int) -> State:
         """State before the first tick; rows of keys that appear later start from this too."""
 
+    @abstractmethod
     def step(self, state: Any, leaves: Any, noise: NoiseOf) -> tuple[Any, tuple[Floats, ...]]:
         """A stride. leaves: (n, K, D) int64, or a RowLeaf a tick -> new state and noisy arrays,
         each (n, K, ...) float64."""
 
+    @abstractmethod
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """Post-processing only, stateless. ticks: (n,) int64 absolute."""
 
+    # ---- what is public about it
+
+    @abstractmethod
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival."""
 
+    def loss_of_event(self, ticks: int | None) -> PrivacyLoss:
+        """Of a single cell of a user, and so of an event in it that moves no cap."""
+        found = []
+        for part in self.sums:
+            assert part.pattern is not None
+            found.append(replace(part, pattern=part.pattern.single()).loss(ticks))
+        return compose(tuple(found)) if found else self.loss(ticks)
+
+    def loss_of_periods(
+        self, periods: int, ticks: int | None, among: int, longest: int | None = None
+    ) -> PrivacyLoss:
+        """Of a user in so many periods of ``among`` in a row, against what is released within
+        ``ticks`` from the last one's last tick on. longest: ticks of a period."""
+        if self.sums:
+            return compose(tuple(x.loss_of_periods(periods, ticks, among) for x in self.sums))
+        assert longest is not None
+        return added_up(self.loss, longest, periods, ticks, among)
+
+    def released_stddev(self) -> float | None:
+        """Of what it releases, where its noise comes from no continual sum and is one number."""
+        return None
+
+    @abstractmethod
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released, in the order of ``solve``; the worst stddev is looked for at
         ``ticks``."""
 
+    @abstractmethod
     def state_bytes(self) -> int:
         """Bytes of state per key."""
 
+    @abstractmethod
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release, JSON-able; floats as hex strings."""
 
 
-class RowProgram(Program, Protocol):
-    """A Program with ``leaf == "rows"``.
+class RowProgram(Program):
+    """A program whose leaves are rows.
 
     ``bound`` gives (n_events, width) rows of ``dtype``; ``step`` takes one RowLeaf a tick in a
     tuple.
+
+    Attributes:
+      dtype: float64 or int64. cap: rows that a key and tick may hold, part of the plan.
     """
 
+    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
+    dtype: ClassVar[Any] = np.float64
+
+    cap: int
+
     @property
+    @abstractmethod
     def width(self) -> int:
         """Numbers in a row."""
-
-    @property
-    def dtype(self) -> Any:
-        """float64 or int64."""
-
-    @property
-    def cap(self) -> int:
-        """Rows that a key and tick may hold, part of the plan."""
 
     @property
     def most_users(self) -> int | None:
         """Users whose rows a key and tick may hold, where the unit is a user and the hash of a row
         is its user's; None: rows are capped one by one, by hashes of their own."""
+        return None
+
+    @property
+    def by_users(self) -> bool:
+        """Whether the hash of a row is its user's (``leaves.hashes.hashes_of_users``)."""
+        return self.most_users is not None
+
+    @property
+    def user_ticks(self) -> int:
+        """Ticks of a span in which the same users stay."""
+        return 1
+
+    def hash_ticks(self, ticks: Ints) -> Ints:
+        """What is laid over the hash of a user in some ticks (n,): its ticks, or spans of them."""
+        return ticks // self.user_ticks
+
+    def capped(self, leaf: RowLeaf) -> CappedLeaf:
+        """A leaf within the cap."""
+        users = self.most_users
+        return leaf.capped(self.cap) if users is None else leaf.capped_users(users)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Rows are not summed before a model has met them."""
+        raise TypeError("this program takes rows, not sums.")
 
 
-def by_users(program: Program) -> bool:
-    """Whether the hash of a row is its user's (``dpcore.leaves.hashes.hashes_of_users``)."""
-    return getattr(program, "most_users", None) is not None  # other packages need not say
+class TrainedProgram(RowProgram):
+    """A program that keeps rows and fits models to them off the path of ticks."""
 
+    @property
+    @abstractmethod
+    def training(self) -> Training:
+        """What Tick, Train and Assemble do."""
 
-def hash_ticks(program: Program, ticks: Ints) -> Ints:
-    """What is laid over the hash of a user in some ticks (n,): its ticks, or spans of several in
-    which the same users stay (``user_ticks`` of the program)."""
-    return ticks // int(getattr(program, "user_ticks", 1))
+    def init(self, n_keys: int) -> Whole:
+        """No rows and no models."""
+        return whole_init(self.training, n_keys)
 
-
-def within_cap(program: RowProgram, leaf: RowLeaf) -> CappedLeaf:
-    """A leaf within the cap of its program."""
-    if not by_users(program):
-        return leaf.capped(program.cap)
-    assert program.most_users is not None
-    return leaf.capped_users(program.most_users)
-
-
-def texts_of(program: Program) -> Mapping[str, tuple[str, ...]]:
-    """Columns of text that a program reads -> the values that were declared: it is given the place
-    of each event's value among them, NaN where it is none of them. Most programs read none."""
-    found: Mapping[str, tuple[str, ...]] = getattr(program, "texts", {})
-    return found
+    def step(
+        self, state: Whole, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[Whole, tuple[Floats, ...]]:
+        """A stride -> new state, and what ``training`` assembles at each tick."""
+        return whole_step(self.training, state, leaves, noise)
 
 
 def places_of(values: Sequence[Any], declared: Sequence[str]) -> Floats:
     """Texts -> (n,) their places among the declared ones; NaN where one is none of them."""
     place = {text: float(at) for at, text in enumerate(declared)}
     return np.array([place.get(value, math.nan) for value in values], dtype=np.float64)
-
-
-def sums_runs(program: Program) -> Any:
-    """``sum_runs(columns, n_events, runs, n_cells)`` of a program that bounds events and sums them
-    in one pass, cell by cell, faster where runs are long; None: it does not.
-
-    Columns as ``bound`` takes them -> (n_cells, D) int64 sums of the events that are in runs, those
-    that ``bound`` and ``accumulate`` give, and ``Bounded`` without rows: counts of these events.
-    """
-    return getattr(program, "sum_runs", None)
-
-
-def needs_ids(program: Program | None) -> bool:
-    """Whether an event without an id has no place: its position among others follows from its id,
-    which content must not."""
-    return bool(getattr(program, "by_id", False))
-
-
-def reads_new(program: Program) -> bool:
-    """Whether a program reads ``@new``, so that the keys of every user are remembered for it; one
-    that does not say so does."""
-    return bool(getattr(program, "reads_new", True))
 
 
 def takes_rows(program: Program) -> TypeGuard[RowProgram]:

@@ -28,6 +28,7 @@ from weir.dpcore.neighbours import family_of
 
 _FILES = {
     "blt": "weir.dpcore.continual.blt:Blt",
+    "ended": "weir.dpcore.continual.ended:EndedSum",
     "toeplitz": "weir.dpcore.continual.toeplitz:Toeplitz",
     "sliding": "weir.dpcore.continual.sliding:SlidingSum",
     "independent": "weir.dpcore.continual.independent:Independent",
@@ -149,29 +150,29 @@ MODELS = Algorithms(
     {
         "online.follow_the_leader": "weir.dpcore.models.online.leader_model:LeaderModel",
         "online.conditional_gradient": (
-            "weir.dpcore.models.online.projection_free_model:ProjectionFreeModel"
+            "weir.dpcore.models.online.leader_model:ProjectionFreeModel"
         ),
-        "online.pftal": "weir.dpcore.models.online.pftal_model:PftalModel",
-        "online.pocg": "weir.dpcore.models.online.pocg_model:PocgModel",
-        "online.pqftl": "weir.dpcore.models.online.pqftl_model:PqftlModel",
+        "online.pftal": "weir.dpcore.models.online.leader_model:PftalModel",
+        "online.pocg": "weir.dpcore.models.online.pocg:PocgModel",
+        "online.pqftl": "weir.dpcore.models.online.pqftl:PqftlModel",
         "regression.incremental": (
             "weir.dpcore.models.regression.incremental_model:IncrementalModel"
         ),
-        "regression.two_trees": "weir.dpcore.models.regression.two_trees:TwoTreesModel",
+        "regression.two_trees": "weir.dpcore.models.regression.incremental_model:TwoTreesModel",
         "regression.projected": "weir.dpcore.models.regression.projected_model:ProjectedModel",
         "regression.erm": "weir.dpcore.models.erm.incremental_model:ErmModel",
-        "regression.naive": "weir.dpcore.models.erm.naive:NaiveModel",
+        "regression.naive": "weir.dpcore.models.erm.incremental_model:NaiveModel",
         "erm.output_perturbation": (
             "weir.dpcore.models.blocks.output_perturbation:OutputPerturbationModel"
         ),
         "erm.independent_batches": (
-            "weir.dpcore.models.blocks.independent_batches:IndependentBatchesModel"
+            "weir.dpcore.models.blocks.output_perturbation:IndependentBatchesModel"
         ),
         "erm.sliding_window": "weir.dpcore.models.blocks.sliding_window:SlidingWindowModel",
         "erm.multi_resolution": "weir.dpcore.models.blocks.multi_resolution:MultiResolutionModel",
         "erm.continual": "weir.dpcore.models.blocks.continual:ContinualModel",
-        "erm.basic_continual": "weir.dpcore.models.blocks.basic_continual:BasicContinualModel",
-        "erm.sampled": "weir.dpcore.models.blocks.sampled:SampledModel",
+        "erm.basic_continual": "weir.dpcore.models.blocks.continual:BasicContinualModel",
+        "erm.sampled": "weir.dpcore.models.blocks.multi_resolution:SampledModel",
         "optimize.frank_wolfe": "weir.dpcore.models.optimize.frank_wolfe:FrankWolfeModel",
         "optimize.sfw_tree": "weir.dpcore.models.optimize.sfw_tree:SfwTreeModel",
         "optimize.sfw_polyhedral": "weir.dpcore.models.optimize.sfw_polyhedral:SfwPolyhedralModel",

@@ -23,13 +23,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.program import (
     NoiseOf,
     Released,
-    by_users,
-    hash_ticks,
-    needs_ids,
     places_of,
     takes_rows,
-    texts_of,
-    within_cap,
 )
 from weir.dpcore.users.cap import UsedBounds, cap_events
 from weir.dpcore.users.cells import (
@@ -142,10 +137,10 @@ def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -
     known = {text.encode() for text in plan.keys.combinations}
     if not plan.keys.observed:
         live &= np.array([name in known for name in names], dtype=bool)
-    if needs_ids(plan.program):
+    if plan.program.by_id:
         given = [None] * n if events.ids is None else events.ids
         live &= np.array([one is not None for one in given], dtype=bool)
-    texts = texts_of(plan.program)
+    texts = plan.program.texts
     by_name = Expanded(events.columns, plan.program.columns)
     numbers = {name: _numbers(by_name[name], texts.get(name)) for name in plan.program.columns}
     kept, columns, hashes = np.flatnonzero(live), dict[str, NDArray[Any]](), None
@@ -209,11 +204,11 @@ def within_caps(
     kept = cap_events(UsedBounds.nothing(0), hashed, stop, person)
     who_high, who_low = np.ascontiguousarray(users[kept.rows].T)
     columns_of_cells: dict[str, NDArray[Any]] = {"@cell": kept.cell, "@new": kept.new}
-    if takes_rows(plan.program):
+    hashes, program = rows[kept.rows], plan.program
+    if takes_rows(program):
         columns_of_cells |= {"@unit_high": who_high, "@unit_low": who_low}
-    hashes = rows[kept.rows]
-    if by_users(plan.program):
-        hashes = hashes_of_users(who_high, who_low, hash_ticks(plan.program, ticks[kept.rows]))
+        if program.by_users:
+            hashes = hashes_of_users(who_high, who_low, program.hash_ticks(ticks[kept.rows]))
     return live[kept.rows], columns_of_cells, hashes
 
 
@@ -251,7 +246,7 @@ def row_leaves(
         leaf = RowLeaf.from_events(
             keys[here], bound.rows[here], bound.times[here], hashes[here], len(members)
         )
-        found[tick] = within_cap(program, leaf).leaf
+        found[tick] = program.capped(leaf).leaf
     return found
 
 

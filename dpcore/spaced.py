@@ -5,37 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.algorithm import Algorithm
+from weir.dpcore.algorithm import Algorithm, Compiled
 from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
-
-MOST = 1 << 61
-"""Sums that wait for their release are held within this, coordinate by coordinate."""
-
-
-class Spaceable(Program, Protocol):
-    """A program whose leaves are sums, so that those of several ticks are one.
-
-    Attributes:
-      widths: numbers of a key in each noisy array. sums: where its noise comes from.
-    """
-
-    @property
-    def widths(self) -> tuple[int, ...]: ...
-
-    @property
-    def sums(self) -> tuple[ContinualSum, ...]: ...
+from weir.dpcore.program import MOST_SUM, Bounded, NoiseOf, OutputInfo, Program, Released
 
 
 class SpacedState(NamedTuple):
@@ -52,7 +35,7 @@ class SpacedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spaced:
+class Spaced(Program):
     """A program that is stepped at every n-th tick with the sum of n leaves.
 
     At ticks n - 1, 2 n - 1, ... it releases what it would with ticks n times as long; in between
@@ -71,11 +54,8 @@ class Spaced:
       program: what is stepped. every: n.
     """
 
-    program: Spaceable
+    program: Program
     every: int
-
-    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
-    training: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         at_least_one(every=self.every)
@@ -127,7 +107,7 @@ class Spaced:
         due = (first + 1 + np.arange(n)) % self.every == 0
         waiting, spans = state.waiting, []
         for leaf, ends in zip(leaves, due.tolist(), strict=True):
-            waiting = np.clip(waiting + np.clip(leaf, -MOST, MOST), -MOST, MOST)
+            waiting = np.clip(waiting + np.clip(leaf, -MOST_SUM, MOST_SUM), -MOST_SUM, MOST_SUM)
             if ends:
                 spans.append(waiting)
                 waiting = np.zeros_like(waiting)
@@ -186,19 +166,7 @@ class Spaced:
         return {"release_every": self.every, "of": self.program.canonical()}
 
 
-@dataclass(frozen=True)
-class SpacedMoments(Spaced):
-    """One whose program knows the noise of its moments."""
-
-    def stddev(self, ticks: Ints) -> Floats:
-        """(m,), of a coordinate at ticks (m,)."""
-        own: Any = self.program
-        return np.asarray(own.stddev(self._steps(ticks)))
-
-
-def compiled(
-    algorithm: Algorithm, terms: Terms, every: int | None
-) -> tuple[Program, tuple[Alternative, ...]]:
+def compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled:
     """An algorithm under the terms, released at every tick or at every n-th.
 
     Raises:
@@ -210,17 +178,20 @@ def compiled(
         raise terms.written(error) from None
 
 
-def _compiled(
-    algorithm: Algorithm, terms: Terms, every: int | None
-) -> tuple[Program, tuple[Alternative, ...]]:
+def _compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled:
     if terms.person is not None and algorithm.only_events:
         raise ConfigError(
             "model.algorithm",
             algorithm.name,
             f"protects events only: {algorithm.only_events}; or privacy.unit: event.",
         )
-    if every is None:
-        return algorithm.compile(terms)
+    made = algorithm.compile(terms) if every is None else _spaced(algorithm, terms, every)
+    doubts = algorithm.doubts(made.program, terms)
+    return replace(made, warnings=(*made.warnings, *doubts))
+
+
+def _spaced(algorithm: Algorithm, terms: Terms, every: int) -> Compiled:
+    """Compiled for ticks ``every`` times as long, to run at every one."""
     if terms.person is not None:
         raise ConfigError(
             "release_every",
@@ -244,20 +215,19 @@ def _compiled(
     if algorithm.own_schedule:
         words = f"is not for {algorithm.name}: {algorithm.own_schedule}."
         raise ConfigError("release_every", every, words)
-    program, alternatives = algorithm.in_spans(every).compile(coarse(terms, every))
-    itself = algorithm.spaced(program, every)
-    if itself is not None:  # what meets events one tick at a time
-        return itself, alternatives
-    if not hasattr(program, "widths"):
+    made = algorithm.in_spans(every).compile(coarse(terms, every))
+    alternatives = tuple(_in_ticks(one, every) for one in made.alternatives)
+    program = made.program.every_nth(every)
+    if program is not None:
+        return algorithm.compiled(program, alternatives)
+    if not made.program.widths:
         raise ConfigError(
             "release_every",
             every,
             f"is for aggregates, learners and regressions from running sums: {algorithm.name} does "
             "not say how it is spaced; remove it, or take a longer clock.period.",
         )
-    spaceable: Any = program
-    made = SpacedMoments if hasattr(program, "stddev") else Spaced
-    return made(spaceable, every), tuple(_in_ticks(one, every) for one in alternatives)
+    return replace(made, program=Spaced(made.program, every), alternatives=alternatives)
 
 
 def _in_ticks(priced: Alternative, every: int) -> Alternative:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.cells import cell_len
@@ -78,6 +79,15 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
             overflow="fold",
             no_wrap=name in right and name != "",
         )
+    return made
+
+
+def pairs(rows: Iterable[tuple[Any, Any]] = (), right: tuple[str, ...] = ()) -> Table:
+    """A table of names and values without titles. right: ``("",)`` where these are numbers."""
+    made = table("", "", right=right)
+    made.show_header = False
+    for row in rows:
+        made.add_row(*row)
     return made
 
 

@@ -30,7 +30,11 @@ from weir.pipelines.graph.checks import plan_of
 ROOT = Path(__file__).resolve().parents[1]
 RUN = ("first-hour", "results-in-sql", "how-to", "python")
 """Pages that are run, in an order in which each finds what it needs."""
-ELSEWHERE = {"extending": "tests/contracts/test_extending.py", "ledger": "tests/test_docs.py"}
+ELSEWHERE = {
+    "commands": "tests/test_docs.py",
+    "extending": "tests/contracts/test_extending.py",
+    "ledger": "tests/test_docs.py",
+}
 """Pages whose blocks another file runs."""
 BLOCK = re.compile(r"^```([a-z]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 WEIR = re.compile(r"weir ")

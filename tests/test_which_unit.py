@@ -39,7 +39,7 @@ def cost(whole: dict[str, Any], line: str) -> tuple[str, str, str]:
     aggregates = {"one": yaml.parse_mapping(f"one: {line}")["one"]}
     config = PlanConfig.from_dict({**whole, "aggregates": aggregates})
     terms = config.terms()
-    program, _ = compiled(config.algorithm, terms, None)
+    program = compiled(config.algorithm, terms, None).program
     (info,) = program.describe(terms.ticks())
     return (
         "all" if info.over is None else str(info.over),

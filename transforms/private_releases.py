@@ -13,10 +13,9 @@ from apache_beam.transforms.window import GlobalWindows
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
-from weir.transforms.decode.first_look import FirstLook
-from weir.transforms.decode.first_look_gate import Gate
-from weir.transforms.decode.from_dicts import from_rows
-from weir.transforms.decode.python_events import fields_of
+from weir.transforms.decode.beam_events import Gate, from_rows
+from weir.transforms.decode.input_validation import FirstLook
+from weir.transforms.decode.memory_events import fields_of
 from weir.transforms.decode.schema import EventSchema, canonical_columns
 from weir.transforms.leaves.rows import RowLeaves
 from weir.transforms.leaves.sums import Leaf

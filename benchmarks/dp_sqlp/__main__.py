@@ -12,7 +12,7 @@ made anew (peer.py), and two bounds on the time (bound.py): numpy draws the nois
 the releases, nothing else; and events are read and sorted before. Times are by the clock and of
 processors: a machine that others use too stretches the first.
 
-Writes benchmarks/results/dp_sqlp.csv, with a line a seed, and .md and .png: of several seeds the
+Writes benchmarks/results/dp_sqlp.csv, with a line a seed, and .md: of several seeds the
 mean of each error, and the median of times and memory. --untimed writes none of these, on a machine
 that does something else as well. Lines of earlier runs stay until they are run again. Short: one
 draw of 1 % of the users, 100 ticks, one way of counting; nothing is written.

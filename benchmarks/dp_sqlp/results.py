@@ -1,4 +1,4 @@
-"""The table of what was published and measured: CSV to go on from, Markdown to read, a picture."""
+"""The table of what was published and measured: CSV to go on from, Markdown to read."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import statistics
 from pathlib import Path
 from typing import NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from benchmarks.dp_sqlp.published import LINES
 from benchmarks.harness import RESULTS, rows_of, write_rows
 
-OTHERS = {"paper": "0.35", "confidential-storm": "0.55", "DP-SQLP, made anew": "0.75"}
-"""Whose bars are grey: in order, and how dark."""
+OTHERS = ("paper", "confidential-storm", "DP-SQLP, made anew")
+"""In order."""
 DATA = {
     "clipped": "truth of at most 32 events a user",
     "whole": "truth of all events (the paper's)",
@@ -93,11 +89,10 @@ def middle(rows: list[Row], name: str) -> float | None:
 
 
 def write(rows: list[Row], folder: Path = RESULTS) -> None:
-    """dp_sqlp.csv, dp_sqlp.md and dp_sqlp.png."""
+    """dp_sqlp.csv and dp_sqlp.md."""
     cells = ({name: _cell(value) for name, value in row._asdict().items()} for row in rows)
     write_rows(folder / "dp_sqlp.csv", list(cells))
     (folder / "dp_sqlp.md").write_text(markdown(rows), encoding="utf-8")
-    draw(rows, folder / "dp_sqlp.png")
 
 
 def markdown(rows: list[Row]) -> str:
@@ -117,44 +112,6 @@ def markdown(rows: list[Row]) -> str:
         lines += ["| " + " | ".join(shown(one)) + " |" for one in by_seed(some)]
         lines.append("")
     return "\n".join(lines)
-
-
-def draw(rows: list[Row], path: Path) -> None:
-    """Keys, l_inf and l2 of the largest runs: a group a set-up, a bar a mechanism; of several seeds
-    the mean, and the least and the most."""
-    largest = [row for row in rows if row.scale == max(r.scale for r in rows)]
-    figure = Figure(figsize=(12, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 3)
-    who = list(dict.fromkeys(row.who for row in largest))
-    for axes, name, title in zip(
-        panels,
-        ("keys", "l_inf", "l2"),
-        ("keys released (more is better)", "largest error of a key", "l2 error over all keys"),
-        strict=True,
-    ):
-        _bars(axes, largest, who, name)
-        axes.set_title(title)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.savefig(path, dpi=130)
-
-
-def _bars(axes: Axes, rows: list[Row], who: list[str], name: str) -> None:
-    places = list(dict.fromkeys(row.place for row in rows))
-    for i, one in enumerate(who):
-        mine = by_seed([row for row in rows if row.who == one])
-        middles = [places.index(some[0].place) for some in mine]
-        x = [at + (i - (len(who) - 1) / 2) * 0.8 / len(who) for at in middles]
-        values = [[getattr(row, name) for row in some] for some in mine]
-        means = [statistics.fmean(some) for some in values]
-        below = [mean - min(some) for mean, some in zip(means, values, strict=True)]
-        above = [max(some) - mean for mean, some in zip(means, values, strict=True)]
-        color = OTHERS.get(one, f"C{i}")
-        axes.bar(x, means, 0.8 / len(who), label=one, color=color, yerr=[below, above])
-    named = [f"T = {ticks:,}\n{reading}" for _, reading, ticks in places]
-    axes.set_xticks(range(len(places)), named, fontsize=8)
-    axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
 
 
 def shown(rows: list[Row]) -> list[str]:

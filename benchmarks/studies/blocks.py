@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.models.blocks.level import Level
 from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.plan import Plan
@@ -95,8 +95,8 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Other(Level):
-    """A level with Laplace noise of a fixed scale on each coordinate; 0: none.
+class LaplaceNoise(PointNoise):
+    """A point with Laplace noise of a fixed scale on each coordinate; 0: none.
 
     Attributes:
       laplace: the scale, in scaled units. seed: of the noise.
@@ -106,7 +106,7 @@ class Other(Level):
     seed: int = 0
 
     def released(self, w: Floats, noise: Any, labels: Any, digest: Any) -> Floats:
-        """See Level."""
+        """See PointNoise."""
         if not self.laplace:
             return np.asarray(w + 0.0)
         rng = np.random.default_rng([self.seed, int(np.asarray(labels).sum() % (1 << 62))])
@@ -136,8 +136,9 @@ def with_noise(plan: Plan, noise: str, epsilon: float, seed: int) -> Plan:
     levels = []
     for i, one in enumerate(program.levels):
         scale = printed(program, i, epsilon) if noise == "paper" else 0.0
-        same = {field.name: getattr(one, field.name) for field in fields(Level)}
-        levels.append(Other(**same, laplace=scale, seed=seed))
+        same = {field.name: getattr(one.noise, field.name) for field in fields(PointNoise)}
+        noise = LaplaceNoise(**same, laplace=scale, seed=seed)
+        levels.append(replace(one, noise=noise))
     return replace(plan, program=replace(program, levels=tuple(levels)))
 
 

@@ -49,6 +49,7 @@ class Program(NamedTuple):
 
     columns: tuple[str, ...] = ("v",)
     leaf: str = "sums"
+    reads_new: bool = True
 
 
 class Plan(NamedTuple):

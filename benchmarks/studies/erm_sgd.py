@@ -28,15 +28,11 @@ from sklearn import datasets
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.blocks.level import level_for
-from weir.dpcore.models.blocks.minimised import Minimised
-from weir.dpcore.models.blocks.minimiser import accelerated
-from weir.dpcore.models.blocks.noised import FINENESS
+from weir.dpcore.models.blocks.fitter import Draws, Minimised, Stepped
+from weir.dpcore.models.blocks.level import FINENESS, accelerated, level_for
 from weir.dpcore.models.blocks.objective import Objective, row_loss
-from weir.dpcore.models.blocks.stepped import Stepped
 from weir.dpcore.models.blocks.stochastic import stochastic_level
-from weir.dpcore.models.losses import Logistic
+from weir.dpcore.models.kit.loss import Logistic
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 Floats = NDArray[np.float64]
@@ -92,7 +88,7 @@ def measured(name: str, x: Floats, y: Floats, strength: float) -> Iterator[tuple
     for passes in PASSES:
         steps = Stepped(made, stochastic_level(made, 1, n, 1, budget, whole, passes))
         found, seconds = ended(steps)
-        length = np.sqrt(made.dimension * steps.level.variance(made.dimension))
+        length = np.sqrt(made.dimension * steps.level.noise.variance)
         left = np.linalg.norm(found - exact) / length
         yield (*head, f"sgd, {passes} passes", steps.level.total, f"{left:.3g}", f"{seconds:.3g}")
 

@@ -18,8 +18,8 @@ from benchmarks.decode_speed import DAY, START, PublicPlan, csv_bytes, parquet_b
 from benchmarks.harness import Bench, main, rate
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys, key_text
-from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 from weir.transforms.leaves.key_index import KeyIndex
 from weir.transforms.select.filter import Assign
 
@@ -54,7 +54,7 @@ def looked_up(data: bytes, form: str, columns: tuple[str, ...], keys: list[str])
     known = Keys.make(columns, keys, False, None)
     plan = PublicPlan(Clock(start, DAY, start + 100 * DAY), known, None)
     assign, index, count = Assign(plan, ("dollars",)), KeyIndex(known), 0
-    for events, _, _ in decode_bytes(data, form, schema, "benchmark"):
+    for events, _, _ in FORMATS[form].decode_bytes(data, schema, "benchmark"):
         assert events is not None
         rows = index.of(assign(events).events)
         assert rows is not None

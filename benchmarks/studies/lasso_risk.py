@@ -13,7 +13,7 @@ mechanism, pure epsilon) where the package is found in FOLDER. Noise on gradient
 each step, ten minutes a draw at n = 1,000,000: --width is the most records it is asked with. No
 setting is chosen on these rows: steps follow from the plan.
 
-Writes results/lasso_risk.csv, and a picture of it beside, with the line C n^(-2/3) whose constant
+Writes results/lasso_risk.csv, and prints the line C n^(-2/3) whose constant
 is the geometric mean over all n, and the lower rate (n ln n)^(-2/3) through its end. Made by
 --draws 5 to n = 100,000, by --draws 3 --width 0 beyond. --features writes
 results/lasso_features.csv: the same private LASSO of n = 31,623 records, from 10 features to 3,162,
@@ -32,8 +32,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from benchmarks.studies.objective import minimised, scales
 from weir.dpcore.accounting.calibrate import gdp_mu
@@ -140,42 +138,6 @@ def constant(table: list[dict[str, str]]) -> float:
     return math.exp(float(np.mean([math.log(float(row["constant"])) for row in table])))
 
 
-def draw(path: Path) -> None:
-    """Excess of every learner against n, and of the LASSO against p, with their lines."""
-    with path.open() as file:
-        table = list(csv.DictReader(file))
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes, other = figure.subplots(1, 2, width_ratios=(3, 2))
-    sizes = np.array([float(row["n"]) for row in table])
-    for name in (*(one for one in LEARNERS if one != "theirs"), "bound"):  # theirs is far above
-        found = np.array([float(row[name] or "nan") for row in table])
-        if np.isfinite(found).any():
-            axes.loglog(sizes, found, ":" if name in ("nothing", "bound") else "o-", label=name)
-    level = constant(table)
-    line = level * sizes ** (-2 / 3)
-    axes.loglog(sizes, line, "k--", label=f"{level:.1f} n^(-2/3)")
-    lower = (sizes * np.log(sizes)) ** (-2 / 3)
-    axes.loglog(sizes, lower * (line[-1] / lower[-1]), "k-.", label="lower: (n ln n)^(-2/3)")
-    axes.set_xlabel("records")
-    axes.set_ylabel("excess of half the mean squared error")
-    axes.set_title(f"p = {P}, l1 ball of radius 1, epsilon = {EPSILON:g}", fontsize=9)
-    axes.legend(fontsize=7)
-    with path.with_name("lasso_features.csv").open() as file:
-        table = list(csv.DictReader(file))
-    widths = np.array([float(row["p"]) for row in table])
-    for name in ("gumbel", "laplace", "nothing", "bound"):
-        found = np.array([float(row[name]) for row in table])
-        other.loglog(widths, found, ":" if name in ("nothing", "bound") else "o-", label=name)
-    guide = np.log(2 * widths) ** (2 / 3)
-    first = float(table[0]["gumbel"]) / guide[0]
-    other.loglog(widths, first * guide, "k--", label="C (ln 2p)^(2/3)")
-    other.set_xlabel("features")
-    other.set_title(f"n = {RECORDS:,}", fontsize=9)
-    other.legend(fontsize=7)
-    figure.savefig(path.with_suffix(".png"), dpi=110)
-
-
 def wide(p: int, draws: int) -> dict[str, str]:
     """A row of the table of features."""
     ball, rows = L1Ball(1.0, p), {"gumbel": [], "laplace": [], "nothing": []}  # type: ignore[var-annotated]
@@ -277,7 +239,6 @@ def main() -> None:
             writer.writerow(table[-1])
             file.flush()
             print(*table[-1].values(), sep="\t", flush=True)
-    draw(given.out)
     print(f"{constant(table):.2f} n^(-2/3)")
 
 

@@ -26,8 +26,8 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from weir.dpcore.config.schema import ListColumn
-from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 from weir.transforms.leaves.lists import to_rows
 
 REPEATS = 3
@@ -98,7 +98,7 @@ def ours(form: str, data: bytes, schema: EventSchema, size: int) -> tuple[int, i
     """Decoded, and as sparse rows: how many, and their bytes."""
     count = held = 0
     assert schema.listed is not None
-    for found in decode_bytes(data, form, schema, "file"):
+    for found in FORMATS[form].decode_bytes(data, schema, "file"):
         assert found.events is not None and found.dead is None
         rows = to_rows(found.events.column(schema.listed.name), size)
         count += len(rows)

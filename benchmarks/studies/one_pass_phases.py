@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.studies.one_pass_risk import dual_of
-from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize.fit import fit
 from weir.dpcore.models.optimize.rehearsed import rehearsed
 from weir.dpcore.plan import Plan
 

@@ -9,7 +9,7 @@ fewest coefficients, of p = 1); (1, 1e-6), runs of n records, means over ``--see
 
   python -m benchmarks.studies.one_pass_risk [--most 1000000] [--seeds 8]
 
-Writes results/one_pass_risk.csv, and a picture of it beside: excess against n, d and p.
+Writes results/one_pass_risk.csv: excess against n, d and p.
 How many phases serve best: benchmarks/studies/one_pass_phases.py. The row LASSO of the table:
 benchmarks/studies/lasso_risk.py.
 
@@ -42,10 +42,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize.fit import fit
 from weir.dpcore.plan import Plan
 
 RADIUS = 3.0
@@ -217,63 +215,6 @@ def main() -> None:
             writer.writerow(row)
             file.flush()
             print(*row.values(), sep="\t", flush=True)
-    draw(given.out)
-
-
-def draw(table: Path) -> None:
-    """Excess, that of the model 0, and both guides, against n, d and p: a picture."""
-    with table.open() as file:
-        found = list(csv.DictReader(file))
-    figure = Figure(figsize=(13, 8.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(2, 6, sharey="row").ravel()
-    exponents = ("1.0", "1.5", "2.0", "4.0", "inf")
-    for at, (part, p) in enumerate((part, p) for part in ("n", "d") for p in exponents):
-        own = [row for row in found if row["part"] == part and row["p"] == p]
-        _panel(axes[at + (part == "d")], own, part, f"p = {p}, against {part}")
-    over = [row for row in found if row["part"] == "p"]
-    _panel(axes[5], over, "p", f"n = {int(over[0]['n']):,}, d = 20")
-    axes[11].remove()
-    _noises(figure.add_subplot(2, 6, 12), [row for row in found if row["part"] == "noise"])
-    figure.savefig(table.with_suffix(".png"), dpi=110)
-
-
-def _panel(axis: Any, rows: list[dict[str, str]], over: str, title: str) -> None:
-    inverse = over == "p"
-    rows = sorted(rows, key=lambda row: float(row[over]))
-    at = [1 / float(row[over]) if inverse else float(row[over]) for row in rows]
-    for name, style in (("excess", "o-"), ("start", ":"), ("guide", "--"), ("lower", "-.")):
-        axis.plot(at, [float(row[name]) for row in rows], style, label=name)
-    axis.set_yscale("log")
-    if not inverse:
-        axis.set_xscale("log")
-    if over == "d":
-        _named(axis, at)
-    axis.set_xlabel("1 / p" if inverse else over)
-    axis.set_title(title, fontsize=9)
-    if over == "n" and title.startswith("p = 1.0"):
-        axis.legend(fontsize=7)
-
-
-def _named(axis: Any, at: list[float]) -> None:
-    """Ticks of a logarithmic axis at these numbers alone."""
-    axis.set_xticks(at, [f"{one:g}" for one in at])
-    axis.minorticks_off()
-
-
-def _noises(axis: Any, rows: list[dict[str, str]]) -> None:
-    """Generalised against plain Gaussian noise: excess over that of the model 0, against d."""
-    for p in dict.fromkeys(row["p"] for row in rows):
-        for kind, style in (("gaussian", "o-"), ("generalised_gaussian", "s--")):
-            own = [row for row in rows if (row["p"], row["noise"]) == (p, kind)]
-            share = [float(row["excess"]) / float(row["start"]) for row in own]
-            short = kind.removesuffix("_gaussian")
-            axis.plot([int(row["d"]) for row in own], share, style, label=f"p = {p}, {short}")
-    axis.set_xscale("log")
-    _named(axis, [20, 80, 320])
-    axis.set_xlabel("d")
-    axis.set_title("excess over the model 0's", fontsize=9)
-    axis.legend(fontsize=6)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.models.optimize.one_pass_fit import fit
+from benchmarks.studies.one_pass_arrays import fit
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 

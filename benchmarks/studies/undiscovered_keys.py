@@ -53,7 +53,7 @@ def measured(keys: int, users: int, stride: int) -> dict[str, Any]:
     """One row: seconds of this process, and its memory."""
     config = PlanConfig.from_yaml(CONFIG.format(users=users))
     terms = config.terms()
-    program, _ = config.algorithm.compile(terms)
+    program = config.algorithm.compile(terms).program
     rule = found_by(program, terms)  # type: ignore[arg-type]
     assert rule is not None
     noises = RingNoises(KeyRing.derive(bytes(32), "junk", bytes(32)))

@@ -48,13 +48,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
     Source: Dong, Roth, Su (2019), Corollary 2.13; Balle, Wang (2018), Theorem 8.
     """
-    _check_loss("mu", mu)
-    _check_epsilon(epsilon, zero=True)
-    if mu == 0:
-        return 0.0
-    if math.isinf(mu):
-        return 1.0
-    return min(1.0, _up(math.exp(_gdp_log_delta(mu, epsilon))))
+    return _delta("mu", mu, epsilon, _gdp_log_delta)
 
 
 @lru_cache(maxsize=4096)
@@ -64,34 +58,17 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     Raises:
       ConfigError: delta is not in (0, 1); mu is negative or NaN.
     """
-    _check_loss("mu", mu)
-    _check_delta(delta)
-    if mu == 0:
-        return 0.0
-    if math.isinf(mu):
-        return math.inf
-    log_delta = math.log(delta) - LOG_SLACK
-    return _smallest(lambda epsilon: _gdp_log_delta(mu, epsilon) <= log_delta)
+    return _epsilon("mu", mu, delta, _gdp_log_delta)
 
 
 @lru_cache(maxsize=4096)
 def gdp_mu(epsilon: float, delta: float) -> float:
     """Largest mu such that mu-Gaussian DP implies (epsilon, delta), rounded down.
 
-    Use ``noise_for(sensitivity, mu)`` for sigma, which is then rounded up.
-
     Raises:
       ConfigError: epsilon is not finite and positive; delta is not in (0, 1).
     """
-    _check_epsilon(epsilon)
-    _check_delta(delta)
-    log_delta = math.log(delta) - LOG_SLACK
-    return _largest(lambda mu: _gdp_log_delta(mu, epsilon) <= log_delta)
-
-
-def noise_for(sensitivity: float, mu: float) -> float:
-    """sigma = sensitivity / mu, rounded up by one unit in the last place (more noise)."""
-    return math.nextafter(sensitivity / mu, math.inf)
+    return _budget(epsilon, delta, _gdp_log_delta)
 
 
 def _gdp_log_delta(mu: float, epsilon: float) -> float:
@@ -144,13 +121,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
     Source: Canonne, Kamath, Steinke (2020), Corollary 13.
     """
-    _check_loss("rho", rho)
-    _check_epsilon(epsilon, zero=True)
-    if rho == 0:
-        return 0.0
-    if math.isinf(rho):
-        return 1.0
-    return min(1.0, _up(math.exp(_zcdp_log_delta(rho, epsilon))))
+    return _delta("rho", rho, epsilon, _zcdp_log_delta)
 
 
 @lru_cache(maxsize=4096)
@@ -160,14 +131,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     Raises:
       ConfigError: delta is not in (0, 1); rho is negative or NaN.
     """
-    _check_loss("rho", rho)
-    _check_delta(delta)
-    if rho == 0:
-        return 0.0
-    if math.isinf(rho):
-        return math.inf
-    log_delta = math.log(delta) - LOG_SLACK
-    return _smallest(lambda epsilon: _zcdp_log_delta(rho, epsilon) <= log_delta)
+    return _epsilon("rho", rho, delta, _zcdp_log_delta)
 
 
 @lru_cache(maxsize=4096)
@@ -177,10 +141,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     Raises:
       ConfigError: epsilon is not finite and positive; delta is not in (0, 1).
     """
-    _check_epsilon(epsilon)
-    _check_delta(delta)
-    log_delta = math.log(delta) - LOG_SLACK
-    return _largest(lambda rho: _zcdp_log_delta(rho, epsilon) <= log_delta)
+    return _budget(epsilon, delta, _zcdp_log_delta)
 
 
 def _zcdp_log_delta(rho: float, epsilon: float) -> float:
@@ -207,6 +168,36 @@ def _zcdp_log_delta(rho: float, epsilon: float) -> float:
 
 
 # ---- searches ----------------------------------------------------------------------------------
+
+LogDelta = Callable[[float, float], float]
+"""(loss, epsilon) -> ln delta, of one kind of loss."""
+
+
+def _delta(name: str, loss: float, epsilon: float, log_delta: LogDelta) -> float:
+    """The delta of a loss at epsilon, rounded up."""
+    _check_loss(name, loss)
+    _check_epsilon(epsilon, zero=True)
+    if loss == 0 or math.isinf(loss):
+        return 0.0 if loss == 0 else 1.0
+    return min(1.0, _up(math.exp(log_delta(loss, epsilon))))
+
+
+def _epsilon(name: str, loss: float, delta: float, log_delta: LogDelta) -> float:
+    """The epsilon of a loss at delta, rounded up."""
+    _check_loss(name, loss)
+    _check_delta(delta)
+    if loss == 0 or math.isinf(loss):
+        return loss
+    most = math.log(delta) - LOG_SLACK
+    return _smallest(lambda epsilon: log_delta(loss, epsilon) <= most)
+
+
+def _budget(epsilon: float, delta: float, log_delta: LogDelta) -> float:
+    """The largest loss within (epsilon, delta), rounded down."""
+    _check_epsilon(epsilon)
+    _check_delta(delta)
+    most = math.log(delta) - LOG_SLACK
+    return _largest(lambda loss: log_delta(loss, epsilon) <= most)
 
 
 def _largest(private_enough: Callable[[float], bool]) -> float:

@@ -117,29 +117,6 @@ def shared_counts(levels: int, p: int, g: int) -> tuple[int, ...]:
     return tuple(min(p, -(-(1 << level) // g)) for level in range(levels))
 
 
-def tree_participation(levels: int, p: int, g: int, trees: int = 1) -> float:
-    """Largest l2 norm, over all nodes, of how often a unit contributes to each; rounded up.
-
-    At each level the p contributions split into nodes of at most ``shared_counts`` each; a sum of
-    squares under a cap is largest when as many nodes as possible are full. Attained by p
-    consecutive multiples of g when g is a power of two (all levels at once); an upper bound
-    otherwise.
-
-    Args:
-      levels: number of levels, 1 + log2 of the number of leaves under the highest node.
-      p: most contributions of a unit to the ticks of the tree.
-      g: fewest ticks between two of them.
-      trees: how many consecutive trees these ticks can reach (2 for W ticks over the blocks of a
-        window tree).
-    """
-    at_least_one(trees=trees)
-    counts = shared_counts(levels, p, g)
-    inside = min(p, -(-trees * (1 << (levels - 1)) // g))
-    square = sum((inside // m) * m * m + (inside % m) ** 2 for m in counts)
-    root = math.isqrt(square)
-    return float(root) if root * root == square else math.sqrt(square) * (1 + 2.0**-50)
-
-
 MOST_WORK = 1 << 24
 """Steps that the exact maximum may take; beyond, an upper bound is used."""
 FINE = 64
@@ -226,7 +203,7 @@ def of_distances(products: Floats) -> float:
 def apart(numbers: Ints, pattern: Pattern) -> Ints:
     """Fewest ticks from a contribution to the j-th after it, over several periods.
 
-    Caps begin anew in each period, so that the last contribution of one and the first of the next
+    Caps begin again in each period, so that the last contribution of one and the first of the next
     may be in neighbouring ticks: fewer than m later there is one such step, the others are
     ``spacing``. From m on, j + 1 contributions meet P = ceil((j + 1) / m) periods or more: P - 2
     whole ones lie between the first and the last, and what these have no room for lies at the end
@@ -248,7 +225,8 @@ def apart(numbers: Ints, pattern: Pattern) -> Ints:
 def tree_squares(levels: int, count: int, spacing: int) -> tuple[int, ...]:
     """Per level of a dyadic tree: largest sum of squares of how often its nodes are met.
 
-    As ``tree_participation``: of ``count`` contributions a node takes as many as fit.
+    Of ``count`` contributions a node takes as many as fit: a sum of squares under a cap is largest
+    when as many nodes as possible are full.
     """
     return tuple(
         (count // most) * most * most + (count % most) ** 2

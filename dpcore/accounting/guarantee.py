@@ -25,7 +25,7 @@ class RuntimeAssumptions:
       id_horizon: ticks of the clock after which the id of an event is forgotten, so that a copy of
         a later tick counts as an event of its own; None: ids are remembered for the whole run.
       id_shards: over how many pieces of state ids, or users, are spread; stored state hangs on it.
-      limits: sentences that say what else the promise leaves open, in the order of the statement.
+      limits: sentences that say what else the guarantee leaves open, in the order of the statement.
     """
 
     id_horizon: int | None = None
@@ -95,9 +95,14 @@ class PrivacyLoss:
         eps-DP nothing costs more than randomized response does (Kairouz, Oh, Viswanath 2015),
         which its accountants price under ``NeighboringRelation.REPLACE_ONE`` alone. The neighbours
         are the plan's, whatever theirs are called.
-        """
-        import dp_accounting
 
+        Raises:
+          ImportError: dp-accounting is not installed.
+        """
+        try:
+            import dp_accounting
+        except ImportError:
+            raise ImportError("needs dp-accounting: pip install 'weir-dp[accounting]'.") from None
         if self.value == 0:
             return dp_accounting.NoOpDpEvent()
         if math.isinf(self.value):
@@ -219,15 +224,15 @@ class EveryPeriod:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The promise of a plan.
+    """The guarantee of a plan.
 
     Attributes:
-      epsilon, delta: at the protection window.
+      epsilon, delta: at the protection horizon.
       unit: the privacy unit: "event", or "user", which is a user in one period.
       relation: which neighbours.
-      window: protection window in ticks; None: forever.
+      window: protection horizon in ticks; None: forever.
       expiration: losses at W, 2W, 10W, 100W ticks.
-      statement: the promise in a sentence for people.
+      statement: the guarantee in a sentence for people.
       copies: of an id that was forgotten; empty where ids are remembered for the whole run.
       together: of a user in several periods; empty where the unit is an event.
       every_period: of a user present in every period; None where the unit is an event.

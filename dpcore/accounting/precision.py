@@ -6,8 +6,8 @@ occur at all then depends on the exact sum below it, which is what the noise is 
 noise is refused whose tails reach 2^53 steps. Exact noise (``discrete_gaussian``) is made in
 integers: its sampler ends at a standard deviation of 2^40 steps, and is refused beyond.
 
-Well below that doubles are uneven already: ``unevenness`` tells how much of the promise it takes.
-The plan warns from ``UNEVEN`` on, and is refused where that is all of the promise.
+Well below that doubles are uneven already: ``unevenness`` tells how much of the guarantee it takes.
+The plan warns from ``UNEVEN`` on, and is refused where that is all of the guarantee.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TAILS: Mapping[str, float] = {"gaussian": 10.0, "k_norm": 40.0}
 (44 scales) for a Laplace number."""
 
 UNEVEN = 1 / 16
-"""From this share on the unevenness of doubles is no longer small beside the promise itself."""
+"""From this share on the unevenness of doubles is no longer small beside the guarantee itself."""
 
 REMEDIES: Mapping[str, str] = {
     "gaussian": "raise epsilon or delta, or protect for a shorter time.",
@@ -74,7 +74,7 @@ class Rounded(Protocol):
 
 
 def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
-    """Refuses a plan whose rounding to doubles tells as much of a record as its promise allows.
+    """Refuses a plan whose rounding to doubles tells as much of a record as its guarantee allows.
 
     Args:
       sums: where its noise comes from. epsilon: of the plan, for the message.

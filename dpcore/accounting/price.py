@@ -65,7 +65,7 @@ class PeriodGrid:
         if self._unit:
             label = self._label(self.origin) + period * self._unit
             if self.zone != UTC:
-                return _begins(label, bool(self.months), self.zone)
+                return calendar_start(label, bool(self.months), ZoneInfo(self.zone))
             month = np.datetime64(label, "M")
             return int(month.astype("datetime64[us]").astype(np.int64))
         return self.origin + period * (self.per or 0)
@@ -137,13 +137,13 @@ def _met(mine: int, theirs: int, apart: int) -> tuple[int, bool]:
     return -(-(theirs - 1) // mine) + 1, True
 
 
-def _begins(label: int, months: bool, zone: str) -> int:
-    """The first moment of a month or day of a zone, as ``dpcore.config.clock`` has it."""
-    known = ZoneInfo(zone)
+def calendar_start(label: int, months: bool, zone: ZoneInfo) -> int:
+    """First microsecond of a day or month of a zone, counted from 1970 on. A midnight that clocks
+    jump over is the moment at which they jump; of two midnights it is the first."""
     if months:
-        local = datetime(1970 + label // 12, label % 12 + 1, 1, tzinfo=known)
+        local = datetime(1970 + label // 12, label % 12 + 1, 1, tzinfo=zone)
     else:
-        local = (datetime(1970, 1, 1) + timedelta(days=label)).replace(tzinfo=known)
+        local = (datetime(1970, 1, 1) + timedelta(days=label)).replace(tzinfo=zone)
     return (local - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -151,7 +151,8 @@ def _begins(label: int, months: bool, zone: str) -> int:
 def _spans_in(count: int, months: bool, zone: str) -> tuple[int, int]:
     """As ``_spans``, of so many months or days of a zone, clocks set forward and back included."""
     labels = range(YEARS * (12 if months else 366))
-    starts = np.array([_begins(label, months, zone) for label in labels])
+    known = ZoneInfo(zone)
+    starts = np.array([calendar_start(label, months, known) for label in labels])
     spans = starts[count:] - starts[:-count]
     return int(spans.max()), int(spans[spans > 0].min())
 
@@ -190,8 +191,8 @@ class Price:
       unit, relation: of the plan.
       first, last: its event times, microseconds; [first, last), None: without end.
       points: prices; a loss rises with periods and horizon, so that each bounds all smaller ones.
-      slack: probability beside the losses that nothing is promised at all, for one period: of a
-        selection of keys, or the delta of a promise that is known as (epsilon, delta) only.
+      slack: probability beside the losses that nothing is guaranteed at all, for one period: of a
+        selection of keys, or the delta of a guarantee that is known as (epsilon, delta) only.
       grid: the periods of a plan of users; None: the unit is an event.
     """
 
@@ -265,15 +266,16 @@ class Price:
 def known_bound(
     epsilon: float, delta: float, kind: Literal["pure", "gdp", "zcdp"]
 ) -> tuple[PrivacyLoss, float]:
-    """What another system promised, as (loss, slack), rounded toward more spent.
+    """What another system guaranteed, as (loss, slack), rounded toward more spent.
 
     pure: (epsilon, delta) of anything. It is as private as something that tells all with
     probability delta and is epsilon-DP otherwise (Kairouz, Oh, Viswanath 2015, Theorem 3.1), so
     delta adds beside the losses. gdp, zcdp: of one who knows that the noise was Gaussian and was
-    calibrated by its exact curve, or that the promise came from zCDP: the loss behind the numbers.
+    calibrated by its exact curve, or that the guarantee came from zCDP: the loss behind the
+    numbers.
 
     Raises:
-      ConfigError: a promise of Gaussian noise without delta.
+      ConfigError: a guarantee of Gaussian noise without delta.
     """
     from weir.dpcore.accounting import calibrate
 

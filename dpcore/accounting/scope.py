@@ -8,7 +8,7 @@ pure DP (epsilon adds), each with slacks that add beside it. Plans may be chosen
 earlier ones released: for each of the three, refusing what would pass a bound that was fixed
 beforehand is a valid filter. *Which* of them is part of the bound, so it never changes with what is
 asked later; and privacy loss distributions, which are no valid filter in general, gate nothing.
-A promise of another kind is taken at a loss that bounds it:
+A guarantee of another kind is taken at a loss that bounds it:
   - pure in GDP: mu = 2 Phi^-1(e^eps / (1 + e^eps)), the smallest: the trade-off of eps-DP is made
     of two straight lines that meet where both errors are 1 / (1 + e^eps); a Gaussian curve through
     that point is convex, hence nowhere above them.
@@ -111,15 +111,9 @@ class Scope:
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able and exact."""
-        return {
-            "unit": self.unit,
-            "relation": self.relation,
-            "epsilon": self.epsilon.hex(),
-            "delta": self.delta.hex(),
-            "accounting": self.accounting,
-            "horizon": self.horizon,
-            "grid": None if self.grid is None else self.grid.to_json(),
-        }
+        grid = None if self.grid is None else self.grid.to_json()
+        exact = {"epsilon": self.epsilon.hex(), "delta": self.delta.hex()}
+        return {**vars(self), **exact, "grid": grid}
 
     @classmethod
     def from_json(cls, found: Any) -> Scope:

@@ -8,7 +8,6 @@ from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import (
     NO_ASSUMPTIONS,
     Copies,
-    Expiration,
     Guarantee,
     Relation,
     RuntimeAssumptions,
@@ -56,34 +55,28 @@ def neighbours(
 
 
 def statement(
-    relation: Relation,
-    window: int | None,
-    epsilon: float,
-    delta: float,
-    expiration: tuple[Expiration, ...],
-    has_id: bool = False,
-    keys_public: bool = False,
+    guarantee: Guarantee,
     horizon: int | None = None,
     *,
+    has_id: bool = False,
     has_key: bool = True,
     has_unit: bool = False,
+    keys_public: bool = False,
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS,
-    copies: tuple[Copies, ...] = (),
     groupings: int = 1,
 ) -> str:
-    """The promise: neighbours, span, odds, what happens afterwards, and what is not covered.
+    """Neighbours, span, odds, what happens afterwards, and what is not covered.
 
     Args:
-      relation, window, epsilon, delta, expiration, copies: as in ``Guarantee``.
+      guarantee: in numbers, of events. horizon: ticks of the clock; None: no end.
       has_id, has_key, has_unit: what events carry. keys_public: keys are found in the data.
-      horizon: ticks of the clock; None: no end.
       circumstances: what the job adds. groupings: in how many keys an event counts at once.
     """
     forgotten = circumstances.id_horizon if has_id else None
-    told = neighbours(relation, has_id, has_key, forgotten, has_unit)
-    text = f"{told} {guarantee_text(relation, window, epsilon, delta, expiration, horizon)}"
+    text = neighbours(guarantee.relation, has_id, has_key, forgotten, has_unit)
+    text += f" {guarantee_text(guarantee, horizon)}"
     if forgotten is not None:
-        text += f" {forgetting(forgotten, copies)}"
+        text += f" {forgetting(forgotten, guarantee.copies)}"
     if groupings > 1:
         text += (
             f" An event counts in one key of each of {groupings} groupings; the promise is for all "
@@ -113,20 +106,17 @@ def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
 
 
 def guarantee_text(
-    relation: Relation,
-    window: int | None,
-    epsilon: float,
-    delta: float,
-    expiration: tuple[Expiration, ...],
+    guarantee: Guarantee,
     horizon: int | None,
     since: str = "from the tick it falls in",
     what: str = "an event",
 ) -> str:
     """Span, odds, and what happens afterwards.
 
-    since: what the window begins with. what: is protected.
+    horizon: ticks of the clock. since: what the window begins with. what: is protected.
     """
-    first = " (the earlier of the two)" if relation == "replace_anywhere" else ""
+    window, epsilon, delta = guarantee.window, guarantee.epsilon, guarantee.delta
+    first = " (the earlier of the two)" if guarantee.relation == "replace_anywhere" else ""
     span = "ever" if window is None else f"during the {plural(window, 'tick')} {since}{first}"
     factor = (
         f"by more than a factor of {math.exp(epsilon):.4g}" if epsilon < 50 else "by a huge factor"
@@ -139,7 +129,7 @@ def guarantee_text(
     )
     if window is None:
         return text + " The promise does not expire."
-    later = [row for row in expiration if row.ticks is not None and row.ticks > window]
+    later = [row for row in guarantee.expiration if row.ticks is not None and row.ticks > window]
     if any(math.isinf(row.epsilon) for row in later):
         return text + (
             f" After that {what} has no protection at all: later releases may contain it exactly."
@@ -174,7 +164,7 @@ def user_statement(
     """Neighbours, caps, span, odds, what periods cost together, and what is not covered.
 
     Args:
-      told: the promise in numbers. pattern: caps. events: cap on the events of a cell.
+      told: the guarantee in numbers. pattern: caps. events: cap on the events of a cell.
       per: the period in words. horizon: ticks of the clock; None: no end.
       adaptive: whether it holds where later events follow releases.
       keys_public: keys are found in the data and published as they are. min_users: that a key
@@ -187,16 +177,7 @@ def user_statement(
         "Take any two possible input streams that are identical except that all events of a single "
         f"user {per} are present in one of them and {change} in the other.",
         caps_in_words(pattern, events),
-        guarantee_text(
-            told.relation,
-            told.window,
-            told.epsilon,
-            told.delta,
-            told.expiration,
-            horizon,
-            since,
-            "what the user added",
-        ),
+        guarantee_text(told, horizon, since, "what the user added"),
     ]
     if min_users is not None:
         sentences.append(finding(min_users, told.delta_sel))
@@ -237,7 +218,7 @@ def user_statement(
 
 
 def finding(min_users: int, delta: float) -> str:
-    """What is told of keys that are found in private."""
+    """What is reported of keys that are found in private."""
     who = "a user" if min_users == 1 else f"{min_users:,} users or more"
     return (
         f"A key is released once it has {who} in a period and a noisy count of them is large "

@@ -8,13 +8,11 @@ from typing import Annotated, Any, ClassVar, Self
 
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.compile import compile_aggregates
-from weir.dpcore.aggregates.program import Aggregates
-from weir.dpcore.algorithm import Bias, Error, Reading, Role, Shown
+from weir.dpcore.algorithm import Compiled, Error, Reading, Role, Shown
 from weir.dpcore.arrays import Ints
-from weir.dpcore.config.chosen import Chosen
 from weir.dpcore.config.section import nearest, refusal
 from weir.dpcore.config.ticks import spans_of
-from weir.dpcore.config.validation import field_names
+from weir.dpcore.config.validation import Chosen, field_names
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
@@ -157,13 +155,15 @@ class AggregatesAlgorithm:
         return replace(self, aggregates=found)
 
     def columns_read(self) -> None:
-        return None
+        """It makes no model."""
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        return None
+    def compile(self, terms: Terms) -> Compiled:
+        return self.compiled(*compile_aggregates(self.aggregates, terms))
 
-    def compile(self, terms: Terms) -> tuple[Aggregates, tuple[Alternative, ...]]:
-        return compile_aggregates(self.aggregates, terms)
+    def compiled(self, program: Program, alternatives: tuple[Alternative, ...]) -> Compiled:
+        left_out = {name: one.left_out for name, one in self.aggregates.items()}
+        notes = tuple(self._notes())
+        return Compiled(program, alternatives, notes=notes, left_out=left_out)
 
     def shown(self, output: str) -> Shown:
         one = self.aggregates[output]
@@ -171,10 +171,7 @@ class AggregatesAlgorithm:
         role: Role = "bins" if one.in_bins else "value"
         return Shown(what, what, role, reading=one.reading, between=one.between)
 
-    def left_out(self, output: str, program: Program) -> Bias:
-        return self.aggregates[output].left_out
-
-    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+    def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""
         aggregate = self.aggregates[info.name]
         if not aggregate.averages:
@@ -184,10 +181,8 @@ class AggregatesAlgorithm:
             return Error(info.stddev_worst / EVENTS, "*")
         return Error(info.stddev_worst / (each * (info.over or int(ticks[-1]) + 1)), "*")
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        return iter(())
-
-    def notes(self, program: Program) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
+        """What the table of releases leaves open."""
         yield (
             "The worst error of any tick, from noise alone: what contribution bounds and clips "
             "leave out is not in it."
@@ -213,9 +208,6 @@ class AggregatesAlgorithm:
     def refused(self) -> Iterator[str]:
         for name, aggregate in self.aggregates.items():
             yield from aggregate.refused(name)
-
-    def warnings(self, program: Program) -> Iterator[str]:
-        return iter(())
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
         """See Algorithm. Nothing can be read of a value whose band is wider than all that it may

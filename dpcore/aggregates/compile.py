@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -48,7 +48,7 @@ def found_by(program: Aggregates, terms: Terms) -> DiscoveryRule | None:
     if part.hidden and discover.retire is not None:
         raise ConfigError(
             "key.discover.retire",
-            asdict(discover.retire),
+            discover.retire.model_dump(),
             "is a rule on what a key releases, and no output releases its users; add an aggregate "
             "{count: users, per: period}, or leave it out.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import LatticeRows, sum_cells
 from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class SumPart:
 
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
         """Of a user in several periods; those of a hidden part share no row, and its noise begins
-        anew with each: they compose."""
+        again with each: they compose."""
         if self.hidden:
             return compose((self.loss(ticks),) * periods)
         return self.mechanism.loss_of_periods(periods, ticks, among)
@@ -165,7 +165,7 @@ class SumPart:
 
 
 @dataclass(frozen=True)
-class Aggregates:
+class Aggregates(Program):
     """Counts, sums, means, variances and histograms, released jointly.
 
     Formal guarantees:
@@ -185,11 +185,6 @@ class Aggregates:
     channels: tuple[Channel, ...]
     infos: tuple[AggregateOutput, ...]
     parts: tuple[SumPart, ...]
-
-    leaf: Literal["sum", "rows"] = "sum"
-    training: ClassVar[None] = None
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
 
     @property
     def dimension(self) -> int:
@@ -299,7 +294,9 @@ class Aggregates:
         """Composition over the parts."""
         return compose(tuple(part.loss(ticks) for part in self.parts))
 
-    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+    def loss_of_periods(
+        self, periods: int, ticks: int | None, among: int, longest: int | None = None
+    ) -> PrivacyLoss:
         """Composition over the parts."""
         return compose(tuple(part.loss_of_periods(periods, ticks, among) for part in self.parts))
 

@@ -191,6 +191,14 @@ def user_events(plan: Plan, first: int, candidate: int) -> tuple[Placed, ...]:
     return tuple(cells)
 
 
+def _of_user(plan: Plan, offered: CandidateEvents, tick: int, one: int) -> UnitChange:
+    """All that a user may add from a tick on, there or not."""
+    assert plan.person is not None
+    slots = min(plan.person.caps.keys, plan.person.caps.touched)
+    name = f"a user from tick {tick} on: {offered.names[one]}"
+    return UnitChange(name, user_events(plan, tick, one), (), slots, whole=True)
+
+
 def changes(plan: Plan, offered: CandidateEvents, ticks: tuple[int, ...]) -> list[UnitChange]:
     """Every change of the family: each candidate at each tick, under the plan's relation.
 
@@ -200,17 +208,10 @@ def changes(plan: Plan, offered: CandidateEvents, ticks: tuple[int, ...]) -> lis
     relation, found = plan.guarantee.relation, list[UnitChange]()
     sound = range(offered.sound)
     if plan.person is not None:
-        slots = min(plan.person.caps.keys, plan.person.caps.touched)
-        for tick in ticks:
-            for one in sound:
-                events = user_events(plan, tick, one)
-                name = f"a user from tick {tick} on: {offered.names[one]}"
-                found.append(UnitChange(name, events, (), slots, whole=True))
-        return found
+        return [_of_user(plan, offered, tick, one) for tick in ticks for one in sound]
     for tick in ticks:
         if relation == "add_remove":
-            for one in sound:
-                found.append(_alone(offered, tick, one))
+            found += [_alone(offered, tick, one) for one in sound]
             continue
         for one in sound:
             for other in sound:
@@ -234,10 +235,7 @@ def odd_changes(plan: Plan, offered: CandidateEvents, tick: int) -> list[UnitCha
     found = []
     for one in range(offered.sound, len(offered)):
         if plan.person is not None:
-            events = user_events(plan, tick, one)
-            slots = min(plan.person.caps.keys, plan.person.caps.touched)
-            name = f"a user from tick {tick} on: {offered.names[one]}"
-            found.append(UnitChange(name, events, (), slots, whole=True))
+            found.append(_of_user(plan, offered, tick, one))
         elif plan.guarantee.relation == "add_remove":
             found.append(_alone(offered, tick, one))
         else:

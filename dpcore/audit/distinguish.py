@@ -9,7 +9,7 @@ part of what is learned from.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from weir.dpcore.errors import WeirError
 ERROR = 0.05
 """How often a bound that is printed may be above the truth."""
 MOST = 1e6
-"""Of mu, what is told apart: beyond it nothing is hidden."""
+"""Of mu, what is distinguished: beyond it nothing is hidden."""
 STRICT = 1e-6
 """The same of the bound by which a claim is called broken: many audits are made, and each is
 believed."""
@@ -143,17 +143,6 @@ TREES_FROM, TREES_TO = 400, 48
 
 RIDGE, MOST_APART = 0.02, 100.0
 """Of ``apart``: what is added to variances, of the largest; and the most that it says."""
-
-
-class Distinguisher(Protocol):
-    """Scores transcripts: the larger, the likelier the change is in them."""
-
-    @property
-    def name(self) -> str:
-        """In a word or two."""
-
-    def scores(self, transcripts: Floats) -> Floats:
-        """(n, features) -> (n,)."""
 
 
 def needs_sklearn() -> Any:

@@ -107,18 +107,14 @@ class Law:
         own, read = self._readings
         sizes = [self.program.parts[part].mechanism.dimension for part, _ in self.slots]
         running = np.repeat([over is None for _, over in self.slots], sizes)
-        known = {
-            (part, at)
+        seen = [
+            (part, at, over)
             for (part, over), first, size in zip(self.slots, self._places, sizes, strict=True)
             for at in range(size)
-            if over is None and read[first + at]
-        }
-        asked = {
-            (part, at)
-            for (part, _), first, size in zip(self.slots, self._places, sizes, strict=True)
-            for at in range(size)
             if read[first + at]
-        }
+        ]
+        known = {(part, at) for part, at, over in seen if over is None}
+        asked = {(part, at) for part, at, _ in seen}
         if not self.sufficient or asked - known:
             return None
         found = np.zeros((len(read), len(own)))

@@ -1,13 +1,12 @@
 """How a config is read and checked: YAML, sections, durations, the clock, and errors in a sentence.
 
 ``section`` has the base class of every section, types of numbers, and the errors of validators;
-``validation`` turns plain values into a section or one ``ConfigError``; ``chosen`` picks one
-of several sections. ``clock``, ``key``, ``privacy`` and ``schema`` are the sections of every plan;
+``validation`` turns plain values into a section, or one of several, or one ``ConfigError``.
+``clock``, ``key``, ``privacy`` and ``schema`` are the sections of every plan;
 ``durations`` and ``ticks`` read lengths of time, ``yaml`` reads text.
 """
 
 __all__ = [
-    "chosen",
     "clock",
     "durations",
     "key",

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from weir.dpcore.accounting.price import calendar_start
 from weir.dpcore.config import durations
 from weir.dpcore.config.durations import EPOCH, months_of
 from weir.dpcore.config.section import DurationText, PeriodText, Section, refusal
@@ -276,7 +277,7 @@ def _first(start: str, months: bool, zone: str) -> int:
         if months
         else first.toordinal() - EPOCH.toordinal()
     )
-    if _begins(label, months, known) != micros:
+    if calendar_start(label, months, known) != micros:
         raise refusal(
             "start",
             start,
@@ -284,16 +285,6 @@ def _first(start: str, months: bool, zone: str) -> int:
             f"are of the calendar: {first.isoformat()}T00:00:00.",
         )
     return label
-
-
-def _begins(label: int, months: bool, zone: ZoneInfo) -> int:
-    """First microsecond of a day or month, counted from 1970 on. A midnight that clocks jump over
-    is the moment at which they jump; of two midnights it is the first."""
-    if months:
-        local = datetime(1970 + label // 12, label % 12 + 1, 1, tzinfo=zone)
-    else:
-        local = (datetime(1970, 1, 1) + timedelta(days=label)).replace(tzinfo=zone)
-    return (local - EPOCH) // _MICROSECOND
 
 
 @lru_cache(maxsize=16)
@@ -306,13 +297,13 @@ def _table(
       OverflowError: too many, or beyond the calendar's last year.
     """
     zone, step = zone_of(name), months or days
-    edges, skipped, label = [_begins(first, bool(months), zone)], list[int](), first
+    edges, skipped, label = [calendar_start(first, bool(months), zone)], list[int](), first
     if (end - edges[0]) // ((days + 28 * months) * DAY) > MOST:
         raise OverflowError
     while len(edges) < 2 or edges[-1] <= end:
         label += step
         try:
-            edge = _begins(label, bool(months), zone)
+            edge = calendar_start(label, bool(months), zone)
         except ValueError:
             raise OverflowError from None
         if edge > edges[-1]:

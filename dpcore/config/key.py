@@ -63,7 +63,8 @@ class RetireConfig(Section):
 class DiscoverConfig(Section):
     """Which keys are found: those that enough users of a period have, by a noisy count of them.
 
-    Which keys are live and since when is released; of the others nothing is."""
+    Which keys are live and since when is released; of the others nothing is. All of it is public.
+    """
 
     min_users: MinUsers = Field(
         default=MIN_USERS,
@@ -103,6 +104,15 @@ class DiscoverConfig(Section):
         "keys stay for the life of the job.",
         examples=["{below: 20, after: 2}"],
     )
+
+    def canonical(self) -> dict[str, Any]:
+        """Every number that shapes a release, JSON-able."""
+        return {
+            "min_users": self.min_users,
+            "sample": float(self.sample).hex(),
+            "max_bytes": self.max_bytes,
+            **({} if self.retire is None else {"retire": self.retire.model_dump()}),
+        }
 
 
 def _as_keys(value: Any) -> Any:

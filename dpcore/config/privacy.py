@@ -113,7 +113,7 @@ Lasting = Annotated[
 
 
 class Privacy(Section):
-    """What is promised, to whom, and for how long."""
+    """What is guaranteed, to whom, and for how long."""
 
     epsilon: Epsilon = Field(
         description="Privacy loss of one event within the window; smaller is more private.",
@@ -195,7 +195,7 @@ class Privacy(Section):
         return self
 
     def window_ticks(self, clock: Clock) -> int | None:
-        """The protection window W in ticks; None for all.
+        """The protection horizon W in ticks; None for all.
 
         Raises:
           ConfigError: a duration that is not a whole number of the clock's periods.

@@ -103,7 +103,7 @@ Path = tuple[str, ...]
 def in_ticks(data: Mapping[str, Any], paths: Iterable[Path]) -> Mapping[str, Any]:
     """Plain values of a config, with lengths of time at some fields as numbers of ticks.
 
-    A config whose clock cannot be read stays as it is: its own error is told.
+    A config whose clock cannot be read stays as it is: its own error is reported.
 
     Raises:
       PydanticCustomError: a length that is no whole number of ticks.

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from weir.dpcore.config import yaml
-from weir.dpcore.config.section import Says, SectionType, nearest, refusal
+from weir.dpcore.config.section import Says, Section, SectionType, nearest, no_section, refusal
 from weir.dpcore.config.yaml import is_yaml11_number
 from weir.dpcore.errors import ConfigError, UnknownField
 
@@ -97,8 +102,13 @@ _BOUNDS = {
 """Kinds of errors that a field answers in its own words (``Says``)."""
 
 
-def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") -> SectionType:
+def validate(
+    section: type[SectionType], data: Mapping[str, Any], at: str = "", whole: str = "config"
+) -> SectionType:
     """Plain values -> a checked section.
+
+    Args:
+      at: dotted path of the section. whole: field of an error of the section itself.
 
     Raises:
       ConfigError: the first thing wrong; a name that is no field comes before everything else.
@@ -107,17 +117,16 @@ def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") 
         return _validated(section, data)
     except ValidationError as failed:
         found = _first(failed)
-    raise _convert(section, found, at)
+    raise _convert(section, found, at, whole)
 
 
 def nested(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
     """As ``validate``, for a validator of the section around it: raises what that raises."""
     try:
-        return _validated(section, data)
-    except ValidationError as failed:
-        found = _first(failed)
-    wrong = _convert(section, found, "", whole="")
-    raise refusal(wrong.field, wrong.value, wrong.remedy, isinstance(wrong, UnknownField))
+        return validate(section, data, whole="")
+    except ConfigError as error:
+        unknown = isinstance(error, UnknownField)
+        raise refusal(error.field, error.value, error.remedy, unknown) from None
 
 
 def _validated(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
@@ -157,7 +166,7 @@ def _is_unknown(error: Any) -> bool:
     return error["type"] == "extra_forbidden" or bool(error.get("ctx", {}).get("unknown"))
 
 
-def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config") -> ConfigError:
+def _convert(section: type[BaseModel], error: Any, at: str, whole: str) -> ConfigError:
     """What pydantic says -> what we say. whole: field of an error of the section itself."""
     path = [str(part) for part in error["loc"]]
     kind, value = error["type"], _short(error["input"])
@@ -174,8 +183,10 @@ def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config
         names = field_names(parent) if parent else []
         return UnknownField(dotted, value, f"is not a field; {nearest(path[-1], names)}")
     if kind == "missing":
-        parent = _section_at(section, path[:-1])
-        return ConfigError(dotted, None, f"is missing{_example(parent, path[-1])}.")
+        own = (info for depth, info in _fields_at(section, path) if depth == len(path))
+        example = next((info.examples[0] for info in own if info.examples), None)
+        like = "" if example is None else f"; write something like `{path[-1]}: {example}`"
+        return ConfigError(dotted, None, f"is missing{like.replace(chr(39), '')}.")
     if kind in ("model_type", "model_attributes_type"):
         inner = _section_at(section, path)
         fields = field_names(inner) if inner else []
@@ -241,17 +252,24 @@ def _line(name: str, example: Any) -> str:
     return f"`{flow(example)}`" if name.isdigit() else f"`{name}: {flow(example)}`"
 
 
-def _example_at(section: type[BaseModel], path: Sequence[str]) -> Any:
-    """The example of the field at a path, or of an entry of the mapping or list that it is of."""
+def _fields_at(section: type[BaseModel], path: Sequence[str]) -> Iterator[tuple[int, FieldInfo]]:
+    """The field at a path and those that it lies in, innermost first: (length of its path, it)."""
     for depth in range(len(path), 0, -1):
         parent = _section_at(section, path[: depth - 1])
         for name, info in parent.model_fields.items() if parent is not None else ():
-            if path[depth - 1] in (name, info.alias) and info.examples:
-                found = parsed(info.examples[0])
-                for _ in path[depth:]:
-                    inside = list(found.values()) if isinstance(found, Mapping) else found
-                    found = inside[0] if isinstance(inside, list) and inside else None
-                return found
+            if path[depth - 1] in (name, info.alias):
+                yield depth, info
+
+
+def _example_at(section: type[BaseModel], path: Sequence[str]) -> Any:
+    """The example of the field at a path, or of an entry of the mapping or list that it is of."""
+    for depth, info in _fields_at(section, path):
+        if info.examples:
+            found = parsed(info.examples[0])
+            for _ in path[depth:]:
+                inside = list(found.values()) if isinstance(found, Mapping) else found
+                found = inside[0] if isinstance(inside, list) and inside else None
+            return found
     return None
 
 
@@ -269,15 +287,6 @@ def _short(value: Any) -> Any:
     if isinstance(value, (list, tuple, str)) and len(value) > 80:
         return _Shown(f"({len(value)} {'characters' if isinstance(value, str) else 'items'})")
     return value
-
-
-def _example(section: type[BaseModel] | None, name: str) -> str:
-    if section is None:
-        return ""
-    for key, info in section.model_fields.items():
-        if name in (key, info.alias) and info.examples:
-            return f"; write something like `{name}: {info.examples[0]}`".replace("'", "")
-    return ""
 
 
 def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
@@ -304,11 +313,8 @@ def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel
 
 def _said(section: type[BaseModel], path: Sequence[str]) -> str | None:
     """What the field at a path, or the one that it lies in, says of values out of bounds."""
-    for depth in range(len(path), 0, -1):
-        parent = _section_at(section, path[: depth - 1])
-        for name, info in parent.model_fields.items() if parent is not None else ():
-            if path[depth - 1] in (name, info.alias):
-                return _says(info.metadata) or _says(get_args(info.annotation))
+    for _, info in _fields_at(section, path):
+        return _says(info.metadata) or _says(get_args(info.annotation))
     return None
 
 
@@ -330,3 +336,59 @@ def _unwrap(annotation: Any) -> Any:
         return annotation
     # Optional[Annotated[Section, ...]] has its section two levels deep.
     return _unwrap(sections[0]) if hasattr(sections[0], "__metadata__") else sections[0]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Annotation of a field that holds one of several sections.
+
+    A section's file is imported when it is chosen; only the JSON Schema needs all of them.
+
+    Attributes:
+      choose: the mapping that is written -> the section it is for. Raises what validators raise.
+      every: name -> section, for the JSON Schema.
+      fields: names of the fields that may stand there, for people.
+      tag: field that holds the name; None where another field of each tells them apart.
+      prepare: what is written -> what the section is given.
+    """
+
+    choose: Callable[[Mapping[str, Any]], type[Section]]
+    every: Callable[[], Mapping[str, type[Section]]]
+    fields: Callable[[], Iterable[str]]
+    tag: str | None = None
+    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+
+    def checked(self, value: Any, base: type[Section] = Section) -> Section:
+        """A mapping -> its section, checked; a section of that kind stays."""
+        if isinstance(value, base):
+            return value
+        if not isinstance(value, Mapping):
+            every = self.every()
+            chosen = every.get(value) if isinstance(value, str) else None
+            meant = None if chosen is None else skeleton(chosen)
+            if chosen is not None and self.tag is not None:
+                meant = {self.tag: value}
+            raise no_section(value, self.fields(), meant, () if self.tag else every)
+        return nested(self.choose(value), self.prepare(value))
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Checks by the section that is chosen."""
+        return core_schema.no_info_plain_validator_function(partial(self.checked, base=source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """One of all sections, distinguished by their tag."""
+        every = {name: _schema_of(one) for name, one in self.every().items()}
+        if self.tag is None:
+            return handler(core_schema.union_schema(list(every.values())))
+        return handler(core_schema.tagged_union_schema(every, self.tag))
+
+
+def _schema_of(section: type[Section]) -> CoreSchema:
+    """What a section checks, under a name: defined once, and referred to."""
+    found: dict[str, Any] = dict(section.__pydantic_core_schema__)
+    found["ref"] = f"{section.__module__}.{section.__qualname__}:{id(section)}"
+    return cast(CoreSchema, found)

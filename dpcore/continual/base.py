@@ -73,6 +73,7 @@ class ContinualSum(ABC):
         tick t, and not only one of ``factor(t)`` at most.
       patterned: whether it knows what several contributions of a user move. Without, a plan whose
         unit is a user does not take it.
+      caveat: what a plan would lose that does not name it; "": nothing, so that it may be chosen.
       any_signs: whether that bound holds for contributions of any signs, as it must where columns
         are ``signed``.
     """
@@ -93,6 +94,7 @@ class ContinualSum(ABC):
     ages: ClassVar[bool] = False
     patterned: ClassVar[bool] = False
     any_signs: ClassVar[bool] = False
+    caveat: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         refuse_coarse(self.name, *self.real_noise)

@@ -219,7 +219,7 @@ def with_buffers(
 
 
 FOREVER = 2**40
-"""Ticks that a promise without end is calibrated for: 34,865 years of seconds."""
+"""Ticks that a guarantee without end is calibrated for: 34,865 years of seconds."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,8 @@ class Blt(BufferedSum):
         i + n - 1 are a function of the first i + n - 1 rows of (C v + xi), and a record at tick i
         moves rows i .. i + n - 1 of C v by c_0 .. c_{n-1} times its change. mu_n grows slowly after
         the window that it was calibrated for, and has no limit: without an end of the clock nothing
-        is promised for ever. Nothing is released after ``horizon``, so mu_n = mu_horizon beyond it.
-        A user (``pattern``): mu^2 = (Delta / sigma)^2 times ``over_keys`` of F(j), what j
+        is guaranteed for ever. Nothing is released after ``horizon``, so mu_n = mu_horizon beyond
+        it. A user (``pattern``): mu^2 = (Delta / sigma)^2 times ``over_keys`` of F(j), what j
         contributions of a key move within the rows from the start of the period to the end of the
         window after it; columns have no negative inner products, so it holds adaptively as long as
         caps do on every path (Choquette-Choo et al. 2023; Smith, Thakurta 2022).

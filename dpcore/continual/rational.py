@@ -67,18 +67,13 @@ class Rational:
         return _residues(self.zeros, self.poles)
 
     @cached_property
-    def _weights(self) -> tuple[Decimal, ...]:
-        """(a_0, a_1, ..., a_m) of c."""
+    def record_weights(self) -> tuple[Decimal, ...]:
+        """(a_0, a_1, ..., a_m): c_k is the sum of a_j times the k-th power of its ratio."""
         with localcontext(DIGITS):
             p, q = _decimals(self.poles), _decimals(self.zeros)
             constant = math.prod(p, start=ONE) / math.prod(q, start=ONE)
             residues = _residues(self.poles, self.zeros)
             return (constant, *(-r / gap for r, gap in zip(residues, q, strict=True)))
-
-    @property
-    def record_weights(self) -> tuple[Decimal, ...]:
-        """(a_0, a_1, ..., a_m): c_k is the sum of a_j times the k-th power of its ratio."""
-        return self._weights
 
     @property
     def record_ratios(self) -> tuple[Decimal, ...]:
@@ -113,9 +108,9 @@ class Rational:
             if lag is None or (count is not None and count <= lag):
                 if count is None:
                     return Decimal("Infinity")
-                return _geometric(self._weights, (ONE, *self._lambda), count)
+                return _geometric(self.record_weights, self.record_ratios, count)
             after = None if count is None else count - lag
-            pairs = zip(self._weights[1:], self._lambda, strict=True)
+            pairs = zip(self.record_weights[1:], self._lambda, strict=True)
             tail = _geometric([w * (x**lag - ONE) for w, x in pairs], self._lambda, after)
             return self.record_squares(lag) + tail
 
@@ -140,7 +135,7 @@ class Rational:
 
     def record_coefficients(self, n: int) -> Floats:
         """c_0 .. c_{n-1}, float64."""
-        weights = np.asarray([float(w) for w in self._weights])
+        weights = np.asarray([float(w) for w in self.record_weights])
         logs = np.log1p(-np.asarray(self.zeros))
         powers = np.exp(np.arange(n)[:, None] * logs[None, :])
         return np.asarray(weights[0] + (powers * weights[1:]).sum(axis=1), dtype=np.float64)
@@ -238,7 +233,7 @@ def repeated_squares(form: Rational, count: int, spacing: int, rows: int) -> Dec
 
 def _series(x: Decimal, count: int) -> Decimal:
     """1 + x + ... + x^(count - 1)."""
-    return Decimal(count) if x == 1 else (ONE - x**count) / (ONE - x)
+    return _sum(x, x**count, count)
 
 
 def _sum(y: Decimal, power: Decimal, j: int) -> Decimal:

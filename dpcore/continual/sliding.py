@@ -156,7 +156,7 @@ class SlidingState(NamedTuple):
 
 @dataclass(frozen=True)
 class SlidingSum(BufferedSum):
-    """Sums over the last N ticks with correlated noise of their own; the promise is permanent.
+    """Sums over the last N ticks with correlated noise of their own; the guarantee is permanent.
 
     Release w = (M - S^N M) v + B xi, M the running sum, S the shift by one tick, B as in ``Blt``.
 

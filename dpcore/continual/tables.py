@@ -8,7 +8,9 @@ more gives less than a permille. Each form is a list of poles 1 - theta_j and a 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib import resources
+from typing import NamedTuple
 
 from weir.dpcore.continual.rational import Rational
 
@@ -30,3 +32,28 @@ WINDOWS = _forms("windows")
 """For running totals over 2^40 ticks, with the error that the first 2^24 of them see."""
 SLIDING = _forms("sliding")
 """For sums over the last N ticks, N a power of two."""
+
+
+class EndedRow(NamedTuple):
+    """For running totals on a clock that ends.
+
+    Attributes:
+      ticks: of the clock. contributions, spacing: of a key, and the fewest ticks from one to
+        the next. gains: five coefficients of the logarithm of the gains. form: of b.
+    """
+
+    ticks: int
+    contributions: int
+    spacing: int
+    gains: tuple[float, ...]
+    form: Rational
+
+
+def _ended() -> Iterator[EndedRow]:
+    for case, (gains, form) in _TABLES["ended"].items():
+        ticks, contributions, spacing = map(int, case.split())
+        poles, zeros = (tuple(map(float.fromhex, gaps)) for gaps in form)
+        yield EndedRow(ticks, contributions, spacing, tuple(gains), Rational(poles, zeros))
+
+
+ENDED = tuple(_ended())

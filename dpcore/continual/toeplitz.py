@@ -63,7 +63,7 @@ class Toeplitz(ContinualSum):
         it (a renewal equation), so the maximum of any W in a row bounds all that follow: c is
         computed until it is flat, and bounded so from there on. It is positive (an average of those
         before), so no two columns have a negative inner product, but it rises at W.
-        Nothing is promised for ever unless the clock ends.
+        Nothing is guaranteed for ever unless the clock ends.
         A user (``pattern``): W is then the period and the window after it, and mu^2 is as in
         ``Blt``; the largest c that follows stands for each c beyond W.
       Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), constant from t = W - 1 on.

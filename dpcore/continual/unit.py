@@ -95,7 +95,7 @@ def lattice_variances(
 ) -> tuple[int, ...]:
     """sigma^2 of the discrete Gaussian per coordinate, rounded up; 0 where the scale is 0."""
     sigma = Fraction(noise_scale) * Fraction(multiplier)
-    # A model's d^2 moments share few scales; exact fractions are dear.
+    # A model's d^2 moments share few scales; exact fractions are expensive.
     found = {0.0: 0}
     for scale in set(scales) - {0.0}:
         found[scale] = max(1, math.ceil((sigma * Fraction(scale)) ** 2))

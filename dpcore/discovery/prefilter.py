@@ -1,7 +1,7 @@
 """Which keys cannot be found in a whole period: told before they are stepped, and never wrongly.
 
-Where all events of a period are at hand (files), nearly all keys of few users can be put aside
-without a step. What is released is the same to the last bit: a key that is put aside would have
+Where all events of a period are at hand (files), nearly all keys of few users can be set aside
+without a step. What is released is the same to the last bit: a key that is set aside would have
 waited until the period's end, and been forgotten there.
 """
 

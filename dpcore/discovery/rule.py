@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.config.key import DiscoverConfig
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.unit import noisy_coordinates
-from weir.dpcore.users.unit import Discover, Periods
+from weir.dpcore.users.unit import Periods
 
 BITS = 24
 """Significant bits of a threshold's factors, rounded up: exp and log differ in their last bits
@@ -77,7 +78,7 @@ def rounded_up(values: Floats) -> Floats:
 
 
 FAR = (1 << 20) - 1
-"""Tick whose threshold is told where periods have no end."""
+"""Tick whose threshold is reported where periods have no end."""
 ROOM = 1 << 61
 """Thresholds end here, where sums do."""
 SPLITS = (0.1, 0.3, 0.6, 0.8, 0.9)
@@ -110,8 +111,8 @@ class DiscoveryRule:
       begins there, every tick is tested whether data came or not, nothing is forgotten before the
       period ends, and ``touched`` counts the keys of a user in the *period*.
       What is found in a period stays, and its totals begin with that period; or it goes when one
-      ends, by a rule on its own releases (``quiet``), and is found anew as any other key: its noise
-      then begins with a period whose ticks its earlier noise never reached.
+      ends, by a rule on its own releases (``quiet``), and is found again as any other key: its
+      noise then begins with a period whose ticks its earlier noise never reached.
       Source: derived in this project; compare Korolova, Kenthapadi, Mishra, Ntoulas (2009), whose
       histograms are released once.
 
@@ -127,7 +128,7 @@ class DiscoveryRule:
       hidden: whether that array is released nowhere: it ends with the period.
     """
 
-    discover: Discover
+    discover: DiscoverConfig
     periods: Periods
     touched: int
     delta: float
@@ -200,16 +201,12 @@ class DiscoveryRule:
         ticks = (0, FAR if last is None else last)
         needed = [float(self.thresholds(tick, tick + 1)[0]) / self.step for tick in ticks]
         return {
-            "min_users": self.discover.min_users,
+            **self.discover.model_dump(exclude={"share"}, exclude_none=True),
             "needed_first": needed[0],
             "needed_last": needed[1],
             "released": not self.hidden,
             "delta": self.delta,
             "touched": self.touched,
-            "sample": self.discover.sample,
-            "max_bytes": self.discover.max_bytes,
-            "max_tracked": self.discover.max_tracked,
-            **({} if self.discover.retire is None else {"retire": asdict(self.discover.retire)}),
             **({"splits": self._splits(needed[1])} if self.hidden else {}),
         }
 

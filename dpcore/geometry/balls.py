@@ -15,7 +15,6 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.boxes import to_simplex
 from weir.dpcore.geometry.convex_set import (
-    NO_LOCAL_ORACLE,
     Corners,
     NormBall,
     by_chunks,
@@ -158,6 +157,7 @@ class GroupL1Ball(NormBall):
     """
 
     name: ClassVar[str] = "group_l1_ball"
+    no_oracle: ClassVar[str] = "the group-l1 ball"
     groups: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -177,10 +177,6 @@ class GroupL1Ball(NormBall):
     @property
     def dimension(self) -> int:
         return sum(self.groups)
-
-    @property
-    def guarantee_lost(self) -> str:
-        return NO_LOCAL_ORACLE.format("the group-l1 ball")
 
     @cached_property
     def _starts(self) -> NDArray[np.intp]:

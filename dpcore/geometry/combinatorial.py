@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import (
-    NO_LOCAL_ORACLE,
     RELATIVE,
     ConvexSet,
     Scales,
@@ -37,6 +36,7 @@ class Permutations(ConvexSet):
     """
 
     name: ClassVar[str] = "permutations"
+    no_oracle: ClassVar[str] = "the permutation polytope"
     items: int
 
     def __post_init__(self) -> None:
@@ -45,14 +45,6 @@ class Permutations(ConvexSet):
     @property
     def dimension(self) -> int:
         return self.items**2
-
-    @property
-    def projects(self) -> bool:
-        return False
-
-    @property
-    def guarantee_lost(self) -> str:
-        return NO_LOCAL_ORACLE.format("the permutation polytope")
 
     def linear_oracle(self, costs: Floats) -> Floats:
         from scipy.optimize import linear_sum_assignment  # a tenth of a second, for this set alone
@@ -114,15 +106,16 @@ class Flow(ConvexSet):
     """Flows of one unit from ``source`` to ``sink``: the hull of the paths between them.
 
     x holds one number for each edge, in the order of ``edges``. The network has no cycles, so
-    its paths are finitely many and the cheapest is found exactly, whatever the signs of the costs,
-    in one pass over the edges with all rows side by side; parallel edges are fine. Known by its
-    linear oracle only. The diameter is a bound: two paths of most edges with none in common.
+    its paths are finitely many and the least expensive is found exactly, whatever the signs of the
+    costs, in one pass over the edges with all rows side by side; parallel edges are fine. Known by
+    its linear oracle only. The diameter is a bound: two paths of most edges with none in common.
 
     Attributes:
       nodes: they are numbered 0 to nodes - 1. edges: (from, to) each.
     """
 
     name: ClassVar[str] = "flow"
+    no_oracle: ClassVar[str] = "the flow polytope"
     nodes: int
     edges: tuple[tuple[int, int], ...]
     source: int
@@ -172,16 +165,8 @@ class Flow(ConvexSet):
     def dimension(self) -> int:
         return len(self.edges)
 
-    @property
-    def projects(self) -> bool:
-        return False
-
-    @property
-    def guarantee_lost(self) -> str:
-        return NO_LOCAL_ORACLE.format("the flow polytope")
-
     def linear_oracle(self, costs: Floats) -> Floats:
-        """A cheapest path each."""
+        """A least expensive path each."""
         k = len(costs)
         rest = np.full((self.nodes, k), np.inf)  # cost from a node to the sink
         rest[self.sink] = 0.0

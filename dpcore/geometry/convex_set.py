@@ -61,9 +61,11 @@ class ConvexSet(ABC):
 
     Attributes:
       name: what a config calls it.
+      no_oracle: what it is, in words, where no local linear oracle is known for it.
     """
 
     name: ClassVar[str]
+    no_oracle: ClassVar[str] = ""
 
     @property
     @abstractmethod
@@ -73,12 +75,12 @@ class ConvexSet(ABC):
     @property
     def projects(self) -> bool:
         """Whether ``project`` is there; where not, the set is known by its linear oracle only."""
-        return True
+        return type(self).project is not ConvexSet.project
 
     @property
     def guarantee_lost(self) -> str:
-        """What projection-free learning over this set cannot promise, as a sentence; or ""."""
-        return ""
+        """What projection-free learning over this set cannot guarantee, as a sentence; or ""."""
+        return NO_LOCAL_ORACLE.format(self.no_oracle) if self.no_oracle else ""
 
     @property
     def sparse(self) -> bool:

@@ -1,4 +1,4 @@
-"""Local linear oracles: the best point for a linear cost near where one is, cheaply.
+"""Local linear oracles: the best point for a linear cost near where one is, at low cost.
 
 For x in P, radius r >= 0 and cost c a local linear oracle gives p in P with
   <p, c> <= <y, c> for every y in P with ||y - x||_2 <= r, and ||p - x||_2 <= rho r.
@@ -82,10 +82,10 @@ class LocalOracle:
 
 @dataclass(frozen=True)
 class SimplexOracle(LocalOracle):
-    """Moves mass sqrt(d) r / 2 from the costliest coordinates to the cheapest.
+    """Moves mass sqrt(d) r / 2 from the costliest coordinates to the least expensive.
 
-    Points within r of x are within sqrt(d) r in l1, and no move of that much mass is cheaper; the
-    move is at most sqrt(2) of its mass long.
+    Points within r of x are within sqrt(d) r in l1, and no move of that much mass is less
+    expensive; the move is at most sqrt(2) of its mass long.
     """
 
     set: Simplex
@@ -154,7 +154,7 @@ class BoxOracle(LocalOracle):
 
 @dataclass(frozen=True)
 class PolytopeOracle(LocalOracle):
-    """Moves weight from the costliest vertices that carry x to the cheapest vertex of all.
+    """Moves weight from the costliest vertices that carry x to the least expensive vertex of all.
 
     The weight is ratio r with ratio = sqrt(d) psi / xi of the polytope (``Polytope.ratio``); a
     step adds one vertex at most.

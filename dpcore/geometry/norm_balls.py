@@ -12,7 +12,6 @@ import numpy as np
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import (
-    NO_LOCAL_ORACLE,
     NormBall,
     by_chunks,
     check_exponent,
@@ -52,6 +51,7 @@ class LpBall(NormBall):
     """
 
     name: ClassVar[str] = "lp_ball"
+    no_oracle: ClassVar[str] = "an lp ball"
     p: float
     size: int
 
@@ -73,10 +73,6 @@ class LpBall(NormBall):
     def dual(self) -> float:
         """q."""
         return self.p / (self.p - 1)
-
-    @property
-    def guarantee_lost(self) -> str:
-        return NO_LOCAL_ORACLE.format("an lp ball")
 
     def project(self, points: Floats) -> Floats:
         """z with z_i + c z_i^(p - 1) = |x_i| and the sign of x_i, c such that z is on the sphere.
@@ -224,6 +220,7 @@ class TraceNormBall(NormBall):
     """
 
     name: ClassVar[str] = "trace_norm_ball"
+    no_oracle: ClassVar[str] = "the trace-norm ball"
     shape: tuple[int, int]
 
     def __post_init__(self) -> None:
@@ -233,14 +230,6 @@ class TraceNormBall(NormBall):
     @property
     def dimension(self) -> int:
         return self.shape[0] * self.shape[1]
-
-    @property
-    def projects(self) -> bool:
-        return False
-
-    @property
-    def guarantee_lost(self) -> str:
-        return NO_LOCAL_ORACLE.format("the trace-norm ball")
 
     def linear_oracle(self, costs: Floats) -> Floats:
         """-radius u v^T of the largest singular value: a matrix of rank one."""

@@ -117,7 +117,7 @@ class Entries(NamedTuple):
 
     def take(self, rows: Any) -> Entries:
         """Some rows: (m,) indices, or (n,) bool."""
-        return Entries(self.high[rows], self.low[rows], self.ticks[rows], self.notes[rows])
+        return Entries(*(array[rows] for array in self))
 
 
 class Lookup(NamedTuple):
@@ -142,12 +142,7 @@ def entries(high: Words, low: Words, ticks: Ticks, notes: Notes | None = None) -
 
 def together(parts: Sequence[Entries]) -> Entries:
     """Entries of several parts, one after the other."""
-    return Entries(
-        np.concatenate([part.high for part in parts]),
-        np.concatenate([part.low for part in parts]),
-        np.concatenate([part.ticks for part in parts]),
-        np.concatenate([part.notes for part in parts]),
-    )
+    return Entries(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -218,12 +213,9 @@ class TimedSet:
         would make every other one forgotten.
         """
         left = (run.take(run.ticks >= tick) for run in self.runs)
-        runs = sorted((run for run in left if len(run.high)), key=_length, reverse=True)
-        return TimedSet(tuple(runs), self.noted)
-
-
-def _length(run: Entries) -> int:
-    return len(run.high)
+        kept = [run for run in left if len(run.high)]
+        kept.sort(key=lambda run: len(run.high), reverse=True)
+        return TimedSet(tuple(kept), self.noted)
 
 
 def sort_hashes(high: Words, low: Words) -> NDArray[np.int64]:
@@ -257,14 +249,7 @@ def merge(a: Entries, b: Entries) -> Entries:
         out[of_a], out[at] = x, y
         return out
 
-    return tidy(
-        Entries(
-            joined(a.high, b.high),
-            joined(a.low, b.low),
-            joined(a.ticks, b.ticks),
-            joined(a.notes, b.notes),
-        )
-    )
+    return tidy(Entries(*map(joined, a, b)))
 
 
 def tidy(run: Entries) -> Entries:
@@ -290,12 +275,7 @@ def tidy(run: Entries) -> Entries:
         array[rows] = part
         return array[kept]
 
-    return Entries(
-        placed(run.high, some.high),
-        placed(run.low, some.low),
-        placed(run.ticks, some.ticks),
-        placed(run.notes, some.notes),
-    )
+    return Entries(*map(placed, run, some))
 
 
 LEAST = 1 << 12
@@ -374,6 +354,3 @@ class HashNumbers:
         self._runs = self._runs.add(entries(high[new], low[new], own[~found.there]))
         self._count += len(new)
         return numbers, fresh
-
-
-__all__ = ["HashNumbers"]

@@ -2,16 +2,17 @@
 
 Keyed 128-bit hashes of event ids, a batch at a time.
 
-What is kept when a cap bites, and which event counts as a duplicate, is decided by these hashes.
-The hash is AES-128 CBC-MAC whose first frame is the length of the id: E_k(... E_k(E_k(length) ^
-x_1) ... ^ x_m), the id padded with zeros to whole frames of 16 bytes. A length in front makes the
-messages prefix-free, so under a secret key this is a pseudorandom function for ids of any length
+What is kept when a bound is binding, and which event counts as a duplicate, is decided by these
+hashes. The hash is AES-128 CBC-MAC whose first frame is the length of the id: E_k(...
+E_k(E_k(length) ^ x_1) ... ^ x_m), the id padded with zeros to whole frames of 16 bytes. A length in
+front makes the messages prefix-free, so under a secret key this is a pseudorandom function for ids
+of any length
 (Petrank, Rackoff (2000)): nobody without the key can choose ids that collide, or that win a cap,
 better than by chance; n ids collide by accident with probability about n^2 / 2^129.
 
 A hash depends on the key and on the bytes of that id only, never on the batch around it.
 
-Hashes of events: which rows stay when a cap bites, and which events are one and the same.
+Hashes of events: which rows stay when a bound is binding, and which events are one and the same.
 
 **What a cap keeps of neighbours.** The rows of the smallest hashes stay. One row that is there or
 not, or exchanged for another of another hash, moves at most one row over the edge: of what is kept
@@ -253,7 +254,7 @@ def _offset_type(kind: Any) -> str:
 
 
 def row_key(secret: bytes, name: str) -> bytes:
-    """16-byte key of the hashes that say which rows stay when a cap bites."""
+    """16-byte key of the hashes that say which rows stay when a bound is binding."""
     return hmac.new(secret, b"weir/rows/" + name.encode(), hashlib.sha256).digest()[:16]
 
 
@@ -276,8 +277,8 @@ def content_hashes(rows: Any, times: Ints, key: bytes) -> Digests:
 def hashes_of_users(high: Digests, low: Digests, ticks: Ints) -> Digests:
     """(n, 2) hashes of rows where the cap is on users: the same for all rows of a user in a tick.
 
-    A public number of the tick is laid over them, one to one, so that where a cap bites, others
-    stay at each tick.
+    A public number of the tick is laid over them, one to one, so that where a bound is binding,
+    others stay at each tick.
 
     Args:
       high, low: (n,) keyed hash of each row's user. ticks: (n,) int64.

@@ -9,10 +9,10 @@ bytes.
 bytes), never the first to arrive. The cap smallest of a union are among the cap smallest of each
 part, so partial leaves may be capped early and the result is bit for bit the same:
 capped(merge(capped parts)) = capped(merge(parts)), and the numbers dropped add up to the same.
-Without the key of the hash nobody can choose an id that stays. Where a cap bites, rows compete:
-one event more may push another out. So after a cap, an event that is added or removed changes its
-cell by at most one row added, removed or *replaced*, and what consumes a capped leaf must take its
-sensitivity for that.
+Without the key of the hash nobody can choose an id that stays. Where a bound is binding, rows
+compete: one event more may push another out. So after a cap, an event that is added or removed
+changes its cell by at most one row added, removed or *replaced*, and what consumes a capped leaf
+must take its sensitivity for that.
 
 **Users.** Where the unit is a user, the hash of a row is that of its user, and the cap is on users
 (``capped_users``): of each key the rows of the users with the smallest hashes stay, all of a user's
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.errors import CodecError, at_least_one
 from weir.dpcore.leaves.hashes import hash_spans
-from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.leaves.sparse_rows import SparseRows, offsets_of
 
 Table = NDArray[np.float64] | NDArray[np.int64] | SparseRows
 
@@ -87,7 +87,7 @@ class RowLeaf:
         if isinstance(packed, SparseRows):  # their digests cost more than a longer sort
             first, last = first + last, []
         order = _order(first, lambda at: [*(one[at] for one in last), *_words(packed[at]).T])
-        return cls(_offsets(counts), packed[order], event_time[order], id_hash[order])
+        return cls(offsets_of(counts), packed[order], event_time[order], id_hash[order])
 
     @classmethod
     def empty(cls, n_keys: int, width: int, dtype: Any = np.float64) -> RowLeaf:
@@ -165,7 +165,7 @@ class RowLeaf:
         keep = np.ones(len(keys), dtype=bool)
         keep[crowded[order[rank >= cap]]] = False
         leaf = RowLeaf(
-            _offsets(np.minimum(counts, cap)),
+            offsets_of(np.minimum(counts, cap)),
             self.rows[keep],
             self.event_time[keep],
             self.id_hash[keep],
@@ -193,7 +193,7 @@ class RowLeaf:
             return CappedLeaf(self, 0)
         counts = np.bincount(self.keys[keep], minlength=self.n_keys)
         rows, times = self.rows[keep], self.event_time[keep]
-        return CappedLeaf(RowLeaf(_offsets(counts), rows, times, self.id_hash[keep]), dropped)
+        return CappedLeaf(RowLeaf(offsets_of(counts), rows, times, self.id_hash[keep]), dropped)
 
     def digests(self, tick: int, key: bytes) -> Digests:
         """Keyed digest of each key's data in this tick: what its noise is bound to.
@@ -341,9 +341,3 @@ def _words(rows: Table) -> Digests:
     if isinstance(rows, SparseRows):
         return rows.digests()
     return rows.view(np.uint64)
-
-
-def _offsets(counts: Ints) -> Ints:
-    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets

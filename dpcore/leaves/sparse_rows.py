@@ -78,12 +78,12 @@ class SparseRows:
         row, index = np.nonzero(table)
         values = table[row, index]
         lengths = np.bincount(row, minlength=len(table))
-        return cls(_offsets(lengths), index.astype(np.int32), values, int(table.shape[1]))
+        return cls(offsets_of(lengths), index.astype(np.int32), values, int(table.shape[1]))
 
     @classmethod
     def from_packed(cls, packed: PackedRows, width: int) -> SparseRows:
         """The features of rows whose arrays a state holds: (n, width), without the targets."""
-        return cls(_offsets(packed.lengths), packed.indices, packed.values, width)
+        return cls(offsets_of(packed.lengths), packed.indices, packed.values, width)
 
     @classmethod
     def concatenate(cls, parts: Sequence[SparseRows]) -> SparseRows:
@@ -95,7 +95,7 @@ class SparseRows:
         if len({part.width for part in parts}) != 1:
             raise ValueError("sparse rows of one width are joined.")
         return cls(
-            _offsets(np.concatenate([part.lengths for part in parts])),
+            offsets_of(np.concatenate([part.lengths for part in parts])),
             np.concatenate([part.indices for part in parts]),
             np.concatenate([part.values for part in parts]),
             parts[0].width,
@@ -120,7 +120,7 @@ class SparseRows:
         if which.dtype == np.bool_:
             which = np.flatnonzero(which)
         starts, lengths = self.offsets[:-1][which], np.diff(self.offsets)[which]
-        offsets = _offsets(lengths)
+        offsets = offsets_of(lengths)
         at = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
         return SparseRows(offsets, self.indices[at], self.values[at], self.width)
 
@@ -159,7 +159,8 @@ class SparseRows:
         """The rows without the number at their end: (n, width - 1)."""
         kept = self.indices < self.width - 1
         lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[self.offsets])
-        return SparseRows(_offsets(lengths), self.indices[kept], self.values[kept], self.width - 1)
+        indices, values = self.indices[kept], self.values[kept]
+        return SparseRows(offsets_of(lengths), indices, values, self.width - 1)
 
     def with_last(self, last: NDArray[np.float64]) -> SparseRows:
         """Rows with one number more at their end: (n, width + 1). last: (n,)."""
@@ -169,7 +170,7 @@ class SparseRows:
         indices = np.insert(self.indices, ends, np.int32(self.width))
         lengths = self.lengths
         lengths[some] += 1
-        return SparseRows(_offsets(lengths), indices, values, self.width + 1)
+        return SparseRows(offsets_of(lengths), indices, values, self.width + 1)
 
     @property
     def packed(self) -> PackedRows:
@@ -220,7 +221,8 @@ class SparseRows:
         return np.frombuffer(b"".join(found), dtype="<u8").reshape(n, 4)
 
 
-def _offsets(lengths: NDArray[Any]) -> Ints:
+def offsets_of(lengths: NDArray[Any]) -> Ints:
+    """Where spans of these lengths begin and end, one after the other: (n,) -> (n + 1,)."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -273,9 +275,8 @@ class Expanded(Mapping[str, NDArray[Any]]):
 
 def width_of(program: Any, name: str) -> int:
     """Features of a list column that a program reads: it says so, or names each of them."""
-    said: Mapping[str, int] = getattr(program, "lists", {})
-    if name in said:
-        return said[name]
+    if name in program.lists:
+        return int(program.lists[name])
     return _named(program.columns, name)
 
 

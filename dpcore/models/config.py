@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from weir.dpcore.config.chosen import Chosen
 from weir.dpcore.config.section import nearest, refusal
-from weir.dpcore.config.validation import field_names
+from weir.dpcore.config.validation import Chosen, field_names
 from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.registry import MODELS
 

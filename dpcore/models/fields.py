@@ -13,10 +13,7 @@ from weir.dpcore.config.section import FARTHEST, Lengths, Says, Section, Ticks, 
 from weir.dpcore.config.yaml import with_numbers
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import SetSpec
-from weir.dpcore.models.losses import parse_loss
-
-ALGORITHM = "Name of a learner; `weir algorithms` lists them."
-"""What the field ``algorithm`` is."""
+from weir.dpcore.models.kit.loss_spec import parse_loss
 
 MOST_ROWS = 1 << 20
 MOST_COEFFICIENTS = 1 << 16
@@ -53,17 +50,74 @@ def _over(value: Any) -> Any:
     return value
 
 
-def _loss(value: Any) -> Any:
-    """A loss that there is, with its parameter."""
-    if not isinstance(value, str | Mapping):
-        raise ValueError("must be a name, like squared, or {quantile: 0.9}.")
-    value = with_numbers(value)
-    try:
-        parse_loss(value, "")
-    except ConfigError as error:
-        below = error.field.removeprefix("model.loss").removeprefix(".")
-        raise refusal(below, error.value, error.remedy) from None
-    return value
+def loss_field(example: str, schema: Any, *others: str) -> BeforeValidator:
+    """Validates a loss by name or with its parameter.
+
+    Args:
+      example: of losses, for messages. schema: of the field. others: names that are no loss of one
+        number.
+    """
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value in others:
+            return value
+        if not isinstance(value, str | Mapping):
+            raise ValueError(f"must be a name, like {example}.")
+        value = with_numbers(value)
+        try:
+            parse_loss(value, "")
+        except ConfigError as error:
+            below = error.field.removeprefix("model.loss").removeprefix(".")
+            raise refusal(below, error.value, error.remedy) from None
+        return value
+
+    return BeforeValidator(check, json_schema_input_type=schema)
+
+
+def algorithm_field(name: str) -> Any:
+    """The field ``algorithm`` of a section that it chooses by its name."""
+    return Field(description="Name of a learner; `weir algorithms` lists them.", examples=[name])
+
+
+def label_field() -> Any:
+    """The field ``target`` of learners whose losses may read labels."""
+    return Field(
+        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
+        examples=["arrival_delay"],
+    )
+
+
+def loss_of_rows() -> Any:
+    """The field ``loss`` of learners that take any."""
+    return Field(
+        default="squared",
+        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge.",
+        examples=["squared", "{quantile: 0.9}"],
+    )
+
+
+def cap_field() -> Any:
+    """The field ``cap`` of learners that read rows tick by tick."""
+    return Field(
+        default=4096,
+        description="Most events of a key and tick that are learned from; of more, a keyed hash "
+        "chooses, and the others are counted as over capacity.",
+        examples=[4096],
+    )
+
+
+def span_field() -> Any:
+    """The field ``over`` of regressions from running sums."""
+    return Field(
+        default="all",
+        description="all: a model of everything since the start; N: of the last N ticks.",
+        examples=["all"],
+    )
+
+
+def cap_refusal(cap: int) -> str:
+    """What becomes of events beyond a cap of a key and tick."""
+    return f"of more than {cap:,} events of a key and tick, a keyed hash chooses {cap:,}"
 
 
 Target = Annotated[
@@ -129,7 +183,7 @@ LossSpec = (
     | HuberLoss
     | HingeLoss
 )
-AnyLoss = Annotated[str | dict[str, Any], BeforeValidator(_loss, json_schema_input_type=LossSpec)]
+AnyLoss = Annotated[str | dict[str, Any], loss_field("squared, or {quantile: 0.9}", LossSpec)]
 SquaredLoss = Annotated[
     Literal["squared"], Says("must be squared: this algorithm is least squares.")
 ]

@@ -1,4 +1,6 @@
-"""Moments of events: sums of (x x^T, x y^T) and, if asked, y^2, as exact lattice sums.
+"""Exact sums of products of features and targets, and their leaf.
+
+Moments of events: sums of (x x^T, x y^T) and, if asked, y^2, as exact lattice sums.
 
 A row is one event (x, y), x in R^d with its constant, y in R^k: d + k whole numbers, multiples of
 2^-bits. A leaf holds D = d (d + 1) / 2 + d k (+ k) sums of products of two of them:
@@ -28,6 +30,11 @@ from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError, at_least_one, positive
 from weir.dpcore.leaves.lattice import EXACT
+from weir.dpcore.pricing.calibration import FixedLeaf, round_up
+from weir.dpcore.pricing.terms import Terms
+
+SLACK = 1 + 2.0**-30
+"""Default bounds lie above what any event has by more than rounding, so that none is touched."""
 
 BITS = 16
 """Rows are whole multiples of 2^-16 of a column's half range: 1,000 times finer than any noise."""
@@ -332,3 +339,22 @@ def by_cells(rows: Floats, cells: Ints) -> tuple[Floats, Ints]:
     few = int(cells.max()) < 1 << 16  # radix sort
     order = np.argsort(cells.astype(np.uint16) if few else cells, kind="stable")
     return np.take(packed, order, axis=0), cells[order]
+
+
+def leaf_of(moments: Moments, over: int | None, terms: Terms) -> FixedLeaf:
+    """Scales, and sensitivity in units of them.
+
+    Formal guarantees:
+      Under the scales a leaf's l2 norm is that of (svec(x x^T), x y^T[, y^2]) in units of the data:
+      ``Moments.sensitivity``. An event that is filtered out after a change is the zero event, which
+      is among the neighbours that it covers. Of a user, at most e rows a cell: e times one event,
+      attained by e equal ones.
+    """
+    times = 1 if terms.person is None else terms.person.caps.events
+    in_squares, added_up = (
+        round_up(times * moments.sensitivity(terms.cell_relation, add_up))
+        for add_up in (False, True)
+    )
+    rounded = {scale: round_up(scale) for scale in set(moments.scales)}
+    scales = tuple(map(rounded.__getitem__, moments.scales))
+    return FixedLeaf(scales, (over,), in_squares, added_up)

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
+from weir.dpcore.models.kit.feature_map import FeatureMap
+from weir.dpcore.models.kit.inputs import Classes, DenseInputs, Inputs, SparseInputs
 
 Given = Mapping[str, NDArray[Any]]
 """Feature -> (n,) float64 in the user's units, NaN where an event lacks it."""
@@ -117,3 +119,25 @@ def labels_of(target: Floats, ends: tuple[float, float]) -> Floats:
     """Numbers as labels: the end of the range whose half each lies in, the middle in the upper."""
     low, high = ends
     return np.where(target >= (low + high) / 2, high, low)
+
+
+def inputs_of(
+    model: Any,
+    norm: float,
+    classes: Classes = (),
+    dual: float | None = None,
+    mapped: FeatureMap | None = None,
+) -> Inputs:
+    """From the columns of a model's section to rows, sparse ones where a list column is wide.
+
+    Args:
+      model: a section (``Predictor``). norm, classes, dual: see ``Inputs``. mapped: of features.
+    """
+    listed, target = model.listed, model.targets[0]
+    if listed is None or listed.size <= MOST_DENSE:
+        ranges = model.public_ranges
+        pairs = tuple(ranges[name] for name in model.ranged)
+        return DenseInputs(model.features, target, pairs, classes, norm, mapped, dual)
+    ends = {name: (float(low), float(high)) for name, (low, high) in model.ranges.items()}
+    names = listed.name, listed.size, ends[listed.name][1], listed.filled, target
+    return SparseInputs(*names, None if classes else ends[target], classes, norm, dual)

@@ -15,20 +15,27 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.dpcore.algorithm import Bias, Error, ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import (
+    Bias,
+    Compiled,
+    Error,
+    ModelColumns,
+    Reading,
+    Shown,
+    noise_behind,
+)
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.schema import FeatureColumns, ListColumn, listed_of
 from weir.dpcore.config.section import FARTHEST, NEAREST, Pair, Section, nearest, refusal
 from weir.dpcore.config.ticks import spans_of
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
-from weir.dpcore.models.advice import advice
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, Target
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.prediction import Given, Predicted, linear
-from weir.dpcore.models.words import bounds_words, columns_words, loss_words
+from weir.dpcore.models.words import advice, bounds_words, columns_words, loss_words
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.program import OutputInfo
 from weir.dpcore.words import number
 
 SHOWN = 8
@@ -117,13 +124,8 @@ class Predictor(Section):
         """Its name in the config."""
         return self.algorithm
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
-        return None
-
     @property
     def only_events(self) -> str:
-        """See Algorithm."""
         for cls in type(self).__mro__:
             if "event_only" in vars(cls):
                 return str(vars(cls)["event_only"])
@@ -248,44 +250,46 @@ class Predictor(Section):
                     "is missing; every feature and the target needs a public range, like "
                     f"`{name}: [0, 100]`.",
                 )
-        for name, bounds in self.ranges.items():
+        for name, (low, high) in self.ranges.items():
+            wrong = ""
             if name not in self.range_names:
-                raise refusal(
-                    f"ranges.{name}",
-                    list(bounds),
-                    f"is neither a feature nor the target; {nearest(name, self.range_names)}",
-                )
-            low, high = bounds
-            if name in packed and low != -high:
+                wrong = f"is neither a feature nor the target; {nearest(name, self.range_names)}"
+            elif name in packed and low != -high:
                 bound = max(abs(low), abs(high))
-                raise refusal(
-                    f"ranges.{name}",
-                    list(bounds),
+                wrong = (
                     f"must have 0 in its middle: of more than {MOST_DENSE:,} features only those "
-                    f"that are not 0 are kept. Write [{-bound:g}, {bound:g}].",
+                    f"that are not 0 are kept. Write [{-bound:g}, {bound:g}]."
                 )
-            if not (math.isfinite(low) and math.isfinite(high)):
-                raise refusal(
-                    f"ranges.{name}", list(bounds), "must be two finite numbers: [low, high]."
-                )
-            if low >= high:
-                raise refusal(
-                    f"ranges.{name}", list(bounds), "must be [low, high] with low below high."
-                )
-            if max(abs(low), abs(high)) > FARTHEST or high - low < NEAREST:
-                raise refusal(
-                    f"ranges.{name}",
-                    list(bounds),
+            elif not (math.isfinite(low) and math.isfinite(high)):
+                wrong = "must be two finite numbers: [low, high]."
+            elif low >= high:
+                wrong = "must be [low, high] with low below high."
+            elif max(abs(low), abs(high)) > FARTHEST or high - low < NEAREST:
+                wrong = (
                     f"must lie in [-{FARTHEST:g}, {FARTHEST:g}], its bounds {NEAREST:g} or more "
-                    "apart; rescale the column.",
+                    "apart; rescale the column."
                 )
+            if wrong:
+                raise refusal(f"ranges.{name}", [low, high], wrong)
         return self
 
     # ---- what it does
 
     @abstractmethod
-    def compile(self, terms: Terms) -> tuple[Program, tuple[Alternative, ...]]:
-        """See Algorithm."""
+    def compile(self, terms: Terms) -> Compiled:
+        """See Algorithm; what it made is given to ``compiled``."""
+
+    def compiled(self, program: Any, alternatives: tuple[Alternative, ...]) -> Compiled:
+        """See Algorithm; all that is said of the program below is given the same."""
+        noise = noise_behind(alternatives)
+        return Compiled(
+            program,
+            alternatives,
+            tuple(self.facts(program, noise)),
+            tuple(self.notes(program)),
+            tuple(self.warnings(program)),
+            {output: self.left_out(output, program) for output in self.outputs},
+        )
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         """What a model that was released says of other events.
@@ -300,41 +304,40 @@ class Predictor(Section):
     # ---- what it says
 
     def in_spans(self, every: int) -> Self:
-        """See Algorithm."""
         over = getattr(self, "over", None)
         if not isinstance(over, int):
             return self
         return self.model_copy(update={"over": spans_of("model.over", over, every)})
 
     def columns_read(self) -> ModelColumns | None:
-        """See Algorithm."""
         if self.listed is None:
             return ModelColumns(self.features, self.targets, self.public_ranges)
         ranges = {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
         return ModelColumns(self.listed.columns, self.targets, ranges)
 
     def shown(self, output: str) -> Shown:
-        """See Algorithm."""
         return self.outputs.get(output, Shown(""))
 
-    def left_out(self, output: str, program: Program) -> Bias:
-        """See Algorithm."""
+    def left_out(self, output: str, program: Any) -> Bias:
+        """What public bounds do to a release of that name."""
         if output in self.public:
             return Bias(takes=None)
         return Bias((bounds_words(output, self.clips(program), program),))
 
-    def clips(self, program: Program) -> dict[str, float | None]:
+    def clips(self, program: Any) -> dict[str, float | None]:
         """Bounds on one event, by the field of ``model.clip``; None: no event exceeds it."""
         clip = getattr(self, "clip", None)
         fields = () if clip is None else type(clip).model_fields
         return {name: getattr(clip, name) for name in fields}
 
-    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
-        """See Algorithm."""
+    def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         return Error(info.stddev_worst)
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """What is learned, of what, where, and with which noise."""
+    def facts(self, program: Any, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """What is learned, of what, where, and with which noise: name and words.
+
+        noise: name -> worst stddev of the private sums behind what is released.
+        """
         yield "algorithm", f"{self.name}: {self.title}"
         yield "predicts", f"{', '.join(self.targets)}, with loss {loss_words(self.loss_spec)}"
         yield "from", columns_words(self.features, self.intercept, self.listed)
@@ -346,20 +349,19 @@ class Predictor(Section):
                 yield f"noise of {known}", f"{number(worst)} (std of a coordinate, worst tick)"
         yield from self.own_facts(program)
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What one event may add."""
         return iter(())
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What is of this algorithm alone."""
         return iter(())
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: Any) -> Iterator[str]:
+        """What the table of releases leaves open."""
         return iter(())
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         ranged = self.range_names
         for name in ranged[:SHOWN] if len(ranged) > 2 * SHOWN else ranged:
             low, high = self.ranges[name]
@@ -377,7 +379,7 @@ class Predictor(Section):
             "model nothing; such numbers are counted for the operator as non_finite"
         )
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
         """See Algorithm; and which learner would serve better."""
         squared = self.loss_spec == "squared"
         yield from advice(self.name, squared, self.dimension, self.fades(terms), terms)
@@ -386,8 +388,8 @@ class Predictor(Section):
         """Whether its pull to a centre fades; None: there is none, or the config chose it."""
         return None
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: Any) -> Iterator[str]:
+        """What a reader should know before running it."""
         if parse_loss(self.loss_spec).labels:
             low, high = self.ranges[self.targets[0]]
             yield (

@@ -105,7 +105,8 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
 def _by_kernel(
     streams: Streams, coordinates: Ints, envelopes: list[HalvingEnvelope], constants: Constants
 ) -> Ints:
-    """All samples; those whose attempts need more than the kernel's integers are made anew here."""
+    """All samples; those whose attempts need more than the kernel's integers are made again
+    here."""
     assert ciphers is not None
     named = streams.named
     out = np.empty((*streams.shape, coordinates.size), dtype=np.int64)

@@ -8,7 +8,7 @@ Only + - * / and square roots, comparisons and integer operations are used, one 
 
 Normals within a known error of those that are released, for a third of the time.
 
-Whoever wants to know only whether noise comes near a bound looks at these first, and draws the
+Who wants to know only whether noise comes near a bound looks at these first, and draws the
 others where it does. They are read off a table by the first 16 of their 64 bits; the few behind the
 table's ends are drawn as they are.
 

@@ -162,7 +162,7 @@ class KeyedNoise:
     Args:
       root: keys of the release.
       part: index of the mechanism inside its program, in [0, 2^16).
-      keys: K distinct user keys (a tuple is cheapest: what depends on it is remembered).
+      keys: K distinct user keys (a tuple is least expensive: what depends on it is remembered).
       first_tick: index of the stride's first tick, 0 or more.
     """
 
@@ -275,8 +275,8 @@ class KeyedNoise:
         return gaussian(self._streams(GAUSSIAN, labels, digests), dimension)
 
     def float32_gaussian(self, labels: Digests, digests: Digests, coordinate: int) -> Singles:
-        """One coordinate of ``gaussian``, within ``near.ERROR``: (m, K) float32. For looking ahead
-        at a fraction of the time; nothing that is released may be made of it."""
+        """One coordinate of ``gaussian``, within ``gaussian.ERROR``: (m, K) float32.
+        For looking ahead at a fraction of the time; nothing that is released may be made of it."""
         return float32_gaussian(self._streams(GAUSSIAN, labels, digests), coordinate)
 
     def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.calibration import Alternative, SummedLeaf, budget_of, calibrated
 from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 FINEST = 2.0**-40
@@ -24,7 +25,7 @@ its far tail is a few atoms of mass 2^-63 and then nothing. Discrete noise is ex
 
 
 def noises_for(terms: Terms) -> tuple[str, ...]:
-    """Which noises can keep the promise.
+    """Which noises can keep the guarantee.
 
     Raises:
       ConfigError: the noise that was named cannot.
@@ -72,17 +73,7 @@ SPLIT = "separate"
 """Name of the alternative that gives each ``over`` a mechanism of its own."""
 
 
-class Priced(Protocol):
-    """A program, as far as a price looks at it."""
-
-    def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Loss of one record against everything released within ``ticks`` of its arrival."""
-
-    def state_bytes(self) -> int:
-        """Bytes of state per key."""
-
-
-P = TypeVar("P", bound=Priced)
+P = TypeVar("P", bound=Program)
 
 
 @dataclass(frozen=True)
@@ -153,7 +144,7 @@ def sums_for(
 def best_way(
     terms: Terms, ways: Callable[[str], Mapping[str, Strategy[P]]], joined: tuple[str, ...] = ()
 ) -> tuple[P, tuple[Alternative, ...]]:
-    """The best of several ways to serve, over all noises that can keep the promise.
+    """The best of several ways to serve, over all noises that can keep the guarantee.
 
     Args:
       ways: noise -> name of a mechanism -> what builds a program over it.
@@ -211,6 +202,8 @@ def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
     window = terms.window or terms.horizon
     ten = offer.program.loss(None if window is None else 10 * window).epsilon(terms.delta)
     note = "no protection after the window" if math.isinf(ten) else ""
+    if not note and name in CONTINUAL_SUMS:
+        note = CONTINUAL_SUMS[name].caveat
     state = offer.program.state_bytes()
     return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note)
 
@@ -226,18 +219,14 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
     if named is not None:
         able = [(a, p) for a, p in able if a.mechanism == named]
         if not able:
-            reasons = [a.note for a, _, _ in tried if a.mechanism == named]
-            remedy = (
-                reasons[0]
-                if reasons
-                else (
-                    "cannot serve these aggregates, their `over` and this noise; remove it and "
-                    "the plan chooses one that can."
-                )
+            cannot = (
+                "cannot serve these aggregates, their `over` and this noise; remove it and "
+                "the plan chooses one that can."
             )
-            raise ConfigError("mechanism.continual_sum", named, remedy)
+            reasons = [a.note for a, _, _ in tried if a.mechanism == named]
+            raise ConfigError("mechanism.continual_sum", named, [*reasons, cannot][0])
     else:
-        # A mechanism that protects nothing after the window is taken only when asked for by name.
+        # A mechanism that gives something up, as protection after the window, must be named.
         able = [(a, p) for a, p in able if not a.note]
     if not able:
         refused = [one.refusal for one in tried if one.refusal is not None]

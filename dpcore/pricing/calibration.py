@@ -16,14 +16,15 @@ from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 BAND = 1.959963984540054
-"""Half the width of a 95 % band, in standard deviations of Gaussian noise."""
+"""Half the width of a 95 % margin of error, in standard deviations of Gaussian noise."""
 
 LAPLACE_BAND = 2.1183
 """The same for Laplace noise (ln 20 / sqrt 2), the widest that K-norm noise can need."""
 
 
 def band_of(noise: str) -> float:
-    """Half the width of a 95 % band in standard deviations of a noise, named as in a config."""
+    """Half the width of a 95 % margin of error in standard deviations of a noise, named as in a
+    config."""
     return LAPLACE_BAND if noise == "k_norm" else BAND
 
 
@@ -161,9 +162,9 @@ def calibrated(name: str, leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss) -
       Two cells that one neighbour changes add in squares where losses do and no two columns of the
       strategy have a negative inner product; else their norms are added. The calibration is
       rounded toward more noise, to the same number on every CPU.
-      Where the unit is a user, the sensitivity is that of one cell, and the mechanism is told which
-      cells of a period there may be (``Pattern``): twice as much where a user's period is replaced
-      by another, as both are pairs of neighbours with a stream that has neither.
+      Where the unit is a user, the sensitivity is that of one cell, and the mechanism gets the
+      cells of a period that there may be (``Pattern``): twice as much where a user's period is
+      replaced by another, as both are pairs of neighbours with a stream that has neither.
       Where an event counts in a key of each of several groupings, the sensitivity is what it moves
       in all of them (``over_groupings``).
 

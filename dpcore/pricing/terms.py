@@ -1,4 +1,4 @@
-"""The terms of a release: all that an algorithm is told besides its own section of the config."""
+"""The terms of a release: all that an algorithm gets besides its own section of the config."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.arrays import Ints
+from weir.dpcore.config.key import DiscoverConfig
 from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.users.unit import Discover, UserUnit
+from weir.dpcore.users.unit import UserUnit
 
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
@@ -25,12 +26,12 @@ LAST = (1 << 40) - 1
 
 @dataclass(frozen=True)
 class Terms:
-    """What is promised, over which clock, and what the user fixed of the mechanism. Public.
+    """What is guaranteed, over which clock, and what the user fixed of the mechanism. Public.
 
     Attributes:
       epsilon, delta: the budget of the noise within the window. relation: which neighbours. unit:
         what they differ in.
-      window: protection window in ticks; None: for ever. clock: the release clock.
+      window: protection horizon in ticks; None: for ever. clock: the release clock.
       may_vanish: whether another payload may filter an event out, or make it late.
       has_id: whether events have ids.
       continual_sum: the mechanism for running sums that the user named. noise: the one named.
@@ -39,8 +40,8 @@ class Terms:
       version: of the plan. A default that differs between versions is chosen by it.
       person: the user as privacy unit: caps and periods; None: the unit is an event.
       users: the same of users, where they are the unit.
-      delta_sel: what finding keys spends of the promise's delta besides ``delta``, for one unit and
-        under the relation; 0: no key is found in private.
+      delta_sel: what finding keys spends of the guarantee's delta besides ``delta``, for one unit
+        and under the relation; 0: no key is found in private.
       discover: how keys are found in private; None: they are not.
       groupings: in how many keys each event counts, one of each grouping (accounting/groupings.py).
     """
@@ -61,7 +62,7 @@ class Terms:
     person: UserUnit | None = None
     users: float | None = None
     delta_sel: float = 0.0
-    discover: Discover | None = None
+    discover: DiscoverConfig | None = None
     groupings: int = 1
 
     def written(self, error: ConfigError) -> ConfigError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from weir.dpcore.accounting.guarantee import (
     EveryPeriod,
     PrivacyLoss,
     SeveralPeriods,
-    added_up,
     compose,
 )
 from weir.dpcore.continual.base import ContinualSum
@@ -24,41 +22,12 @@ from weir.dpcore.program import Program
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 
 PERIODS = (2, 7, 30)
-"""Numbers of periods whose common loss is told."""
+"""Numbers of periods whose common loss is reported."""
 EXACT_PERIODS = 1 << 10
 """Up to so many periods the loss of all of them is that of the mechanism; of more it is bounded by
 that of a group, which takes no time that grows with their number."""
 YEAR = 365 * 86_400_000_000
 """Microseconds in which periods that need not follow each other may lie."""
-
-
-@runtime_checkable
-class KnowsUsers(Protocol):
-    """A program whose parts do not all follow a user as long."""
-
-    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
-        """As of a ``ContinualSum``."""
-
-    def loss_of_event(self, ticks: int | None) -> PrivacyLoss:
-        """Of a single cell of a user."""
-
-
-@runtime_checkable
-class KnowsNoise(Protocol):
-    """A program whose noise comes from no continual sum, and is told as one number."""
-
-    def released_stddev(self) -> float:
-        """Of what it releases."""
-
-
-def one_event(program: Program, window: int | None) -> PrivacyLoss:
-    """Loss of a single cell of a user, and so of an event in it that moves no cap."""
-    if isinstance(program, KnowsUsers):
-        return program.loss_of_event(window)
-    single = [replace(part, pattern=_of(part).single()) for part in program.sums]
-    if not single:
-        return program.loss(window)
-    return compose(tuple(part.loss(window) for part in single))
 
 
 def together(program: Program, terms: Terms) -> tuple[SeveralPeriods, ...]:
@@ -116,17 +85,12 @@ def loss_of_periods(
 ) -> PrivacyLoss:
     """Loss of a user in so many periods of ``among`` in a row, against what is released within a
     window from the last one's last tick on: of each sum, or all together."""
-    if isinstance(program, KnowsUsers):
-        return program.loss_of_periods(count, window, among)
-    if program.sums:
-        parts = [part.loss_of_periods(count, window, among) for part in program.sums]
-        return compose(tuple(parts))
-    assert person is not None and person.periods.longest is not None
-    return added_up(program.loss, person.periods.longest, count, window, among)
+    longest = None if person is None else person.periods.longest
+    return program.loss_of_periods(count, window, among, longest)
 
 
 def costly_periods(program: Program, terms: Terms) -> int | None:
-    """Periods in a row that cost more than as many promises added up; None where none do.
+    """Periods in a row that cost more than as many guarantees added up; None where none do.
 
     The window is short then beside what it is followed by: later releases still depend on what was
     added long before, and each further period is seen in more of them.
@@ -164,7 +128,7 @@ class CapPrice:
 def cap_prices(
     sums: Sequence[ContinualSum], terms: Terms, of_events: Callable[[Terms], float]
 ) -> tuple[CapPrice, ...]:
-    """Noise for the same promise with each cap halved, one less, and doubled.
+    """Noise for the same guarantee with each cap halved, one less, and doubled.
 
     Caps on where a user's contributions lie change what the sums move; the events of a cell what
     a cell adds, which the algorithm knows.

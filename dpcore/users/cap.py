@@ -6,7 +6,7 @@
 (c) Of the rest the ``keys`` smallest hashes of (user, period, key) stay, within ``total``.
 (d) Of a cell the ``events`` smallest hashes of (user, tick, id) stay (``dpcore.users.cells``).
 (e) If anything stays, the tick is used.
-All of it begins anew in each period.
+All of it begins again in each period.
 
 **What it guarantees.**
 1. *What stays of a user-period is a function of that user's events in that period.* Nothing is
@@ -91,7 +91,8 @@ class KeptEvents(NamedTuple):
 
     Attributes:
       rows: (r,) int64, which; those of a cell together, by their hashes.
-      cell: (r,) int64, number of each one's cell among those that stay. new: (r,) bool, see Capped.
+      cell: (r,) int64, number of each one's cell among those that stay.
+      new: (r,) bool, see ``CappedCells``.
       dropped: cap -> events that it left no room; ``copies``: of an id in its cell.
       capped: what became of the cells.
     """
@@ -117,7 +118,7 @@ def cap_events(
       spent: before the first of them. events: all of the ticks that are closed, each before
         ``stop`` and in no period before ``spent.period``.
       stop: the next tick.
-      pairs: whether keys are remembered; else nothing is told to be new.
+      pairs: whether keys are remembered; else nothing counts as new.
     """
     gathered = gather(events, person.caps.events)
     cells = gathered.cells

@@ -3,7 +3,8 @@
 Keyed hashes by which caps choose: of users, of a user's keys in a period, of a user's events.
 
 All have 128 bits. A hash of fewer would now and then make one person of two, and everything
-below is a function of a user's own events only as long as users are told apart. For the same reason
+below is a function of a user's own events only as long as users are distinguished. For the same
+reason
 the user is in every hash that chooses: what one user's ids and keys are decides nothing about
 another's.
 
@@ -164,7 +165,7 @@ class Hashed(NamedTuple):
     Attributes:
       users, pairs, rows: (n, 2) uint64, see ``dpcore.users.cells``.
       ticks: (n,) int64. has_id: (n,) bool.
-      contents: (n, w) uint64, by which the copies of an id are told apart.
+      contents: (n, w) uint64, by which the copies of an id are distinguished.
     """
 
     users: Digests
@@ -241,7 +242,7 @@ def _ordered(events: Hashed) -> tuple[Rows, NDArray[np.uint64]]:
     code *= span
     code += ticks[order]
     # The first bits of the hash of a pair stand behind the number of its user and tick: with them
-    # next to nothing is left to be told apart.
+    # next to nothing is left to be distinguished.
     bits = np.uint64(max(1, int(code[-1] + span).bit_length()))
     pairs = events.pairs.take(order, axis=0)
     packed = code.view(np.uint64) << (np.uint64(64) - bits)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
 from weir.dpcore.accounting.contributions import Pattern
+from weir.dpcore.accounting.price import CYCLE, DAY
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.durations import show_duration, show_timestamp
-from weir.dpcore.config.key import MAX_BYTES, MAX_TRACKED, MIN_USERS, SHARE
 from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
@@ -71,10 +70,6 @@ class ContributionBounds:
     def touched(self) -> int:
         """Most keys of a period."""
         return self.cells if self.period_keys is None else min(self.cells, self.period_keys)
-
-
-CYCLE = 4800
-"""Months after which the calendar repeats."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +198,6 @@ class Periods:
     def _check_months(self, per: Months) -> None:
         """Raises ConfigError unless every month begins with a tick."""
         period, start, calendar = self.clock.period, self.clock.start, self.clock.calendar
-        day = 86_400_000_000
         if per.count < 1:
             raise ConfigError("privacy.per", str(per), "must be 1 month or more.")
         if calendar is not None:
@@ -215,7 +209,7 @@ class Periods:
                     "every period begins with a tick. Take a clock.period of 1d or 1 month.",
                 )
             return
-        if day % period:
+        if DAY % period:
             raise ConfigError(
                 "privacy.per",
                 str(per),
@@ -325,49 +319,3 @@ class UserUnit:
 
 DELTA = 0.5
 """Of delta, for what keys may tell by being found: 0.1 and 0.9 find a fiftieth fewer keys."""
-
-
-@dataclass(frozen=True)
-class Retire:
-    """A key goes once its released count grew by fewer than ``below`` users in each of ``after``
-    periods in a row. Public."""
-
-    below: int
-    after: int = 1
-
-
-@dataclass(frozen=True)
-class Discover:
-    """How keys are found. Public.
-
-    Attributes:
-      min_users: n0, distinct users of a period before which a key is not even tested.
-      share: of the budget, for the count of users where no aggregate releases it.
-      sample: share of all keys that can be found at all, by a keyed hash of their names.
-      max_bytes: of a key's name; events of longer ones do not count.
-      max_tracked: keys of a block that may wait; the job stops where there are more. No part of
-        what is released.
-      retire: when a key goes again; None: never.
-    """
-
-    min_users: int = MIN_USERS
-    share: float = SHARE
-    sample: float = 1.0
-    max_bytes: int = MAX_BYTES
-    max_tracked: int = MAX_TRACKED
-    retire: Retire | None = None
-
-    @classmethod
-    def of(cls, asked: Mapping[str, Any]) -> Self:
-        """What a config says, field by field."""
-        retire = asked.get("retire")
-        return cls(**{**asked, "retire": None if retire is None else Retire(**retire)})
-
-    def canonical(self) -> dict[str, Any]:
-        """Every public number that shapes a release, JSON-able."""
-        return {
-            "min_users": self.min_users,
-            "sample": float(self.sample).hex(),
-            "max_bytes": self.max_bytes,
-            **({} if self.retire is None else {"retire": asdict(self.retire)}),
-        }

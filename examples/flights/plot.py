@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import altair as alt
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.dates import DateFormatter, MonthLocator
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from examples.flights.data import CARRIERS, START, Flights
 from examples.flights.truth import CENTRE, EXACT, MADE_UP, PRIVATE
+from weir.pipelines import vega
+from weir.pipelines.report.picture import theme
 
 Floats = NDArray[np.float64]
 
-INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
 LOOK = {
     CENTRE: ("#8590a3", "as late as it left: the public guess"),
     MADE_UP: ("#0d7f6c", "as it left, less what last week's flights made up (not private)"),
@@ -29,61 +29,60 @@ FEW = 24
 
 def draw(forecasts: Mapping[str, Floats], flights: Flights, epsilon: float, path: Path) -> Path:
     """Left: mean absolute error over the last four weeks. Right: over the year, by carrier."""
-    figure = Figure(figsize=(12.0, 5.3), dpi=110, facecolor="white")
-    canvas = FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(
-        1, 2, left=0.055, right=0.985, top=0.7, bottom=0.11, wspace=0.14, width_ratios=[1.25, 1]
-    )
-    over, by = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
-    figure.text(
-        0.02, 0.94, "How late will it land? Forecast by carrier, learned hour by hour",
-        fontsize=15, weight="bold", color=INK, va="center",
-    )  # fmt: skip
-    figure.text(
-        0.02, 0.885,
-        f"{len(flights.target):,} flights from New York City in 2013, each forecast as it leaves "
-        "its gate. Mean absolute error in minutes; lower is better.",
-        fontsize=10, color=SOFT, va="center",
-    )  # fmt: skip
     order = np.argsort(flights.left, kind="stable")
     hours = np.arange(WINDOW, int(flights.left.max()) + 1, FEW)
     upto = np.searchsorted(flights.left[order], hours)
     since = np.searchsorted(flights.left[order], hours - WINDOW)
     count = np.bincount(flights.carrier, minlength=len(CARRIERS))
-    ranked = np.argsort(-count)
-    at = START.astype("datetime64[s]") + hours.astype("timedelta64[h]")
-    for name, (colour, label) in LOOK.items():
+    ranked = np.argsort(-count).tolist()
+    at = (START.astype("datetime64[ms]") + hours.astype("timedelta64[h]")).astype(int).tolist()
+    labels = {name: label.format(f"{epsilon:g}") for name, (_, label) in LOOK.items()}
+    rows, carriers = [], []
+    for name, label in labels.items():
         off = np.abs(forecasts[name] - flights.target)
         total = np.concatenate([[0.0], off[order].cumsum()])
         rolling = (total[upto] - total[since]) / np.maximum(upto - since, 1)
-        wide = 3.0 if name == PRIVATE else 1.3
-        over.plot(at, rolling, color=colour, linewidth=wide, label=label.format(f"{epsilon:g}"))
+        rows += [{"t": t, "e": e, "who": label} for t, e in zip(at, rolling.tolist(), strict=True)]
         mean = np.bincount(flights.carrier, off, len(CARRIERS)) / np.maximum(count, 1)
-        by.plot(
-            np.arange(len(CARRIERS)), mean[ranked], color=colour, linewidth=0, marker="o",
-            markersize=9 if name == PRIVATE else 5,
-        )  # fmt: skip
-    over.set_title("over the four weeks before", loc="left", fontsize=10.5, color=INK)
-    by.set_title("over the year, by carrier and its flights", loc="left", fontsize=10.5, color=INK)
-    by.set_xticks(
-        np.arange(len(CARRIERS)),
-        [f"{CARRIERS[i]}\n{short(int(count[i]))}" for i in ranked],
+        carriers += [
+            {"by": f"{CARRIERS[i]} {short(int(count[i]))}", "e": float(mean[i]), "who": label}
+            for i in ranked
+        ]
+    scale = alt.Scale(domain=list(labels.values()), range=[colour for colour, _ in LOOK.values()])
+    who = alt.Color("who:N", scale=scale, legend=_legend())
+    bold = alt.datum.who == labels[PRIVATE]
+    over = alt.Chart(alt.Data(values=rows)).mark_line()
+    over = over.encode(
+        x=alt.X("t:T", title=None, scale=alt.Scale(type="utc"), axis=alt.Axis(format="%b")),
+        y=_error(),
+        color=who,
+        strokeWidth=alt.when(bold).then(alt.value(3.0)).otherwise(alt.value(1.3)),
+    ).properties(width=500, height=270, title="over the four weeks before")
+    by = alt.Chart(alt.Data(values=carriers)).mark_point(filled=True, opacity=1)
+    by = by.encode(
+        x=alt.X("by:N", title=None, sort=None, axis=alt.Axis(labelAngle=-45)),
+        y=_error(),
+        color=who,
+        size=alt.when(bold).then(alt.value(90)).otherwise(alt.value(30)),
+    ).properties(width=430, height=270, title="over the year, by carrier and its flights")
+    title = alt.TitleParams(
+        "How late will it land? Forecast by carrier, learned hour by hour",
+        subtitle=f"{len(flights.target):,} flights from New York City in 2013, each forecast as it "
+        "leaves its gate. Mean absolute error in minutes; lower is better.",
+        fontSize=18,
+        subtitleFontSize=12,
+        offset=14,
     )
-    over.xaxis.set_major_locator(MonthLocator((2, 4, 6, 8, 10, 12)))
-    over.xaxis.set_major_formatter(DateFormatter("%b"))
-    figure.legend(
-        *over.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.013, 0.865), ncols=2,
-        frameon=False, fontsize=9.5, labelcolor=SOFT,
-    )  # fmt: skip
-    for axes in (over, by):
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
-        axes.spines["bottom"].set_color("#b9c1cd")
-        axes.tick_params(labelsize=8.5, labelcolor=SOFT, color="#b9c1cd", length=3)
-        axes.grid(axis="y", color=GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
-    canvas.print_png(path)
-    return path
+    spec: dict[str, Any] = (over | by).properties(title=title).to_dict()
+    return vega.save({**spec, "config": theme()}, path, 1.4)
+
+
+def _error() -> alt.Y:
+    return alt.Y("e:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+
+
+def _legend() -> alt.Legend:
+    return alt.Legend(orient="top", title=None, columns=2, labelLimit=500)
 
 
 def short(count: int) -> str:

@@ -13,8 +13,8 @@ from rich.text import Text
 from examples.shop.data import DAYS, FIRST_DAY, Purchases
 from weir.pipelines.report import words
 from weir.pipelines.report.data import Series, gather
-from weir.pipelines.report.numbers import decimals_for, show_value
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
+from weir.pipelines.results.series import decimals_for, show_value
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.feed.recorded import moments_of, read_batches
+from weir.pipelines.feed.feed import moments_of, read_batches
 
 LEAD = 45.0
 """Seconds from now at which a replay begins: by then the job runs."""

@@ -29,7 +29,7 @@ from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed, Process, Workplace, sweep
 from weir.pipelines.engines.servers import PubSubServer
-from weir.pipelines.feed.topic import create
+from weir.pipelines.feed.targets import create
 from weir.pipelines.runners.ending import counters_of
 from weir.pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
 from weir.pipelines.terminal import console, count

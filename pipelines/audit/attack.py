@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.audit.changes import UnitChange
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.audit.audit import (
@@ -295,3 +298,61 @@ def _judge(
         name, claim, proof.epsilon, by_mu, proof.trials, took, change.name, by, proof.broken,
         proof.curve, span,
     )  # fmt: skip
+
+
+PANELS = 6
+"""Audits that are drawn, at most."""
+
+
+def _allowed(claim: PrivacyClaim, alarms: Floats) -> Floats:
+    """Largest share of hits that a claim allows at shares of alarms (m,): of mu-GDP, or of
+    (epsilon, delta)-DP."""
+    if claim.mu is not None and math.isfinite(claim.mu):
+        return np.asarray(norm.sf(norm.isf(alarms) - claim.mu))
+    if not math.isfinite(claim.epsilon):
+        return np.ones_like(alarms)
+    factor = math.exp(min(claim.epsilon, 700.0))
+    first = factor * alarms + claim.delta
+    second = 1 - (1 - claim.delta - alarms) / factor
+    return np.clip(np.minimum(first, second), 0, 1)
+
+
+def chart(report: Report) -> dict[str, Any]:
+    """Hits against false alarms as a specification of Vega-Lite: a panel for each audit, those of
+    all releases first.
+
+    Raises:
+      ConfigError: no claim was attacked.
+    """
+    import altair as alt
+
+    panels = sorted(report.audits, key=lambda one: not one.what.startswith("all releases"))
+    if not panels:
+        raise ConfigError("--picture", None, "has nothing to show: no claim was attacked.")
+    grid = np.concatenate([np.logspace(-5, -1, 120), np.linspace(0.1, 1, 120)])
+    rows = []
+    for one in panels[:PANELS]:
+        title = f"{one.what}: claimed {one.claim.epsilon:.3g}, proven {one.proven:.3g}"
+        curves = {
+            "chance": (grid, grid),
+            "claim allows": (grid, _allowed(one.claim, grid)),
+            "attack": one.curve,
+        }
+        for line, (alarms, hits) in curves.items():
+            points = zip(np.asarray(alarms).tolist(), np.asarray(hits).tolist(), strict=True)
+            rows += [{"panel": title, "line": line, "x": x, "y": y} for x, y in points]
+    colours = alt.Scale(
+        domain=["chance", "claim allows", "attack"], range=["#cccccc", "#b03a2e", "#1f4e79"]
+    )
+    lines = alt.Chart(alt.Data(values=rows)).mark_line()
+    lines = lines.encode(
+        x=alt.X("x:Q", title="false alarms", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("y:Q", title="hits", scale=alt.Scale(domain=[0, 1])),
+        order="x:Q",
+        color=alt.Color("line:N", title=None, scale=colours),
+    )
+    shown = lines.properties(width=300, height=300)
+    shown = shown.facet(alt.Facet("panel:N", title=None, sort=None), columns=min(3, len(panels)))
+    title = f"{report.name}: what an attacker finds, and what the claim allows"
+    spec: dict[str, Any] = shown.properties(title=title).to_dict()
+    return spec

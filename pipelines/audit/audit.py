@@ -31,7 +31,7 @@ from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.sinks.parquet import ParquetSink
+from weir.pipelines.sinks.folder import ParquetSink
 from weir.pipelines.sources.files import Files
 from weir.pipelines.sources.registry import source_of
 

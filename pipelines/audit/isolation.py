@@ -14,7 +14,6 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
 from weir.pipelines.audit.malformed import (
-    LINES,
     MalformedForm,
     MalformedValue,
     container_forms,
@@ -29,8 +28,9 @@ from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.audit.trial import differing, outside, run_trials
 from weir.pipelines.feed import targets
 from weir.pipelines.sources.files import Files
-from weir.pipelines.sources.limits import Limits
-from weir.transforms.decode.text_form import TextForm
+from weir.pipelines.sources.source import Limits
+from weir.transforms.decode.encoding import TextForm
+from weir.transforms.formats.registry import FORMATS
 from weir.transforms.runtime.secret import SecretRef
 
 
@@ -53,12 +53,12 @@ class RecordFeed:
         """Messages on Flink, else files."""
         if runner == "flink":
             payload, _ = payload_of(audited.job)
-            return cls(payload, TextForm(), payload in LINES, True)
+            return cls(payload, TextForm(), FORMATS[payload].is_text, True)
         source = audited.at(Path("."), 1).source
         assert isinstance(source, Files)
         text = source.text_form()
         utf_8 = text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
-        return cls(source.form, text, source.form in targets.LINES and utf_8, False)
+        return cls(source.form, text, FORMATS[source.form].is_text and utf_8, False)
 
     def forms(self, maker: EventMaker) -> list[MalformedForm | MalformedValue]:
         """Every way in which a record may be malformed."""

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.feed.rows import lines_of
-from weir.pipelines.feed.topic import PAYLOADS, PER_MESSAGE, encode
-from weir.transforms.decode.text_form import TextForm
+from weir.pipelines.feed.targets import PER_MESSAGE
+from weir.transforms.decode.encoding import TextForm
+from weir.transforms.formats.registry import FORMATS, message_formats
 
 LONG = 1 << 21
 """Bytes of a line that is longer than any reader takes."""
@@ -205,8 +205,6 @@ def malform(
     return pa.RecordBatch.from_pydict(columns)
 
 
-LINES = ("json", "ndjson")
-"""Payloads that are lines, of which each is spoilt alone."""
 INSTEAD = {"csv": "ndjson", "parquet": "arrow"}
 """What messages hold in place of a format that only files have."""
 CHUNK = 1 << 16
@@ -217,7 +215,7 @@ def payload_of(job: JobConfig) -> tuple[str, str | None]:
     """What messages hold, and what that stands for; None: it is the config's own format."""
     source = job.source
     form = "csv" if source is None else source.payload or source.form
-    if form in PAYLOADS:
+    if form in message_formats():
         return form, None
     return INSTEAD.get(form, "ndjson"), form
 
@@ -241,12 +239,12 @@ def malformed_messages(
     A line, or a value of a typed row, is spoilt among its neighbours in a message; where bytes of a
     container are, it holds that row alone, as who sends other bytes sends them in a message.
     """
-    if payload in LINES:
-        lines = lines_of(batch, "ndjson", [False] * batch.num_rows)
+    if FORMATS[payload].is_text:
+        lines = FORMATS[payload].encode(batch).split(b"\n")
         for place, form in zip(places, forms, strict=True):
             assert isinstance(form, MalformedForm)
             lines[place] = form.spoil(lines[place])
-        step = 1 if payload == "json" else PER_MESSAGE
+        step = _most(payload)
         parts = [lines[start : start + step] for start in range(0, len(lines), step)]
         return [*(b"\n".join(part) for part in parts), *strays()]
     pairs = list(zip(places, forms, strict=True))
@@ -255,7 +253,7 @@ def malformed_messages(
     batch = malform(batch, [place for place, _ in typed], [form for _, form in typed])
     others = np.setdiff1d(np.arange(batch.num_rows), [place for place, _ in raw])
     found = list(_cut(batch.take(pa.array(others)), payload))
-    found += [form.spoil(encode(batch.slice(place, 1), payload, [False])) for place, form in raw]
+    found += [form.spoil(FORMATS[payload].encode(batch.slice(place, 1))) for place, form in raw]
     return [*found, *strays()]
 
 
@@ -277,7 +275,11 @@ def strays() -> Iterator[bytes]:
 
 
 def _cut(batch: pa.RecordBatch, payload: str) -> Iterator[bytes]:
-    step = 1 if payload == "json" else PER_MESSAGE
+    step = _most(payload)
     for start in range(0, batch.num_rows, step):
-        part: Any = batch.slice(start, step)
-        yield encode(part, payload, [False] * part.num_rows)
+        yield FORMATS[payload].encode(batch.slice(start, step))
+
+
+def _most(payload: str) -> int:
+    """Events of a message."""
+    return FORMATS[payload].most_per_message or PER_MESSAGE

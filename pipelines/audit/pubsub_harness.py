@@ -25,7 +25,7 @@ from weir.pipelines.config.job import JobConfig
 from weir.pipelines.engines import job_server, servers
 from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.engines.tools import EngineMissing, need
-from weir.pipelines.feed.topic import create
+from weir.pipelines.feed.targets import create
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource, Replay, SubscriptionConfig
 from weir.transforms.runtime.pubsub_client import EMULATOR, emulator, publisher, subscriber

@@ -19,14 +19,14 @@ from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
     default="-",
     show_default=True,
     metavar="TARGET",
-    help="-, a file (.csv .ndjson .parquet .arrow .avro), or projects/P/topics/T.",
+    help="-, a file of any format that `--format` has, or projects/P/topics/T.",
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["csv", "json", "ndjson", "parquet", "arrow", "avro"]),
-    help="Format, where the target's name does not tell.  [default of a topic: "
-    "source.pubsub.payload, or ndjson]",
+    metavar="FORMAT",
+    help="csv, json, ndjson, parquet, arrow or avro, where the target's name does not tell.  "
+    "[default of a topic: source.pubsub.payload, or ndjson]",
 )
 @click.option(
     "--per-message",
@@ -101,9 +101,10 @@ def feed(
     from weir.pipelines.config.job import load
     from weir.pipelines.feed import feed as command
     from weir.pipelines.feed.synthetic import Shares
-    from weir.pipelines.feed.targets import LINES, open_target
-    from weir.pipelines.feed.topic import create as topic_create
+    from weir.pipelines.feed.targets import create as topic_create
+    from weir.pipelines.feed.targets import open_target
     from weir.pipelines.feed.truth import Truth, refuse_truth
+    from weir.transforms.formats.registry import FORMATS
     from weir.transforms.runtime.stream_time import PRESENT
 
     if as_json and to == "-":
@@ -130,7 +131,7 @@ def feed(
     for note in notes:
         click.echo(f"weir: note: {note}", err=True)
     if form is None and source is not None and to == "-":
-        form = source.form if source.form in LINES else None
+        form = source.form if FORMATS[source.form].is_text else None
     if form is None and source is not None and topic:
         form = source.payload
     created = list(topic_create(to, source)) if create and topic else []
@@ -143,7 +144,7 @@ def feed(
         stream = command.replay_from(command.first_moment(recorded, job), speed)
         setting = command.setting(stream)
         click.echo(f"weir: note: the job needs --set '{setting}'", err=True)
-    with command.Shown() as shown:
+    with command.FeedProgress() as shown:
         sent = command.feed(
             job, target, events=events, seed=seed, shares=shares, pace=pace,
             recorded=recorded, live=live, stream=stream, told=shown.told,

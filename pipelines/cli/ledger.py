@@ -245,7 +245,7 @@ def export(place: str, sets: tuple[str, ...], scope: str | None, form: str, as_j
 def _csv(rows: list[dict[str, Any]]) -> str:
     import pyarrow as pa
 
-    from weir.transforms.sinks.formula import guarded
+    from weir.transforms.sinks.formats import guarded
 
     out = io.StringIO()
     if rows:

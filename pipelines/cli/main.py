@@ -152,16 +152,22 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """
     from weir.pipelines.config.job import load, refuse_mixed
     from weir.pipelines.graph.checks import plan_of
-    from weir.pipelines.ledger.reservations import look as ledger_look
-    from weir.pipelines.run import run as command
     from weir.pipelines.show import plan as page
     from weir.pipelines.terminal import console
 
     job = load(config, sets)
     made = plan_of(job)
     refuse_mixed(job.dead_letters, job.sink)
-    more = command.as_they_go(job.source, job.sink)
-    budget = None if job.ledger is None else ledger_look(job.ledger, made)
+    more: tuple[str, ...] = ()
+    if job.sink is not None and not job.sink.holds(True):
+        from weir.pipelines.run.run import as_they_go
+
+        more = as_they_go(job.source, job.sink)
+    budget = None
+    if job.ledger is not None:
+        from weir.pipelines.ledger.reservations import look
+
+        budget = look(job.ledger, made)
     if as_json:
         facts = made.to_json()
         told = {} if budget is None else {"ledger": budget.to_json()}

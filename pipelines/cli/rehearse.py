@@ -81,10 +81,12 @@ def rehearse(
       weir rehearse shop.yaml --like counts.yaml --within 0.05
       weir rehearse shop.yaml --events 1000000 --late 0.01 --malformed 0.001 --out rehearsal/
     """
+    from weir.pipelines import vega
     from weir.pipelines.cli.base import discreet
     from weir.pipelines.config.job import load
     from weir.pipelines.feed.shape import Shape, load_shape
     from weir.pipelines.feed.synthetic import Shares
+    from weir.pipelines.rehearse.explore import chart
     from weir.pipelines.rehearse.rehearse import SyntheticEvents
     from weir.pipelines.rehearse.rehearse import rehearse as command
     from weir.pipelines.show import rehearsal, summary
@@ -102,17 +104,13 @@ def rehearse(
                 )
     shape = Shape() if like is None else load_shape(like)
     if picture is not None:
-        from weir.pipelines.rehearse.picture import check
-
-        check(picture)
+        vega.check(picture)
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug):
         found = command(job, out, SyntheticEvents(events, seed, shares, shape), on, within)
     drawn = None
-    if picture is not None:
-        from weir.pipelines.rehearse.picture import draw
-
-        drawn = draw(found, picture)
+    if picture is not None and found.grid is not None and found.grid.shares:
+        drawn = vega.save(chart(found.grid, found.result.plan.name, found.within), picture)
     if as_json:
         print_json(found.to_json() | ({} if drawn is None else {"picture": str(drawn)}))
     else:
@@ -226,13 +224,15 @@ def audit(
       weir audit stream.yaml --runner flink
       weir audit shop.yaml --json --picture audit.png
     """
-    from weir.pipelines.audit.attack import attack
-    from weir.pipelines.audit.picture import draw
+    from weir.pipelines import vega
+    from weir.pipelines.audit.attack import attack, chart
     from weir.pipelines.cli.base import discreet
     from weir.pipelines.config.job import load
     from weir.pipelines.show import rehearsal as page
     from weir.pipelines.terminal import console
 
+    if picture is not None:
+        vega.check(picture)
     job = load(config, sets)
     out = console(stderr=True)
 
@@ -244,7 +244,7 @@ def audit(
     with discreet(debug):
         report = attack(job, trials, only, runner, ticks, rounds=rounds, told=told)
     if picture is not None:
-        draw(report, picture)
+        vega.save(chart(report), picture)
     if as_json:
         print_json(report.to_json())
     else:

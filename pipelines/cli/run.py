@@ -195,7 +195,7 @@ def run(
     "--out",
     "-o",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write here (.parquet or .csv); without it beside DATA, as NAME.predicted.parquet.",
+    help="Write here; its ending says the format.  [default: NAME.predicted.parquet beside DATA]",
 )
 @click.option("--tick", type=click.IntRange(min=0), help="Models of this tick, not of the last.")
 @AS_JSON
@@ -214,7 +214,7 @@ def predict(directory: Path, data: Path, out: Path | None, tick: int | None, as_
       weir predict out/ new.csv --out scored.csv --tick 100
     """
     from weir.pipelines.predict import predict as command
-    from weir.pipelines.predict.words import lines
+    from weir.pipelines.predict.predict import lines
 
     target = data.with_name(f"{data.stem}.predicted.parquet") if out is None else out
     done = command.predict(directory, data, target, tick)

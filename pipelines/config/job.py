@@ -25,10 +25,9 @@ from weir.pipelines.config.sections import (
 from weir.pipelines.connectors.paths import is_inside
 from weir.pipelines.ledger.ledger import LEDGERS, AnyLedger
 from weir.pipelines.sinks.dead_letters import DeadLetters
-from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
-from weir.pipelines.sinks.sink import Sink
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink, Sink
 from weir.pipelines.sources.registry import SOURCES, AnySource
+from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.secret import refuse_secret
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")

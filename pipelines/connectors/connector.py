@@ -137,10 +137,14 @@ class ConnectorKinds(Mapping[str, type[Connector]]):
     def __len__(self) -> int:
         return len(self._registry)
 
+    def is_own(self, name: str) -> bool:
+        """Whether a kind is of this project."""
+        return name in self._registry.own
+
     def only(self, section: Mapping[str, Any]) -> str | None:
         """The kind of ours that all fields of a section belong to, so that other packages need not
         be looked through; None where there is no such, or more than one."""
-        kinds = [name for name in section if name in self._registry.own]
+        kinds = [name for name in section if self.is_own(name)]
         if len(kinds) != 1 or not set(section) <= set(field_names(self[kinds[0]])):
             return None
         return kinds[0]

@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator
 
+from weir.transforms.formats.registry import format_of
+
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of packed files, behind that of their format."""
-_TABLES = ("csv", "tsv", "txt", "parquet", "pq", "ndjson", "jsonl", "json", "arrow", "avro")
 
 
 def local(place: str) -> str:
@@ -42,7 +43,7 @@ def _files(value: Any) -> Any:
 
 
 def _folder(value: Any) -> Any:
-    if isinstance(value, str) and ending(value) in _TABLES:
+    if isinstance(value, str) and (suffix := ending(value)) and format_of(f"_.{suffix}"):
         raise ValueError(
             "is the name of a file, and many files are written into a folder. Write the name of a "
             f"folder, like {folder_of(value)}."

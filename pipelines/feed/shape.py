@@ -39,7 +39,7 @@ Count = Annotated[
 Number = Annotated[float, Field(allow_inf_nan=False), Says("must be a finite number.")]
 
 
-class Spread(Section):
+class ValueSpread(Section):
     """How the values of a column are spread: by two of its numbers."""
 
     median: Number | None = Field(default=None, description="Half of the values are below it.")
@@ -89,7 +89,7 @@ class Shape(Section):
     users: Annotated[int, Field(ge=1, le=1 << 40), Says("must be 1 or more.")] | None = Field(
         default=None, description="Different people in the whole stream."
     )
-    values: dict[str, Spread] = Field(
+    values: dict[str, ValueSpread] = Field(
         default_factory=dict, description="Column -> how its values are spread."
     )
 
@@ -118,6 +118,3 @@ def load_shape(path: Path) -> Shape:
     except (OSError, UnicodeDecodeError):
         raise ConfigError("--like", str(path), "cannot be read; name a YAML file.") from None
     return validate(Shape, yaml.parse_mapping(text, {}), "like")
-
-
-__all__ = ["Shape", "Spread", "load_shape"]

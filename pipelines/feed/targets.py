@@ -1,36 +1,101 @@
-"""Where a fed stream goes: a file of any format, standard output, or a Pub/Sub topic."""
+"""A fed stream into a Pub/Sub topic: several events a message, in any payload a job can read."""
 
 from __future__ import annotations
 
-import codecs
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.feed.rows import Flags, avro_schema, lines_of, spoilt
-from weir.pipelines.feed.topic import TopicTarget
-from weir.transforms.decode.encoding import UTF_8
-from weir.transforms.decode.text_form import TextForm
+from weir.pipelines.sources.source import Source
+from weir.transforms.decode.encoding import TextForm
+from weir.transforms.formats.format import Flags, Format
+from weir.transforms.formats.lines import iso_times
+from weir.transforms.formats.registry import (
+    FORMATS,
+    file_formats,
+    format_of,
+    message_formats,
+    suffixes,
+)
+from weir.transforms.runtime.pubsub_client import emulator, publisher
+from weir.transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 
-SUFFIXES = {
-    ".csv": "csv",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".json": "ndjson",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".avro": "avro",
-}
-LINES = ("csv", "ndjson")
-"""Formats that a terminal can show."""
+PER_MESSAGE = 100
+"""Events of one message, where the payload holds several."""
 
 
-class Target(Protocol):
+class TopicTarget:
+    """Publishes; a write returns when the server has it.
+
+    PUBSUB_EMULATOR_HOST is honoured, as in every Pub/Sub client.
+
+    Args:
+      topic: projects/P/topics/T.
+      payload: name of a format of messages.
+      per_message: events of one message, at most.
+      client: a PublisherClient, for tests.
+    """
+
+    def __init__(
+        self, topic: str, payload: str, per_message: int | None = None, client: Any = None
+    ) -> None:
+        if payload not in message_formats():
+            known = ", ".join(message_formats())
+            raise ConfigError("--format", payload, f"must be one of {known} for a topic.")
+        self._topic, self._format = topic, FORMATS[payload]
+        most = self._format.most_per_message
+        self._per = per_message or most or PER_MESSAGE
+        if most is not None and self._per > most:
+            raise ConfigError(
+                "--per-message", per_message, f"must be {most} for {payload}; use ndjson."
+            )
+        self._client = client or publisher(emulator())
+
+    def write(self, batch: pa.RecordBatch, broken: Sequence[bool]) -> None:
+        """One or several calls."""
+        held: list[Outgoing] = []
+        size = 0
+        for start in range(0, batch.num_rows, self._per):
+            part = batch.slice(start, self._per)
+            data = self._format.encode(part, broken[start : start + self._per])
+            if held and (len(held) >= CALL_MESSAGES or size + len(data) > CALL_BYTES):
+                publish(self._client, self._topic, held)
+                held, size = [], 0
+            held.append(Outgoing(data, {}))
+            size += len(data) + 100
+        if held:
+            publish(self._client, self._topic, held)
+
+    def close(self) -> None:
+        """Nothing is left to be done."""
+
+
+def create(topic: str, source: Source | None) -> list[str]:
+    """Makes a topic, and what a job reads it by, where they are not there yet.
+
+    Args:
+      topic: projects/P/topics/T.
+      source: of the job; None makes the topic only.
+
+    Returns:
+      what was made, as sentences.
+    """
+    from google.api_core.exceptions import AlreadyExists
+
+    made = []
+    try:
+        publisher(emulator()).create_topic(name=topic, timeout=30)
+        made.append(f"made the topic {topic}")
+    except AlreadyExists:
+        pass
+    return made if source is None else [*made, *source.subscribe(topic)]
+
+
+class FeedTarget(Protocol):
     """Takes batches until it is closed."""
 
     def write(self, batch: pa.RecordBatch, broken: Flags) -> None:
@@ -40,12 +105,27 @@ class Target(Protocol):
         """Waits until everything is there."""
 
 
+class FileTarget:
+    """A file or standard output. Lines hold timestamps in ISO 8601."""
+
+    def __init__(self, handle: BinaryIO, form: Format, text: TextForm | None) -> None:
+        if text is not None and form.name == "csv":
+            form = FORMATS.of(form.name, text)
+        self._is_text, self._writer = form.is_text, form.writer(handle)
+
+    def write(self, batch: pa.RecordBatch, broken: Flags) -> None:
+        self._writer.write(iso_times(batch) if self._is_text else batch, broken)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
 def open_target(
     where: str,
     form: str | None,
     per_message: int | None = None,
     text: TextForm | None = None,
-) -> Target:
+) -> FeedTarget:
     """``-``, a file name, or a topic -> a target.
 
     Args:
@@ -56,106 +136,28 @@ def open_target(
       ConfigError: what it is cannot be told, or a client library is missing.
     """
     if where == "-":
-        return LineTarget(sys.stdout.buffer, _text_format(form or "ndjson"), text)
+        named = _file_format(form or "ndjson")
+        if not named.is_text:
+            raise ConfigError("--format", form, "must be csv or ndjson on standard output.")
+        return FileTarget(sys.stdout.buffer, named, text)
     if where.startswith("projects/") and "/topics/" in where:
         return TopicTarget(where, form or "ndjson", per_message)
-    form = form or SUFFIXES.get(Path(where).suffix.lower())
-    if form is None:
+    found = format_of(where) if form is None else _file_format(form)
+    if found is None:
         raise ConfigError(
             "--to",
             where,
-            "must be -, a topic like projects/P/topics/T, or a file that ends in "
-            f"{', '.join(SUFFIXES)}; or say --format.",
+            f"must be -, a topic like projects/P/topics/T, or a file that ends in {suffixes()}; or "
+            "say --format.",
         )
     try:
         handle = Path(where).open("wb")  # noqa: SIM115 - the target closes it
     except OSError as error:
         raise ConfigError("--to", where, f"cannot be written: {error.strerror}.") from None
-    if form in LINES:
-        return LineTarget(handle, form, text)
-    return BinaryTarget(handle, form)
+    return FileTarget(handle, found, text)
 
 
-def _text_format(form: str) -> str:
-    if form not in LINES:
-        raise ConfigError("--format", form, "must be csv or ndjson on standard output.")
-    return form
-
-
-def _quoted(name: str, delimiter: str) -> str:
-    """A name in a header."""
-    odd = any(mark in name for mark in (delimiter, '"', "\r", "\n"))
-    return '"' + name.replace('"', '""') + '"' if odd else name
-
-
-class LineTarget:
-    """CSV or NDJSON lines into a file or standard output."""
-
-    def __init__(self, handle: BinaryIO, form: str, text: TextForm | None = None) -> None:
-        self._handle = handle
-        self._form = form
-        self._text = TextForm() if text is None or form != "csv" else text
-        self._header = form == "csv" and self._text.columns is None
-        self._encoder = codecs.getincrementalencoder(self._text.encoding)()
-
-    def write(self, batch: pa.RecordBatch, broken: Flags) -> None:
-        if self._header:
-            mark = self._text.delimiter
-            names = mark.join(_quoted(name, mark) for name in batch.schema.names)
-            self._put(names.encode() + b"\n")
-            self._header = False
-        lines = lines_of(batch, self._form, broken, self._text)
-        if lines:
-            self._put(b"\n".join(lines) + b"\n")
-        self._handle.flush()
-
-    def _put(self, data: bytes) -> None:
-        if self._text.encoding != UTF_8:
-            try:
-                data = self._encoder.encode(data.decode())
-            except UnicodeEncodeError:
-                raise ConfigError(
-                    "source.encoding",
-                    self._text.encoding,
-                    "has not all letters of these events; feed another format, or use utf-8.",
-                ) from None
-        self._handle.write(data)
-
-    def close(self) -> None:
-        if self._handle is not sys.stdout.buffer:
-            self._handle.close()
-
-
-class BinaryTarget:
-    """Parquet, Arrow IPC or Avro. A malformed row has nulls in all its columns."""
-
-    def __init__(self, handle: BinaryIO, form: str) -> None:
-        if form not in ("parquet", "arrow", "avro"):
-            raise ConfigError("--format", form, "must be csv, ndjson, parquet, arrow or avro.")
-        self._handle = handle
-        self._form = form
-        self._writer: Any = None
-        self._rows: list[dict[str, Any]] = []
-        self._schema: pa.Schema | None = None
-
-    def write(self, batch: pa.RecordBatch, broken: Flags) -> None:
-        batch = spoilt(batch, broken)
-        if self._schema is None:
-            self._schema = batch.schema
-            if self._form == "parquet":
-                self._writer = pq.ParquetWriter(self._handle, batch.schema)
-            elif self._form == "arrow":
-                self._writer = pa.ipc.new_file(self._handle, batch.schema)
-        if self._form == "avro":
-            self._rows.extend(batch.to_pylist())
-        else:
-            self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        if self._form == "avro" and self._schema is not None:
-            import fastavro
-
-            fastavro.writer(self._handle, avro_schema(self._schema), self._rows)
-        if self._writer is not None:
-            self._writer.close()
-        self._handle.close()
+def _file_format(name: str) -> Format:
+    if name not in file_formats():
+        raise ConfigError("--format", name, f"must be one of {', '.join(file_formats())}.")
+    return FORMATS[name]

@@ -116,6 +116,3 @@ class Truth:
             line = {"tick": tick, "totals": self._totals.pop(tick)}
             self._out.write(orjson.dumps(line).decode() + "\n")
         self._out.flush()
-
-
-__all__ = ["Truth", "refuse_truth"]

@@ -15,8 +15,7 @@ from weir.pipelines.graph.checks import check_runner, plan_of
 from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.sink import Sink
-from weir.pipelines.sources.limits import Limits
-from weir.pipelines.sources.source import Source
+from weir.pipelines.sources.source import Limits, Source
 from weir.transforms.runtime.secret import SecretRef, refuse_secret
 
 _log = logging.getLogger(__name__)

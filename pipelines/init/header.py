@@ -7,27 +7,26 @@ first line that looks like an event, and never the keys of JSON objects, which a
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.init.samples import READERS, ROWS, list_size, read_csv
-from weir.pipelines.sources.registry import SOURCES
-from weir.pipelines.sources.source import Source
-from weir.transforms.decode import header_test
-from weir.transforms.decode.encoding import UTF_8, check_encoding
-from weir.transforms.decode.quoted_text import holds_newlines
+from weir.pipelines.sources.registry import kind_of
+from weir.transforms.decode import header_sniffing
+from weir.transforms.decode.encoding import UTF_8, TextForm, check_encoding
+from weir.transforms.decode.lines import holds_newlines
 from weir.transforms.decode.schema import Stamp
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.decode.time import to_time
-from weir.transforms.sources import matching
-from weir.transforms.sources.csv_head import csv_head
-from weir.transforms.sources.regular import require_regular
-from weir.transforms.sources.text_file import first_lines
-from weir.transforms.sources.wrong_format import kind_of, kind_of_text
+from weir.transforms.formats.csv import csv_head
+from weir.transforms.formats.format import SAMPLE_ROWS, list_size
+from weir.transforms.formats.registry import FORMATS, file_formats, other_kind, sniffed
+from weir.transforms.formats.stored import COMPRESSED, first_bytes
+from weir.transforms.formats.text import first_lines, kind_of_text
+from weir.transforms.sources.matching import match, require_regular
 
 _FORMATS = (
     None,
@@ -87,7 +86,7 @@ def sniff(
       encoding: of CSV.
 
     Returns:
-      format: csv, ndjson, parquet, arrow or avro. text: of CSV, how it is written, else None.
+      format: its name. text: of CSV, how it is written, else None.
       columns: [{name, type}], type one of integer, number, text, boolean, time, other; none where
         names stand in events, as in NDJSON, and nobody has said which may be written down.
       time: {column, format} or None; format None is ISO 8601 or a column of timestamps.
@@ -103,16 +102,14 @@ def sniff(
     text = None
     if form == "csv":
         text = _text_form(path, None if header else tuple(columns or ()), encoding)
-        types, samples = read_csv(path, text)
     elif not header or check_encoding(encoding) != UTF_8:
         option = "--no-header" if not header else "--encoding"
         raise ConfigError(option, path, f"is for CSV; this file holds {form}.")
-    elif form not in READERS:
+    elif form not in FORMATS:
         raise ConfigError(
             "FILE", path, f"holds {form}, which only its source reads: write the config by hand."
         )
-    else:
-        types, samples = READERS[form](path)
+    types, samples = FORMATS.of(form, text or TextForm()).samples(path)
     if not types:
         raise ConfigError("FILE", path, "has no columns; it is empty.")
     if header:
@@ -162,10 +159,10 @@ def _shown(
             if name not in types:
                 raise ConfigError("--columns", name, f"is not a column of {path}.")
         return {name: types[name] for name in columns}
-    if form == "ndjson":
+    if not FORMATS[form].named_columns:
         return {}
-    head = None if text is None else csv_head(path, text, ROWS)
-    doubt = header_test.doubt(*((list(types),) if head is None else (head.names, head.rows)))
+    head = None if text is None else csv_head(path, text, SAMPLE_ROWS)
+    doubt = header_sniffing.doubt(*((list(types),) if head is None else (head.names, head.rows)))
     if doubt is None:
         return types
     if head is not None:
@@ -189,52 +186,40 @@ def _hints(name: str) -> bool:
 
 def _format_of(path: str, encoding: str) -> str:
     try:
-        start = matching.first_bytes(path, 64)
+        start = first_bytes(path, 64)
     except (OSError, ValueError):
         raise ConfigError("FILE", path, "cannot be opened; check the path.") from None
-    for magic, form in matching.MAGICS.items():
-        if start.startswith(magic):
-            return form
-    if start.startswith(b"\xff\xff\xff\xff"):
-        return "arrow"
+    if (certain := sniffed(start)) is not None:
+        return certain.name
     name = path
-    for ending in matching.COMPRESSED:
+    for ending in COMPRESSED:
         name = name.removesuffix(ending)
-    known = _kind_ending(name.rpartition(".")[2].lower())
+    known = kind_of(name.rpartition(".")[2].lower())
     packed = name != path
     usual = check_encoding(encoding)
-    other = None if packed else kind_of(start, known or "csv", usual)
+    other = None if packed else other_kind(start, known or "csv", usual)
     text = first_lines(path, TextForm(encoding=usual)).lines if other is None else ()
-    if other is None and text and known in (None, "csv", "ndjson"):
+    is_text = known is None or (known in FORMATS and FORMATS[known].is_text)
+    if other is None and text and is_text:
         other = kind_of_text(
             text[0][:256], "ndjson" if text[0].startswith(b"{") else known or "csv"
         )
     if other is not None:
         raise ConfigError("FILE", path, f"holds {other.partition('; write source: ')[0]}.")
-    if known is not None and (known == "ndjson" or known not in READERS or not start):
+    if known is not None and (known not in FORMATS or not FORMATS[known].magics or not start):
         return known
     if text and text[0].lstrip().startswith(b"{"):
         return "ndjson"
     if known is None and text:
         return "csv"
-    kinds = ", ".join(kind for kind, source in SOURCES.items() if _of(source).endings)
+    kinds = ", ".join(file_formats())
     raise ConfigError("FILE", path, f"is in no known format; use one of {kinds}.")
-
-
-def _kind_ending(ending: str) -> str | None:
-    """The kind of source whose files are named so."""
-    return next((kind for kind, cls in SOURCES.items() if ending in _of(cls).endings), None)
-
-
-def _of(cls: type[Any]) -> type[Source]:
-    assert issubclass(cls, Source)
-    return cls
 
 
 def _text_form(path: str, columns: tuple[str, ...] | None, encoding: str) -> TextForm:
     """How a CSV file is written, as far as its beginning tells."""
     form = TextForm(columns=columns, encoding=check_encoding(encoding))
-    first = first_lines(path, form, ROWS)
+    first = first_lines(path, form, SAMPLE_ROWS)
     line = first.lines[0] if first.lines else b""
     delimiter = max(",;\t|", key=lambda one: line.count(one.encode()))
     quoted = holds_newlines(b"\n".join(first.lines) + b"\n", delimiter)
@@ -269,3 +254,61 @@ def _formats(name: str, kind: str, values: list[Any]) -> list[str | None]:
         if times.null_count == 0 and all(1900 <= time.year <= 2200 for time in times.to_pylist()):
             formats.append(form)
     return formats
+
+
+MOST_FILES = 50
+"""Files whose headers are compared."""
+
+
+def sniff_all(
+    path: str,
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    encoding: str = UTF_8,
+) -> dict[str, Any]:
+    """As ``sniff``, of a file, or of all files of a folder or glob: what all of them allow.
+
+    A column is of the type that holds its values in every file; what is a time, an id or a user is
+    told by the first.
+
+    Raises:
+      ConfigError: there is none, or one is in another format or has other columns than the first.
+    """
+    if not any(sign in path for sign in "*?[") and not os.path.isdir(path):
+        return sniff(path, columns, header, encoding)
+    files = [one.path for one in match(path, "FILE")][:MOST_FILES]
+    found = sniff(files[0], columns, header, encoding)
+    for other in files[1:]:
+        _join(found, sniff(other, columns, header, encoding), files[0], other)
+    return found
+
+
+def _join(found: dict[str, Any], more: Mapping[str, Any], first: str, other: str) -> None:
+    """Widens types, in place."""
+    if more["format"] != found["format"]:
+        raise ConfigError(
+            "FILE",
+            other,
+            f"holds {more['format']}, and {first} {found['format']}: a source has one format; name "
+            "files of one, like 'events-*.csv'.",
+        )
+    names = [{one["name"] for one in some["columns"]} for some in (found, more)]
+    if names[0] != names[1]:
+        apart = ", ".join(sorted(names[0] ^ names[1]))
+        raise ConfigError(
+            "FILE", other, f"has other columns than {first} ({apart}); name files of one kind."
+        )
+    types = {one["name"]: one["type"] for one in more["columns"]}
+    for column in found["columns"]:
+        kinds = {column["type"], types[column["name"]]}
+        if len(kinds) > 1 and "other" in kinds:
+            raise ConfigError(
+                "FILE",
+                other,
+                f"holds values of another type in {column['name']} than {first}, of which one is "
+                "nested or a duration; name files of one kind.",
+            )
+        if len(kinds) > 1:
+            column["type"] = "number" if kinds == {"integer", "number"} else "text"
+    kept = {one["name"] for one in found["columns"] if one["type"] in ("integer", "number")}
+    found["numbers"] = [name for name in found["numbers"] if name in kept]

@@ -22,7 +22,7 @@ from weir.pipelines.results.series import flat_table
 from weir.pipelines.results.verdict import InputRejected
 from weir.pipelines.run.run import FRESH, run
 from weir.pipelines.show.summary import spent_of
-from weir.pipelines.sinks.parquet import ParquetSink
+from weir.pipelines.sinks.folder import ParquetSink
 from weir.pipelines.sinks.sink import Sink
 from weir.pipelines.sources.memory import MemorySource
 

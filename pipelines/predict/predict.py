@@ -1,37 +1,141 @@
-"""``weir predict``: a file of events and the models of a run -> the file with predictions.
-
-A model is a release: using it costs nothing, whatever the events are. What is written holds the
-events themselves, and is as private as they are.
-"""
+"""The models of one tick of a run: key -> coefficients, as they were released."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.prediction import labels_of
 from weir.dpcore.models.predictor import Predictor
-from weir.pipelines.predict.models import Models, models_at
-from weir.pipelines.predict.tally import Tally
-from weir.pipelines.results.events import features_of, keys_of, tables, without_numbers
+from weir.pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
+from weir.pipelines.results.files import matrix
 from weir.pipelines.results.plan_file import model_of
 from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import COLUMNS, batch_of
+from weir.transforms.formats.registry import format_of, suffixes
+
+Models = dict[str, NDArray[np.float64]]
+
+
+def models_at(run: ResultFolder, name: str, tick: int) -> Models:
+    """Every key's model at a tick; keys without one yet are left out.
+
+    Args:
+      name: of the release that holds it. tick: that was released.
+
+    Raises:
+      ConfigError: nothing of that name was released.
+    """
+    output = next((one for one in run.outputs if one.name == name), None)
+    if output is None:
+        raise ConfigError("directory", str(run.directory), f"holds no {name} to predict with.")
+    found: Models = {}
+    for raw in run.batches(COLUMNS, tick):
+        batch = batch_of(raw)
+        rows = batch.rows(output, np.flatnonzero(batch.tick == tick))
+        values = matrix(batch.value, rows, len(output.labels))
+        for key, model in zip(batch.key[rows].tolist(), values, strict=True):
+            if np.isfinite(model).all():
+                found.setdefault(batch.keys[key], model)
+    return found
+
+
+@dataclass
+class Tally:
+    """Counts of a file so far.
+
+    Attributes:
+      events: all. no_model: of keys without a model. no_features: that lack a feature.
+      known, right: of predicted events those whose class is known, and those where it is right.
+      squares: target -> (n, sum of errors^2, sum of y, sum of y^2), y moved by the first of them.
+    """
+
+    events: int = 0
+    no_model: int = 0
+    no_features: int = 0
+    known: int = 0
+    right: int = 0
+    squares: dict[str, Floats] = field(default_factory=dict)
+    _origin: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def predicted(self) -> int:
+        """Events with a prediction."""
+        return self.events - self.no_model - self.no_features
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of right classes; None where no class is known."""
+        return self.right / self.known if self.known else None
+
+    def r2(self) -> dict[str, float]:
+        """Target -> 1 - squared error / spread, of those that vary."""
+        found = {}
+        for name, (n, error, total, square) in self.squares.items():
+            spread = square - total * total / max(n, 1.0)
+            if n >= 2 and spread > 0:
+                found[name] = 1 - error / spread
+        return found
+
+    def classes(
+        self, table: pa.Table, target: str, predicted: pa.Array, classes: Sequence[Any]
+    ) -> None:
+        """Compares classes with a column of the file, where it has one of them."""
+        if target not in table.schema.names:
+            return
+        actual = table[target].combine_chunks()
+        try:
+            actual = pc.cast(actual, predicted.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return
+        declared = pc.is_in(actual, pa.array(list(classes), predicted.type))
+        both = pc.and_(declared, pc.is_valid(predicted))
+        self.known += int(pc.sum(both).as_py() or 0)
+        self.right += int(pc.sum(pc.equal(actual, predicted)).as_py() or 0)
+
+    def labels(
+        self, table: pa.Table, target: str, predicted: NDArray[Any], ends: tuple[float, float]
+    ) -> None:
+        """Compares labels with a column of numbers, where the file has one: which half of its range
+        each lies in is its class, as the loss reads it."""
+        if target not in table.schema.names:
+            return
+        actual = numbers(table, target, "DATA")
+        both = np.isfinite(actual) & np.isfinite(predicted)
+        self.known += int(both.sum())
+        self.right += int(np.sum(predicted[both] == labels_of(actual[both], ends)))
+
+    def values(self, table: pa.Table, target: str, predicted: NDArray[Any]) -> None:
+        """Compares numbers with a column of the file, where it has one."""
+        if target not in table.schema.names:
+            return
+        actual = numbers(table, target, "DATA")
+        fine = np.isfinite(actual) & np.isfinite(predicted)
+        if not fine.any():
+            return
+        origin = self._origin.setdefault(target, float(actual[fine][0]))
+        y, error = actual[fine] - origin, actual[fine] - predicted[fine]
+        sums = [fine.sum(), math.fsum(error * error), math.fsum(y), math.fsum(y * y)]
+        self.squares[target] = self.squares.get(target, np.zeros(4)) + np.asarray(sums, dtype=float)
+
 
 TICK = "predicted.tick"
-WRITERS = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
 
 
 @dataclass(frozen=True)
-class Done:
+class PredictionSummary:
     """What was predicted. out: the file. tick: of the models. tally: of its events."""
 
     out: Path
@@ -53,13 +157,13 @@ class Done:
         }
 
 
-def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
+def predict(directory: Path, data: Path, out: Path, tick: int | None) -> PredictionSummary:
     """Predicts for every event of a file with the model of its key.
 
     Args:
       directory: results of a run with a model. data: CSV with a header, NDJSON, Parquet, Arrow or
-        Avro, with the features and the columns of the key. out: a Parquet or CSV file that is not
-        there yet.
+        Avro, with the features and the columns of the key. out: a file that is not there yet, of
+        any format.
       tick: whose models; None: the last that was released.
 
     Raises:
@@ -68,8 +172,9 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     """
     run = ResultFolder.open(directory)
     model = predictor(run)
-    if out.suffix.lower() not in WRITERS:
-        raise ConfigError("--out", str(out), f"must end in one of {', '.join(WRITERS)}.")
+    form = format_of(out)
+    if form is None:
+        raise ConfigError("--out", str(out), f"must end in one of {suffixes()}.")
     if out.exists():
         raise ConfigError("--out", str(out), "exists already; choose another name.")
     at = run.last_tick if tick is None else tick
@@ -82,16 +187,15 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
         raise ConfigError("--tick", at, "has no model yet; take a later tick.")
     tally = Tally()
     wanted = list(dict.fromkeys((*model.sources, *run.key_columns)))
-    with _whole(out) as part, contextlib.ExitStack() as open_files:
-        writer: Any = None
+    with _whole(out) as part, part.open("wb") as file:
+        writer = form.writer(file)
         numeric = (*model.sources, *model.targets)
         for table in tables(data, wanted, "DATA", model.listed, numeric):
-            made = predictions(table, run, model, models, at, tally)
-            if writer is None:
-                make = WRITERS[out.suffix.lower()]
-                writer = open_files.enter_context(make(str(part), made.schema))
-            writer.write_table(made)
-    return Done(out, at, tally)
+            made = predictions(table, run, model, models, at, tally).combine_chunks()
+            for batch in made.to_batches() or [pa.RecordBatch.from_pylist([], made.schema)]:
+                writer.write(batch)
+        writer.close()
+    return PredictionSummary(out, at, tally)
 
 
 def predictor(run: ResultFolder) -> Predictor:
@@ -172,3 +276,18 @@ def _whole(out: Path) -> Iterator[Path]:
         raise ConfigError("--out", str(out), f"cannot be written: {error.strerror}.") from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def lines(done: PredictionSummary) -> Iterator[str]:
+    """A line for each fact."""
+    tally = done.tally
+    yield f"{done.out}: {tally.predicted:,} of {tally.events:,} events"
+    yield f"  with models of tick {done.tick:,}"
+    if tally.no_model:
+        yield f"  {tally.no_model:,} of keys without a model"
+    if tally.no_features:
+        yield f"  {tally.no_features:,} that lack a feature"
+    if tally.accuracy is not None:
+        yield f"  {tally.accuracy:.2%} of {tally.known:,} known classes are right"
+    for target, value in tally.r2().items():
+        yield f"  R² of {target}: {value:.4f}"

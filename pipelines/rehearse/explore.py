@@ -18,6 +18,9 @@ from weir.pipelines.rehearse.scores import Score
 
 Place = tuple[str, int | None]
 """An output: name and span in ticks; None: since the start."""
+Changes = Mapping[tuple[str, ...], Any]
+"""Path of a field of a config -> another value."""
+EPSILON = ("privacy", "epsilon")
 
 
 KEPT = 1024
@@ -57,43 +60,35 @@ def prices_of(plan: Plan) -> dict[Place, float]:
     """The same of a plan."""
     ticks, algorithm = plan.ticks_to_look_at(), plan.config.algorithm
     return {
-        (info.name, info.over): plan.band
-        * algorithm.expected_error(info, plan.program, ticks).stddev
+        (info.name, info.over): plan.band * algorithm.expected_error(info, ticks).stddev
         for info in plan.outputs
     }
 
 
-def with_epsilon(config: PlanConfig, epsilon: float) -> PlanConfig:
-    """Another epsilon."""
-    return config.model_copy(
-        update={"privacy": config.privacy.model_copy(update={"epsilon": epsilon})}
-    )
+def changed(config: PlanConfig, changes: Changes) -> PlanConfig:
+    """A config with other values of some fields.
+
+    Args:
+      changes: path of a field, like ``("privacy", "epsilon")`` -> value.
+    """
+    for path, value in changes.items():
+        config = _changed(config, path, value)
+    return config
 
 
-def with_window(config: PlanConfig, ticks: int) -> PlanConfig:
-    """A promise for so many ticks."""
-    return config.model_copy(
-        update={"privacy": config.privacy.model_copy(update={"protect_for": ticks})}
-    )
+def _changed(section: Any, path: tuple[str, ...], value: Any) -> Any:
+    """A section, or sections by name, with another value at a path."""
+    name, *rest = path
+    named = isinstance(section, Mapping)
+    if rest:
+        value = _changed(section[name] if named else getattr(section, name), tuple(rest), value)
+    return {**section, name: value} if named else section.model_copy(update={name: value})
 
 
-def with_outputs(config: PlanConfig, names: Iterable[str]) -> PlanConfig:
-    """Only the aggregates of these names."""
-    kept = set(names)
-    some = {name: one for name, one in config.aggregates.items() if name in kept}
-    return config.model_copy(update={"aggregates": some})
-
-
-def with_over(config: PlanConfig, name: str, over: int) -> PlanConfig:
-    """One aggregate over so many ticks alone."""
-    one = config.aggregates[name].model_copy(update={"over": (over,)})
-    return config.model_copy(update={"aggregates": {**config.aggregates, name: one}})
-
-
-def with_clip(config: PlanConfig, name: str, field: str, bounds: tuple[float, float]) -> PlanConfig:
-    """One aggregate within other bounds."""
-    one = config.aggregates[name].model_copy(update={field: bounds})
-    return config.model_copy(update={"aggregates": {**config.aggregates, name: one}})
+def only(config: PlanConfig, names: Iterable[str]) -> Changes:
+    """The change that leaves the aggregates of these names alone."""
+    some = set(names)
+    return {("aggregates",): {n: one for n, one in config.aggregates.items() if n in some}}
 
 
 def with_period(config: PlanConfig, ratio: Fraction) -> PlanConfig | None:
@@ -189,12 +184,16 @@ def _window(protect_for: Any, ratio: Fraction) -> Any:
     return math.ceil(protect_for / ratio)
 
 
-def served(config: PlanConfig | None) -> Mapping[Place, float]:
-    """As ``prices``; nothing where the config cannot be served."""
+def explore(config: PlanConfig | None, changes: Changes | None = None) -> Mapping[Place, float]:
+    """What ``prices`` says of a config with some changes; nothing where it cannot be served.
+
+    Args:
+      config: None: there is no such. changes: as of ``changed``.
+    """
     if config is None:
         return {}
     try:
-        return prices(config)
+        return prices(changed(config, changes or {}))
     except ConfigError:
         return {}
 
@@ -251,7 +250,7 @@ def grid_of(plan: Plan, scores: tuple[Score, ...]) -> ErrorGrid | None:
         longer = with_period(config, ratio)
         if longer is None:
             continue
-        priced = [served(with_epsilon(longer, epsilon)) for epsilon in epsilons]
+        priced = [explore(longer, {EPSILON: epsilon}) for epsilon in epsilons]
         if not any(priced):
             continue
         periods.append(longer.clock.period)
@@ -275,3 +274,60 @@ def _share(
     grows = growth(config, place, ratio)
     noise = score.band * half / now[place]
     return math.hypot(noise, score.clip * grows) / (score.true * grows)
+
+
+PANELS = 24
+"""Outputs that are drawn."""
+COLUMNS = 3
+WIDTH, HEIGHT = 260, 200
+"""Of a panel, in points."""
+COLOURS = ("#1f5fa8", "#c2571a", "#3a7d44")
+
+
+def chart(grid: ErrorGrid, name: str, within: float) -> dict[str, Any]:
+    """The grid as a specification of Vega-Lite: a panel for each output, a line for each tick.
+
+    Args:
+      name: of the plan. within: share of the value up to which an error is useful.
+    """
+    import altair as alt
+
+    rows = [row | {"output": _title(row)} for row in grid.to_json() if row["share"] > 0]
+    titles = list(dict.fromkeys(row["output"] for row in rows))[:PANELS]
+    rows = [row for row in rows if row["output"] in titles]
+    shares = [row["share"] for row in rows]
+    low, high = min(*shares, within) / 1.5, max(*shares, 1.0) * 1.5
+    colours = alt.Scale(range=list(COLOURS))
+    lines = alt.Chart().mark_line(point=True)
+    lines = lines.encode(
+        x=alt.X(
+            "epsilon:Q",
+            scale=alt.Scale(type="log", base=2, nice=False),
+            axis=alt.Axis(values=list(grid.epsilons), format="~g"),
+        ),
+        y=alt.Y(
+            "share:Q",
+            title="error of 19 in 20 values, of the true value",
+            scale=alt.Scale(type="log", domain=[low, high], nice=False),
+            axis=alt.Axis(format="~%"),
+        ),
+        color=alt.Color("period:N", title="a tick of", sort=list(grid.periods), scale=colours),
+    )
+    once = alt.Chart().transform_aggregate(rows="count()", groupby=["output"])
+    useful = once.mark_rect(color=COLOURS[2], opacity=0.1)
+    useful = useful.encode(y=alt.datum(low, type="quantitative"), y2=alt.datum(within))
+    useless = once.mark_rule(color="#b02020", strokeDash=[4, 3])
+    useless = useless.encode(y=alt.datum(1.0, type="quantitative"))
+    panel = alt.layer(useful, useless, lines, data=alt.Data(values=rows))
+    facet = alt.Facet("output:N", title=None, sort=titles)
+    shown = panel.properties(width=WIDTH, height=HEIGHT)
+    shown = shown.facet(facet, columns=min(COLUMNS, len(titles)))
+    spec: dict[str, Any] = shown.properties(title=f"{name}: useful below the green edge").to_dict()
+    return spec
+
+
+def _title(row: Mapping[str, Any]) -> str:
+    """An output and its span."""
+    over = row["over"]
+    span = "since the start" if over is None else "each tick" if over == 1 else f"{over:,} ticks"
+    return f"{row['name']}, {span}"

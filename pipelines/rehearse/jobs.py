@@ -15,10 +15,12 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.connectors.paths import local, resolved
 from weir.pipelines.rehearse.event_stats import EventStats
-from weir.pipelines.sinks.parquet import ParquetSink
-from weir.pipelines.sources.registry import SOURCES, source_of
+from weir.pipelines.sinks.folder import ParquetSink
+from weir.pipelines.sources.registry import endings, kind_of, source_of
 from weir.pipelines.sources.source import Source
-from weir.transforms.sources.matching import COMPRESSED, File, is_local, match, open_raw
+from weir.transforms.formats.stored import COMPRESSED, File, is_local
+from weir.transforms.runtime.files import open_raw
+from weir.transforms.sources.matching import match
 
 _REMEDY = "a rehearsal shows true values, so it takes public events only; name others, or leave it."
 
@@ -126,12 +128,11 @@ def reading(job: JobConfig, path: str, first: str) -> Source:
     own = job.source
     if own is not None and own.path is not None and (ending in own.endings or not ending):
         return own.model_copy(update={own.kind: path})
-    kinds = {kind: getattr(SOURCES[kind], "endings", ()) for kind in SOURCES}
-    for kind, endings in kinds.items():
-        if ending and ending in endings:
-            return source_of(kind, path)
-    known = sorted(f".{one}" for endings in kinds.values() for one in endings)
-    raise ConfigError("--on", path, f"must end in one of {', '.join(known)}.")
+    kind = kind_of(ending)
+    if kind is None:
+        known = ", ".join(sorted(endings()))
+        raise ConfigError("--on", path, f"must end in one of {known}.")
+    return source_of(kind, path)
 
 
 def _ending(name: str) -> str:

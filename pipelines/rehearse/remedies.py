@@ -17,13 +17,11 @@ from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.rehearse.event_stats import EventStats
 from weir.pipelines.rehearse.explore import (
     Place,
+    changed,
+    explore,
+    only,
     prices,
     prices_of,
-    served,
-    with_clip,
-    with_outputs,
-    with_over,
-    with_window,
 )
 from weir.pipelines.rehearse.scores import BoundLoss, Score
 from weir.pipelines.rehearse.search import (
@@ -176,7 +174,8 @@ class _Output:
             if window is None or window < 2:
                 return
             window //= 2
-            half = served(with_window(self.config, window)).get(self.place, math.inf)
+            found = explore(self.config, {("privacy", "protect_for"): window})
+            half = found.get(self.place, math.inf)
             if half <= target.half:
                 shown = show_ticks(plan.clock, window)
                 yield Remedy("privacy.protect_for", window, f"{shown} or less")
@@ -192,7 +191,8 @@ class _Output:
             if span <= over:
                 continue
             grows = 1.0 if one.averages else span / over
-            half = served(with_over(self.config, name, span)).get((name, span), math.inf)
+            found = explore(self.config, {("aggregates", name, "over"): (span,)})
+            half = found.get((name, span), math.inf)
             if half <= target.half * grows:
                 yield Remedy(f"aggregates.{name}.over", span, f"{span} ticks or more")
                 return
@@ -232,7 +232,9 @@ class _Output:
         low, high = one.bounds
         best: tuple[float, float] | None = None
         for bound in _bounds(values, low):
-            half = served(with_clip(self.config, name, "clip", (low, bound))).get(self.place)
+            half = explore(self.config, {("aggregates", name, "clip"): (low, bound)}).get(
+                self.place
+            )
             if half is None:
                 continue
             band = self.score.band * half / self.priced
@@ -337,7 +339,7 @@ def advise(config: PlanConfig, targets: Sequence[str]) -> Advice:
         if not math.isfinite(priced.get(one.place, math.nan)):
             raise ConfigError("--target", one.text, "names an output without a known error.")
     own = {one.place[0] for one in asked}
-    few = with_outputs(config, own)
+    few = changed(config, only(config, own))
     alone = None if few == config else least_epsilon(few, asked)
     return Advice(
         config,

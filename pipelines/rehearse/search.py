@@ -15,12 +15,13 @@ from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.rehearse.explore import (
+    EPSILON,
     Place,
+    changed,
+    explore,
     growth,
+    only,
     place_at,
-    served,
-    with_epsilon,
-    with_outputs,
     with_period,
 )
 from weir.pipelines.terminal import number, span
@@ -186,7 +187,7 @@ def tried(
     own: PlanConfig | None = None,
 ) -> Candidate:  # fmt: skip
     """Prices a variant. own: the config that the targets speak of, where ticks differ."""
-    priced: Mapping[Place, float] = served(config)
+    priced: Mapping[Place, float] = explore(config)
     halves = tuple(priced.get(place_at(one.place, ratio), math.nan) for one in targets)
     reaches = config is not None and all(
         half <= one.at(own or config, ratio) for half, one in zip(halves, targets, strict=True)
@@ -201,8 +202,8 @@ def least_epsilon(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candida
     does is halved, or cut where a straight line through its ends, in logarithms, meets the targets:
     that is nearly what noise follows. Rounded up to three digits.
     """
-    least = tried(LEAST_EPSILON, with_epsilon(config, LEAST_EPSILON), targets)
-    best = tried(MOST_EPSILON, with_epsilon(config, MOST_EPSILON), targets)
+    least = tried(LEAST_EPSILON, changed(config, {EPSILON: LEAST_EPSILON}), targets)
+    best = tried(MOST_EPSILON, changed(config, {EPSILON: MOST_EPSILON}), targets)
     if not best.reaches or least.reaches:
         return least if least.reaches else best
     low, high, by_line = least, best, True
@@ -210,13 +211,13 @@ def least_epsilon(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candida
         epsilon = rounded_up(_between(low, high, targets, by_line))
         if not low.value < epsilon < high.value:
             return high
-        found = tried(epsilon, with_epsilon(config, epsilon), targets)
+        found = tried(epsilon, changed(config, {EPSILON: epsilon}), targets)
         # A line leaves the same end where it is again and again: then a step down, or a half.
         by_line = not by_line or found.reaches
         low, high = (low, found) if found.reaches else (found, high)
         if found.reaches:
             epsilon = rounded_up(found.value / CLOSE)
-            below = tried(epsilon, with_epsilon(config, epsilon), targets)
+            below = tried(epsilon, changed(config, {EPSILON: epsilon}), targets)
             low, high = (low, below) if below.reaches else (below, high)
     return high
 
@@ -297,7 +298,7 @@ def fewest_left_out(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candi
         if not others:
             return best
         without = [
-            tried(kept, with_outputs(config, kept), targets)
+            tried(kept, changed(config, only(config, kept)), targets)
             for kept in (tuple(n for n in names if n != gone) for gone in others)
         ]
         found = min(without, key=lambda one: _farthest(one, targets))

@@ -9,8 +9,8 @@ from typing import Literal
 from weir.dpcore.words import sentence
 from weir.pipelines.report import words
 from weir.pipelines.report.data import Panel, ReportData, largest
-from weir.pipelines.report.numbers import label_of
 from weir.pipelines.report.score import Holdout, caption
+from weir.pipelines.results.series import label_of
 
 LINES_DRAWN = 12
 """Components of an output that get a chart, at most: those that reach furthest from 0."""

@@ -24,8 +24,8 @@ from weir.dpcore.words import not_in_margin
 from weir.pipelines.report import words
 from weir.pipelines.report.data import ReportData, SeriesGrid
 from weir.pipelines.report.figures import Figure, FigureSection, sections
-from weir.pipelines.report.numbers import hidden, label_of, show_margin
 from weir.pipelines.report.score import Holdout, bounds, titles
+from weir.pipelines.results.series import hidden, label_of, show_margin
 
 Floats = NDArray[np.float64]
 
@@ -92,20 +92,15 @@ def templates() -> jinja2.Environment:
 
 @functools.cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, to be inlined."""
-    import vl_convert
-
-    from weir.pipelines.report.charts import VEGA_LITE
-
-    bundle: Any = vl_convert.javascript_bundle  # its stub wants an argument that it does not need
-    return str(bundle(vl_version=VEGA_LITE))
+    """Vega, Vega-Lite and Vega-Embed, to be inlined: ``make vega`` writes the file."""
+    return (_HERE / "vega.js").read_text(encoding="utf-8")
 
 
 @functools.cache
 def _specs() -> dict[str, Any]:
-    from weir.pipelines.report import charts
+    from weir.pipelines.report import picture
 
-    made = {f.__name__: f for f in (charts.lines, charts.bars, charts.heat, charts.scatter)}
+    made = {f.__name__: f for f in (picture.lines, picture.bars, picture.heat, picture.scatter)}
     return {name: _bare(make().to_dict()) for name, make in made.items()}
 
 

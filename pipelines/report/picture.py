@@ -1,7 +1,8 @@
-"""The report as one picture, of the page's own specifications."""
+"""The charts of a report as Vega-Lite, and the picture that shows them side by side."""
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,191 @@ from typing import Any
 
 import altair as alt
 import numpy as np
-import vl_convert
 
 from weir.dpcore.words import not_in_margin
-from weir.pipelines.report import charts, words
+from weir.pipelines import vega
+from weir.pipelines.report import words
 from weir.pipelines.report.data import ReportData, Series
 from weir.pipelines.report.figures import Figure, sections
-from weir.pipelines.report.numbers import cut, hidden, label_of, limits
 from weir.pipelines.report.score import Holdout, bounds, titles
+from weir.pipelines.results.series import cut, hidden, label_of, limits
+
+COLOURS = (
+    *("#0b68b4", "#c2410c", "#0d7f6c", "#8b3fa8"),
+    *("#8a6400", "#be185d", "#4d7c0f", "#475569"),
+)
+"""Of keys in a picture; the page has them in page.css, in light and in dark."""
+INK, SOFT, GRID, GREY = "#1b2330", "#566175", "#e6e9ef", "#a3acba"
+NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~g')"
+APART: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8}
+ROWS = alt.NamedData("rows")
+Chart = alt.LayerChart | alt.FacetChart
+Ends = tuple[float, float] | None
+
+
+def _domain(ends: Ends, name: str) -> list[Any]:
+    if ends is not None:
+        return list(ends)
+    return [alt.ExprRef(f"{name}0"), alt.ExprRef(f"{name}1")]
+
+
+def _params(x: Ends, y: Ends) -> list[Any]:
+    names = [*(("x0", "x1") if x is None else ()), *(("y0", "y1") if y is None else ())]
+    return [alt.param(name=name, value=0) for name in names]
+
+
+def _time(ends: Ends) -> alt.X:
+    low, high = _domain(ends, "x")
+    # Of a time, Vega-Lite takes parameters as ends only, not as a list.
+    scale = alt.Scale(type="utc", domainMin=low, domainMax=high, nice=False)
+    axis = alt.Axis(grid=False, labelBound=True, **APART, tickCount=5)
+    return alt.X("t:T", title=None, scale=scale, axis=axis)
+
+
+def _value(ends: Ends, name: str = "v") -> alt.Y:
+    scale = alt.Scale(domain=_domain(ends, "y"), nice=False, zero=False)
+    axis = alt.Axis(tickCount=4, labelExpr=NUMBER)
+    return alt.Y(f"{name}:Q", title=None, scale=scale, axis=axis)
+
+
+def _colour(keys: Sequence[str] = ()) -> alt.Color:
+    """By the place of a key among the drawn ones; the colours are those of the theme. keys: in a
+    legend under the chart; in the page the list of shown keys is the legend."""
+    legend = None
+    if keys:
+        legend = alt.Legend(
+            orient="bottom",
+            title=None,
+            values=list(range(len(keys))),
+            labelExpr=f"{json.dumps(list(keys))}[datum.value]",
+            symbolType="stroke",
+        )
+    return alt.Color("slot:N", scale=alt.Scale(domain=list(range(8))), legend=legend)
+
+
+def _tooltip(*fields: str) -> list[alt.Tooltip]:
+    """Fields of a row in a tooltip, under their titles for readers."""
+    titles = {"when": "time", "told": "value"}
+    return [alt.Tooltip(f"{name}:N", title=titles.get(name, name)) for name in fields]
+
+
+def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
+    """Lines with their bands: grey where noise hides the value, a point where a line has no length.
+
+    Rows: t (milliseconds), v, lo, hi, s (v where noise does not hide it), slot, key, alone, and the
+    texts when, tick, told.
+    """
+    base = alt.Chart(ROWS).encode(x=_time(x), detail="key:N")
+    told = _tooltip("when", "tick", "key", "told")
+    band = base.mark_area(clip=True, opacity=0.22).encode(
+        y=_value(y, "lo"), y2="hi:Q", color=_colour(keys)
+    )
+    grey = base.mark_line(clip=True, strokeWidth=1.2, color=GREY).encode(y=_value(y))
+    line = base.mark_line(clip=True, strokeWidth=1.7).encode(y=_value(y, "s"), color=_colour(keys))
+    alone = base.transform_filter("datum.alone")
+    stick = alone.mark_rule(clip=True).encode(y=_value(y, "lo"), y2="hi:Q", color=_colour(keys))
+    dot = alone.mark_point(clip=True, filled=True, size=40).encode(y=_value(y), color=_colour(keys))
+    made = [band, grey, line, stick, dot]
+    if x is None:
+        near = alt.selection_point(
+            name="near",
+            on="pointermove",
+            nearest=True,
+            encodings=["x"],
+            empty=False,
+            clear="pointerout",
+        )
+        spot = base.mark_point(clip=True, filled=True, size=60).encode(
+            y=_value(y),
+            color=_colour(),
+            tooltip=told,
+            opacity=alt.when(near).then(alt.value(1)).otherwise(alt.value(0)),
+        )
+        brush = alt.selection_interval(name="brush", encodings=["x"])
+        made = [band.add_params(brush), *made[1:], spot.add_params(near)]
+    return alt.layer(*made).add_params(*_params(x, y))
+
+
+def bars(y: Ends = None) -> Chart:
+    """Bins at one time, with their bands. Rows: bin, v, lo, hi, noise, told."""
+    base = alt.Chart(ROWS).encode(
+        y=alt.Y("bin:N", sort=None, title=None, axis=alt.Axis(grid=False, labelLimit=140))
+    )
+    scale = alt.Scale(domain=_domain(y, "y"), nice=False)
+    axis = alt.Axis(tickCount=4, labelExpr=NUMBER, labelBound=True, **APART)
+    told = _tooltip("bin", "told")
+    bar = base.mark_bar(clip=True, opacity=0.8).encode(
+        x=alt.X("v:Q", title=None, scale=scale, axis=axis),
+        color=alt.when("datum.noise").then(alt.value(GREY)).otherwise(_colour()),
+        tooltip=told,
+    )
+    error = base.mark_rule(clip=True, strokeWidth=1.6).encode(
+        x=alt.X("lo:Q", title=None, scale=scale), x2="hi:Q", tooltip=told
+    )
+    return alt.layer(bar, error).add_params(*_params((0, 0), y))
+
+
+def heat(x: Ends = None) -> Chart:
+    """Rows of keys over time. Rows: t, t2, row, v, told, and top, bend: of the scale of colours."""
+    scale = alt.Scale(type="symlog", constant=1, scheme="viridis")
+    legend = alt.Legend(
+        orient="bottom", title=None, gradientLength=150, tickCount=3, labelExpr=NUMBER
+    )
+    marks = (
+        alt.Chart(ROWS)
+        .mark_rect(clip=True)
+        .encode(
+            x=_time(x),
+            x2="t2:T",
+            y=alt.Y(
+                "row:N",
+                sort=None,
+                title=None,
+                axis=alt.Axis(grid=False, labelOverlap=True, labelLimit=140),
+            ),
+            color=alt.Color("v:Q", scale=scale, legend=legend),
+            tooltip=_tooltip("row", "when", "told"),
+        )
+    )
+    return alt.layer(marks).add_params(*_params(x, (0, 0)))
+
+
+def scatter(ends: Ends = None) -> Chart:
+    """Predicted against actual. Rows: a, p."""
+    scale = alt.Scale(domain=_domain(ends, "y"), nice=False, zero=False)
+    axis = alt.Axis(tickCount=4, labelExpr=NUMBER, labelBound=True, **APART)
+    dots = (
+        alt.Chart(ROWS)
+        .mark_circle(clip=True, size=12, opacity=0.4)
+        .encode(
+            x=alt.X("a:Q", title="actual", scale=scale, axis=axis),
+            y=alt.Y("p:Q", title="predicted", scale=scale, axis=axis),
+        )
+    )
+    same = (
+        alt.Chart(ROWS)
+        .mark_line(clip=True, color=GREY, strokeWidth=1)
+        .encode(x=alt.X("a:Q", scale=scale), y=alt.Y("a:Q", scale=scale))
+    )
+    return alt.layer(same, dots).add_params(*_params((0, 0), ends))
+
+
+def theme() -> dict[str, Any]:
+    """The look of a picture; the page takes the same from page.css."""
+    words = {"labelColor": SOFT, "titleColor": SOFT, "labelFontSize": 11, "titleFontSize": 11}
+    return {
+        "font": "DejaVu Sans, Arial, sans-serif",
+        "background": "white",
+        "view": {"stroke": None},
+        "axis": {**words, "gridColor": GRID, "domainColor": GREY, "tickColor": GREY},
+        "axisY": {"domain": False, "ticks": False},
+        "legend": words,
+        "header": {"labelColor": INK, "labelFontSize": 12, "title": None},
+        "title": {"color": INK, "subtitleColor": SOFT, "anchor": "start", "fontSize": 14},
+        "range": {"category": list(COLOURS)},
+        "rule": {"color": INK},
+    }
+
 
 FIGURES_DRAWN = 18
 WIDTH, HEIGHT = 520, 150
@@ -40,9 +218,8 @@ def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float
     chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=SPACING, bounds="full")
     chart = chart.resolve_scale(x="independent", y="independent", color="independent")
     spec = chart.properties(title=_title(data)).to_dict()
-    spec["config"] = charts.theme()
-    path.write_bytes(vl_convert.vegalite_to_png(spec, vl_version=charts.VEGA_LITE, scale=scale))
-    return path
+    spec["config"] = theme()
+    return vega.save(spec, path, scale, "report.png")
 
 
 def _title(data: ReportData) -> alt.TitleParams:
@@ -99,19 +276,19 @@ def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) 
     drawn = [one for one in figure.panel.series if one.key in data.drawn]
     part = figure.part or 0
     rows = [r for i, one in enumerate(drawn) for r in _rows(one, part, figure, data, i)]
-    lines = [[x[:, part] for x in (s.value, s.half, s.low, s.high)] for s in drawn] or [NOTHING]
-    value, half, low, high = (np.concatenate(x) for x in zip(*lines, strict=True))
+    parts = [[x[:, part] for x in (s.value, s.half, s.low, s.high)] for s in drawn] or [NOTHING]
+    value, half, low, high = (np.concatenate(x) for x in zip(*parts, strict=True))
     first, last = (data.run.tick_start(t) / 1000 for t in (data.run.first_tick, data.run.last_tick))
     ends = (first, last if last > first else first + data.run.period / 1000)
     between = limits(value, half, figure.panel.output.between, low, high)
     keys = [one.key or "(empty)" for one in drawn]
     if len(keys) == 1:
-        chart: Any = charts.lines(ends, between).properties(width=WIDTH, height=HEIGHT)
+        chart: Any = lines(ends, between).properties(width=WIDTH, height=HEIGHT)
     elif section == "model":
-        chart = charts.lines(ends, between, keys).properties(width=WIDTH, height=HEIGHT)
+        chart = lines(ends, between, keys).properties(width=WIDTH, height=HEIGHT)
     else:
         width = WIDTH // max(1, len(keys)) - 10
-        chart = charts.lines(ends, between).properties(width=width, height=HEIGHT)
+        chart = lines(ends, between).properties(width=width, height=HEIGHT)
         chart = chart.facet(column=alt.Column("key:N", sort=keys, title=None), spacing=10)
     unit = f" ({figure.unit})" if figure.unit and figure.unit != figure.title else ""
     title = textwrap.shorten(f"{figure.title}{unit}, {figure.caption}", 84)
@@ -132,7 +309,7 @@ def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
             ]
     value, low, high = (np.array([r[x] or 0.0 for r in rows] + [0.0]) for x in ("v", "lo", "hi"))
     ends = limits(value, (high - low) / 2, output.between, low, high)
-    chart = charts.bars(ends).properties(width=WIDTH, height=HEIGHT)
+    chart = bars(ends).properties(width=WIDTH, height=HEIGHT)
     title = textwrap.shorten(f"{figure.title}, {figure.caption}{when}", 84)
     return _with(chart, rows, title, note)
 
@@ -143,7 +320,7 @@ def _scatters(held: Holdout) -> list[Any]:
     for one, title in zip(held.scatters, titles(held), strict=True):
         pairs = zip(one.actual.tolist(), one.predicted.tolist(), strict=True)
         rows = [{"a": a, "p": p} for a, p in pairs]
-        found.append(_with(charts.scatter(ends).properties(width=WIDTH, height=220), rows, title))
+        found.append(_with(scatter(ends).properties(width=WIDTH, height=220), rows, title))
     return found
 
 

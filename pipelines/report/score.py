@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.prediction import labels_of
 from weir.dpcore.models.predictor import Predictor
 from weir.pipelines.report.data import Panel, ReportData, Series

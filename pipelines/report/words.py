@@ -19,8 +19,8 @@ from weir.pipelines.report.data import (
     Series,
     largest,
 )
-from weir.pipelines.report.numbers import label_of, show_span, show_time
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
+from weir.pipelines.results.series import label_of, show_span, show_time
 
 Titles = list[tuple[str, ...]]
 Cell = tuple[float, float, float, float]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.transforms.release.few import INDICES
 from weir.transforms.release.table import INTERVAL
-from weir.transforms.sinks.formula import given_back
+from weir.transforms.sinks.formats import given_back
 
 GROUP = ("key", "tick", "name", "over")
 """What the coordinates of a vector have in common."""

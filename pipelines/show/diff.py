@@ -1,4 +1,4 @@
-"""What changes between two plans; the privacy loss of users in a plan."""
+"""``weir diff A B``: what changes between two plans, field by field, and what follows from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
 from weir.dpcore.plan import Plan
@@ -15,58 +15,6 @@ from weir.pipelines.graph.checks import plan_under
 from weir.pipelines.ledger.reservations import look
 from weir.pipelines.results.plan_file import ABSENT, changed_fields
 from weir.pipelines.terminal import bytes_text, count, heading, indent, number, span, table
-
-CAPS = {
-    "ticks": "ticks of a user",
-    "spacing": "ticks apart",
-    "keys": "keys in a tick",
-    "events": "events of a key in a tick",
-    "ticks_per_key": "ticks of a key",
-    "period_keys": "keys in a period",
-    "total": "pairs of key and tick",
-}
-"""Caps in words."""
-
-LOST = (
-    "What each cap takes in events, these and others, weir rehearse says of made-up events of a "
-    "known shape (--like) or of public ones (--on)."
-)
-
-
-def promises(facts: Mapping[str, Any]) -> RenderableType:
-    """Epsilon of one event, of a user in one period, and of a user in several."""
-    user, told = facts["user"], facts["guarantee"]
-    rows = table(
-        "what all releases tell of", "epsilon", "anywhere in a year", "delta",
-        right=("epsilon", "anywhere in a year"),
-    )  # fmt: skip
-    delta = f"{told['delta']:g}"
-    if user["event_epsilon"] is not None:
-        rows.add_row("one event, where no cap bites", _epsilon(user["event_epsilon"]), "", delta)
-    rows.add_row("one user in one period", _epsilon(told["epsilon"]), "", delta)
-    for row in user["periods"]:
-        rows.add_row(
-            f"one user in {count(row['count'], 'period')} in a row",
-            _epsilon(row["epsilon"]),
-            _epsilon(row["epsilon_anywhere"]) if row["in_a_year"] else "",
-            f"{row['delta']:g}",
-        )
-    every = user["every_period"]
-    rows.add_row(every["who"], _epsilon(every["epsilon"]), "", f"{every['delta']:g}")
-    return rows
-
-
-def caps(facts: Mapping[str, Any]) -> RenderableType:
-    """Noise for the same promise under other caps."""
-    rows = table("cap (privacy.contributions)", "", "is", "noise if it were", right=("is",))
-    prices: dict[str, list[str]] = {}
-    values: dict[str, int] = {}
-    for one in facts["user"]["cap_prices"]:
-        values[one["cap"]] = one["value"]
-        prices.setdefault(one["cap"], []).append(f"{one['other']:,}: {one['noise']:.2f} x")
-    for cap, found in prices.items():
-        rows.add_row(cap, CAPS[cap], f"{values[cap]:,}", ",  ".join(found))
-    return rows
 
 
 def compared(
@@ -82,10 +30,6 @@ def compared(
     first, second = (((one or {}).get("every_period") or {}).get("epsilon") for one in (a, b))
     if first is not None or second is not None:
         yield "epsilon of a user present in every period", first, second
-
-
-def _epsilon(value: float | None) -> str:
-    return "no bound" if value is None else number(value)
 
 
 def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
@@ -144,7 +88,7 @@ def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
     for place, plan in enumerate((a, b)):
         ticks = plan.ticks_to_look_at()
         for info in plan.outputs:
-            stddev, mark = plan.config.algorithm.expected_error(info, plan.program, ticks)
+            stddev, mark = plan.config.algorithm.expected_error(info, ticks)
             spot = (info.name, info.over)
             found.setdefault(spot, [None, None])[place] = stddev if math.isfinite(stddev) else None
             there.setdefault(spot, [False, False])[place] = True
@@ -164,7 +108,7 @@ def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
 
 def footnotes(*plans: Plan) -> list[str]:
     """What the marks of the releases mean."""
-    notes = (note for plan in plans for note in plan.config.algorithm.notes(plan.program))
+    notes = (note for plan in plans for note in plan.notes)
     return list(dict.fromkeys(note for note in notes if note.startswith("*")))
 
 

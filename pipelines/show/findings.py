@@ -25,7 +25,7 @@ from weir.pipelines.run.watch import added
 from weir.pipelines.runners.ending import counters_of, metrics_of
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.sources.files import Files
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Limits
 from weir.pipelines.terminal import bytes_text, count
 from weir.transforms.runtime.reasons import MISSING, VALUES, by_field
 from weir.transforms.sinks import place as sinks_place

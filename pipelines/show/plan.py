@@ -13,7 +13,7 @@ from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.balance import Balance
-from weir.pipelines.show import diff
+from weir.pipelines.show import users
 from weir.pipelines.terminal import (
     bytes_text,
     count,
@@ -21,6 +21,7 @@ from weir.pipelines.terminal import (
     indent,
     long_ticks,
     number,
+    pairs,
     sentence,
     span,
     table,
@@ -50,7 +51,7 @@ def sections(
     yield from promise(plan)
     if facts["user"] is not None:
         yield heading("What a user has")
-        yield indent(diff.promises(facts))
+        yield indent(users.promises(facts))
     yield heading("What a release may reveal later")
     yield indent(expiration(plan, facts))
     if budget is not None:
@@ -58,14 +59,12 @@ def sections(
         yield indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
         if not budget.fits:
             yield indent(Text("A run would be refused.", style="bold red"))
-    algorithm = plan.config.algorithm
-    about = list(algorithm.facts(plan.program, noise_behind(plan)))
-    if about:
+    if plan.facts:
         yield heading("The model")
-        yield indent(facts_table(about))
+        yield indent(facts_table(plan.facts))
     yield heading("What is released, and how exact it is")
     yield indent(releases(plan))
-    for note in (*algorithm.notes(plan.program), *left_out(plan)):
+    for note in (*plan.notes, *left_out(plan)):
         yield indent(Text(note, style="dim"))
     if plan.groupings:
         yield heading("Groupings, each with its share of the budget")
@@ -73,8 +72,8 @@ def sections(
         yield indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
     if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What caps on users cost")
-        yield indent(diff.caps(facts))
-        yield indent(Text(diff.LOST, style="dim"))
+        yield indent(users.caps(facts))
+        yield indent(Text(users.LOST, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
     yield indent(alternatives(plan, facts))
     yield heading("Size")
@@ -97,8 +96,7 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
         if guarantee.window is None
         else f"for {count(guarantee.window, 'tick')} ({long_ticks(plan.clock, guarantee.window)})"
     )
-    rows = table("", "")
-    rows.show_header = False
+    rows = pairs()
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
     rows.add_row("protects", f"one {protected(plan)} ({guarantee.relation})")
     rows.add_row("protected", window)
@@ -148,18 +146,7 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
     """Name and words of each fact."""
-    rows = table("", "")
-    rows.show_header = False
-    for name, words in facts:
-        rows.add_row(name, Text(words))
-    return rows
-
-
-def noise_behind(plan: Plan) -> dict[str, float]:
-    """Worst stddev of the private sums behind what is released, as the chosen mechanism has it."""
-    chosen = next((one for one in plan.alternatives if one.chosen), None)
-    stddev = {} if chosen is None else chosen.stddev
-    return {name.partition(" over=")[0]: worst for name, worst in stddev.items()}
+    return pairs((name, Text(words)) for name, words in facts)
 
 
 def releases(plan: Plan) -> RenderableType:
@@ -170,7 +157,7 @@ def releases(plan: Plan) -> RenderableType:
     )  # fmt: skip
     algorithm, ticks, width = plan.config.algorithm, plan.ticks_to_look_at(), plan.band
     for info in plan.outputs:
-        stddev, mark = algorithm.expected_error(info, plan.program, ticks)
+        stddev, mark = algorithm.expected_error(info, ticks)
         known = not math.isnan(stddev)
         rows.add_row(
             info.name,
@@ -237,8 +224,7 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     """Keys, blocks, ticks, state."""
     keys, ticks = facts["keys"], facts["ticks"]
     state = facts["state_bytes_per_key"]
-    rows = table("", "")
-    rows.show_header = False
+    rows = pairs()
     found = facts.get("discovery")
     if found is not None:
         rows.add_row("keys", private_keys(found))

@@ -15,7 +15,7 @@ from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.remedies import Advice
 from weir.pipelines.rehearse.scores import BoundLoss, ClippingLoss, Score
 from weir.pipelines.rehearse.search import MOST_EPSILON, Candidate
-from weir.pipelines.show.diff import CAPS
+from weir.pipelines.show.users import CAPS
 from weir.pipelines.terminal import heading, indent, number, table
 
 

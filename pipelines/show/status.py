@@ -24,7 +24,7 @@ from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.results.verdict import COUNTERS
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.show.findings import moment, of_flink, of_state
-from weir.pipelines.terminal import bytes_text, console, count, heading, indent, table
+from weir.pipelines.terminal import bytes_text, console, count, heading, indent, pairs
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.reasons import by_field, words
 
@@ -189,18 +189,13 @@ def render(found: list[dict[str, Any]], out: Console) -> None:
 def _drawn(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
     for entry in found:
         yield heading(str(entry["name"]))
-        rows = table("", "")
-        rows.show_header = False
-        for name, value in lines_of(entry):
-            rows.add_row(name, value)
-        yield indent(rows)
+        yield indent(pairs(lines_of(entry)))
         for alarm in entry.get("alarms", ()):
             yield indent(Text(alarm, style="bold red"))
         counts = entry.get("operator") or {}
         if counts:
             yield Text("  For the operator only: private counts")
-            rows = table("", "", right=("",))
-            rows.show_header = False
+            rows = pairs((), ("",))
             fields = by_field(counts)
             for name, n in counts.items():
                 if not by_field({name: n}):

@@ -23,7 +23,7 @@ from weir.pipelines.results.series import ends, interval, lopsided
 from weir.pipelines.results.verdict import COUNTERS, Result, judge
 from weir.pipelines.runners.options import HELD
 from weir.pipelines.show.plan import one_line
-from weir.pipelines.terminal import count, heading, indent, least_width, number, span, table
+from weir.pipelines.terminal import count, heading, indent, least_width, number, pairs, span, table
 from weir.transforms.release.table import INTERVAL
 from weir.transforms.runtime.reasons import Refused, refused_by_field
 
@@ -56,11 +56,8 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     shown = [(name, counts[name]) for name in COUNTERS if name in counts]
     if shown:
         out.print(heading("For the operator only: private counts, not to be passed on"))
-        rows_ = table("", "", right=("",))
-        rows_.show_header = False
-        for name, value in shown:
-            rows_.add_row(f"{value:,}", COUNTERS[name])
-        out.print(indent(rows_))
+        counts_of = ((f"{value:,}", COUNTERS[name]) for name, value in shown)
+        out.print(indent(pairs(counts_of, ("",))))
     named = [row for row in refused_by_field(result.counters) if row.field]
     if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))

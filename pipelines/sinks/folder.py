@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_place
-from weir.pipelines.connectors.paths import meant_folder
+from weir.pipelines.connectors.paths import FolderText, meant_folder
 from weir.pipelines.sinks.sink import Secrets, Sink
 from weir.transforms.runtime.files import refusals
 
@@ -179,3 +179,30 @@ class Folder(Sink):
         if needed == 1 or self._described:  # one file is one wherever a folder was begun
             return needed
         return place.parts_in(self.place) or needed
+
+
+class CsvSink(Folder):
+    """Folder of CSV files."""
+
+    kind: ClassVar[str] = "csv"
+    paths: ClassVar[tuple[str, ...]] = ("csv",)
+
+    csv: FolderText = Field(description="Folder of CSV files.", examples=["out/"])
+
+
+class NdjsonSink(Folder):
+    """Folder of JSON-lines files."""
+
+    kind: ClassVar[str] = "ndjson"
+    paths: ClassVar[tuple[str, ...]] = ("ndjson",)
+
+    ndjson: FolderText = Field(description="Folder of JSON-lines files.", examples=["out/"])
+
+
+class ParquetSink(Folder):
+    """Folder of Parquet files."""
+
+    kind: ClassVar[str] = "parquet"
+    paths: ClassVar[tuple[str, ...]] = ("parquet",)
+
+    parquet: FolderText = Field(description="Folder of Parquet files.", examples=["out/"])

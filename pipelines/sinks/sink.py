@@ -1,4 +1,4 @@
-"""What every kind of sink is: a section of a job, and how releases are written."""
+"""What every kind of sink is, and the registry of kinds of sinks and dead letters."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from weir.pipelines.connectors.connector import Connector
 
 if TYPE_CHECKING:
     from weir.transforms.runtime.secret import SecretRef
+from weir.pipelines.connectors.connector import ConnectorKinds, PluginField
+from weir.pipelines.sinks.dead_letters import DeadLetters
 
 Secrets = Sequence[tuple[int, "SecretRef"]]
 """References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""
@@ -155,4 +157,32 @@ class Sink(Connector):
         )
 
 
-__all__ = ["Secrets", "Sink"]
+SINKS = ConnectorKinds(
+    "sink",
+    {
+        "parquet": "weir.pipelines.sinks.folder:ParquetSink",
+        "csv": "weir.pipelines.sinks.folder:CsvSink",
+        "ndjson": "weir.pipelines.sinks.folder:NdjsonSink",
+        "stdout": "weir.pipelines.sinks.stdout:StdoutSink",
+        "bigquery": "weir.pipelines.sinks.bigquery:BigQuerySink",
+        "pubsub": "weir.pipelines.sinks.pubsub:PubSubSink",
+    },
+    "weir.sinks",
+)
+
+DEAD_LETTERS = ConnectorKinds(
+    "dead_letters",
+    {
+        "parquet": "weir.pipelines.sinks.dead_letters:DeadParquet",
+        "csv": "weir.pipelines.sinks.dead_letters:DeadCsv",
+        "ndjson": "weir.pipelines.sinks.dead_letters:DeadNdjson",
+        "pubsub": "weir.pipelines.sinks.dead_letters:DeadTopic",
+    },
+    "weir.dead_letters",
+)
+
+AnySink = Annotated[Sink, PluginField(SINKS)]
+"""A sink of any kind, as a field of a section."""
+
+AnyDeadLetters = Annotated[DeadLetters, PluginField(DEAD_LETTERS)]
+"""Dead letters of any kind, as a field of a section."""

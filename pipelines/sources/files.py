@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
+from weir.dpcore.config.section import as_tuple, refusal
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_place
-from weir.pipelines.connectors.paths import ending
-from weir.pipelines.sources.limits import Limits
-from weir.pipelines.sources.source import Source, schema_of
+from weir.pipelines.connectors.paths import FilesText, ending
+from weir.pipelines.sources.source import Limits, Source, schema_of
+from weir.transforms.decode.encoding import TextForm, check_encoding
+from weir.transforms.decode.lines import LINE_BYTES
+from weir.transforms.formats.csv import Csv, check_delimiter
+from weir.transforms.formats.format import Format
+from weir.transforms.formats.stored import File
 
 _log = logging.getLogger(__name__)
 
@@ -22,8 +29,6 @@ class Files(Source):
     """Files of one format. They are looked at when they are opened."""
 
     bounded: ClassVar[bool] = True
-    named_columns: ClassVar[bool] = True
-    """Whether headers name the columns; where records do, names are only known by reading."""
     _sealed: Any = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -56,7 +61,7 @@ class Files(Source):
 
     def check_plan(self, plan: Plan) -> None:
         """Refuses pipes, sockets and devices, too: what each file is, is no secret."""
-        from weir.transforms.sources.regular import require_regular
+        from weir.transforms.sources.matching import require_regular
 
         super().check_plan(plan)
         for path in self.local():
@@ -76,13 +81,11 @@ class Files(Source):
         return {**super().reading(limits), "line_bytes": limits.line_bytes}
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        """See transforms.sources.read_files.ReadFiles."""
-        from weir.transforms.decode.first_look import FirstLook
+        from weir.transforms.decode.input_validation import FirstLook
         from weir.transforms.sources.files import FileSource
-        from weir.transforms.sources.matching import File
         from weir.transforms.sources.read_files import ReadFiles
 
-        source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
+        source = FileSource(self.form, self.path, self.text_form(limits.line_bytes))
         schema = schema_of(plan)
         if self._described:
             _log.warning(
@@ -92,5 +95,123 @@ class Files(Source):
                 self.path,
             )
             return ReadFiles(source, schema, found=(File(self.path, 0),))
-        look = FirstLook(plan, schema, named=self.named_columns) if limits.first_look else None
+        look = None
+        if limits.first_look:
+            look = FirstLook(plan, schema, named=source.format.named_columns)
         return ReadFiles(source, schema, look, self._sealed)
+
+
+@cache
+def _section(cls: type[Format]) -> type[Files]:
+    """The section of a format without options, ``NdjsonSource`` for example."""
+    name = cls.name
+    fields = {
+        "__module__": __name__,
+        "__doc__": cls.description,
+        "__annotations__": {name: FilesText},
+        name: Field(description=cls.description, examples=[cls.example]),
+        "kind": name,
+        "paths": (name,),
+        "endings": cls.suffixes,
+    }
+    section: type[Files] = type(Files)(f"{name.title().replace('_', '')}Source", (Files,), fields)  # type: ignore[misc]
+    return section
+
+
+def files_of(form: Format) -> type[Files]:
+    """Returns the kind of source over files of a format."""
+    return _section(type(form))
+
+
+QUOTES = (
+    "Quoted fields may hold newlines, so where a record ends follows from its quotes: the promise "
+    "compares streams whose records close the quotes that they open within {:,} bytes. One that "
+    "does not takes what lies up to there with it, other records among them."
+)
+
+
+class CsvSource(Files):
+    """CSV, with a header line or columns."""
+
+    kind: ClassVar[str] = "csv"
+    paths: ClassVar[tuple[str, ...]] = ("csv",)
+    endings: ClassVar[tuple[str, ...]] = Csv.suffixes
+
+    csv: FilesText = Field(
+        description="CSV, with a header line or columns.", examples=["purchases.csv"]
+    )
+    delimiter: str = Field(
+        default=",", description="What stands between the fields of CSV.", examples=[";"]
+    )
+    header: bool = Field(
+        default=True,
+        description="false: the first line of CSV is an event; columns names its fields.",
+        examples=[False],
+    )
+    columns: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = Field(
+        default=None,
+        description="Names of the fields of CSV without a header, all of them, in order.",
+        examples=["[user, item, stars, at]"],
+    )
+    encoding: str = Field(
+        default="utf-8",
+        description="How CSV is written: utf-8, latin-1, cp1252, utf-16, or another of Python's "
+        "encodings in which a newline stands for itself. What cannot be decoded spoils its field.",
+        examples=["cp1252"],
+    )
+    quoted_newlines: bool = Field(
+        default=False,
+        description="true: quoted fields of CSV may hold newlines. A quote that is never closed "
+        "then takes the lines behind it with it, up to limits.line_bytes; files are not split.",
+        examples=[True],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            check_delimiter(self.delimiter)
+        except ConfigError as error:
+            raise refusal("delimiter", self.delimiter, error.remedy) from None
+        _check_columns(self.header, self.columns)
+        try:
+            check_encoding(self.encoding)
+        except ConfigError as error:
+            raise refusal("encoding", self.encoding, error.remedy) from None
+        return self
+
+    def text_form(self, line_bytes: int = LINE_BYTES) -> TextForm:
+        encoding = check_encoding(self.encoding)
+        return TextForm(self.delimiter, line_bytes, self.columns, encoding, self.quoted_newlines)
+
+    def caveats(self, limits: Limits) -> Iterator[str]:
+        yield from super().caveats(limits)
+        if self.quoted_newlines:
+            yield QUOTES.format(limits.line_bytes)
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuses columns that lack one that is read, too."""
+        schema = schema_of(plan)
+        schema.refuse_lists()
+        if self.columns is not None:
+            schema.require(self.columns, "source.columns")
+        super().check_plan(plan)
+
+
+def _check_columns(header: bool, columns: tuple[str, ...] | None) -> None:
+    """Refuses a file of which nobody, or both file and config, name the columns."""
+    if not header and columns is None:
+        raise refusal(
+            "header", header, "needs columns beside it: the names of all fields, in order."
+        )
+    if columns is None:
+        return
+    listed = list(columns)
+    if header:
+        raise refusal(
+            "columns",
+            listed,
+            "is for files without a header; add header: false, or remove it: a header names the "
+            "columns.",
+        )
+    if not columns or len(set(columns)) < len(columns) or not all(one.strip() for one in columns):
+        raise refusal("columns", listed, "must name every field, each by a name of its own.")

@@ -15,9 +15,8 @@ from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.sources.limits import Limits
 from weir.pipelines.sources.pubsub import Replay
-from weir.pipelines.sources.source import Source, schema_of
+from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 from weir.transforms.sources.kafka.properties import (
     OURS,
@@ -308,8 +307,8 @@ class KafkaSource(Source):
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         """The reader of the topic. Connects to nothing."""
-        from weir.transforms.decode.messages import MessageDecoder
         from weir.transforms.sources.kafka.source import ReadKafka
+        from weir.transforms.sources.pubsub.messages import MessageDecoder
 
         section = self.kafka
         decoder = MessageDecoder(self.payload, schema_of(plan), section.topic, limits.line_bytes)

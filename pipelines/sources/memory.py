@@ -8,8 +8,7 @@ from pydantic import Field, PrivateAttr
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.sources.limits import Limits
-from weir.pipelines.sources.source import Source, schema_of
+from weir.pipelines.sources.source import Limits, Source, schema_of
 
 
 class MemorySource(Source):
@@ -24,7 +23,7 @@ class MemorySource(Source):
     _schema: Any = PrivateAttr(default=None)
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        from weir.transforms.decode.first_look import FirstLook
+        from weir.transforms.decode.input_validation import FirstLook
         from weir.transforms.sources.memory import ReadMemory
 
         schema = schema_of(plan)
@@ -49,6 +48,3 @@ class MemorySource(Source):
         from weir.transforms.sources.memory import held
 
         return len(held(self.memory)), None
-
-
-__all__ = ["MemorySource"]

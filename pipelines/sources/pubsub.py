@@ -13,8 +13,7 @@ from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_name
-from weir.pipelines.sources.limits import Limits
-from weir.pipelines.sources.source import Source, schema_of
+from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 ANSWER = 10.0
@@ -160,7 +159,7 @@ class PubSubSource(Source):
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         """See transforms.sources.pubsub.read.ReadPubSub."""
-        from weir.transforms.decode.messages import MessageDecoder
+        from weir.transforms.sources.pubsub.messages import MessageDecoder
         from weir.transforms.sources.pubsub.read import ReadPubSub
 
         section = self.pubsub
@@ -178,7 +177,7 @@ class PubSubSource(Source):
     def subscription(self, plan: Plan) -> Any:
         """As its reader takes it, with the emulator that this process is told to use, if any."""
         from weir.transforms.runtime.pubsub_client import emulator
-        from weir.transforms.sources.pubsub.stamps import Subscription
+        from weir.transforms.sources.pubsub.messages import Subscription
 
         section, stamped = self.pubsub, plan.config.schema_.arrival is not None
         behind, ahead = (

@@ -1,21 +1,67 @@
-"""What every kind of source is: a section of a job, and how its events are read."""
+"""Caps on what a source may do to the rest."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from pydantic import Field, model_validator
+
+from weir.dpcore.config import durations
+from weir.dpcore.config.clock import Duration
+from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import Connector
-from weir.pipelines.sources.limits import Limits
+from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import LINE_BYTES
-from weir.transforms.decode.text_form import TextForm
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 if TYPE_CHECKING:
     from weir.transforms.decode.schema import EventSchema
+
+
+class Limits(Section):
+    """Caps that keep one bad input from hurting the rest."""
+
+    line_bytes: int = Field(
+        default=1 << 20,
+        description="A longer line is dead-lettered as too_long, unread.",
+        examples=[1048576],
+    )
+    ahead: Duration = Field(
+        default="5m",
+        description="How far the stamp that a producer of Kafka gave its record (CreateTime) may "
+        "lie after the reader's clock; beyond, the record is dead-lettered as stamp_ahead, unread.",
+        examples=["1m"],
+    )
+    first_look: bool = Field(
+        default=True,
+        description="Whether a run over files is refused when none of its first records has a "
+        "column that is read, a declared key, or a time inside the clock.",
+        examples=[False],
+    )
+    refused: float = Field(
+        default=0.05,
+        json_schema_extra={"minimum": 0, "maximum": 1},
+        description="Share of the records, from 0 to 1, that may be rejected, and of each field's "
+        "values that may be unreadable: beyond it the releases of a run over files are held back "
+        "until `weir run --publish`, and a stream is shown in red. A damaged file holds them back "
+        "whatever is allowed here.",
+        examples=[0.01],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 64 <= self.line_bytes <= 1 << 28:
+            raise refusal("line_bytes", self.line_bytes, "must be from 64 to 268435456 bytes.")
+        if durations.duration(self.ahead) < 0:
+            raise refusal("ahead", self.ahead, "must be 0s or longer.")
+        if not 0 <= self.refused <= 1:
+            raise refusal("refused", self.refused, "must be a share from 0 to 1, like 0.05.")
+        return self
+
 
 PUBLICATION = (
     "Whether and when a run is published is not covered: it may depend on how many records were "
@@ -48,7 +94,7 @@ class Source(Connector):
 
     @property
     def form(self) -> str:
-        """How its records are written: csv, ndjson, parquet, arrow or avro."""
+        """Name of the format that its records are written in."""
         return "ndjson"
 
     @property
@@ -160,6 +206,3 @@ def schema_of(plan: Plan) -> EventSchema:
     from weir.transforms.decode.schema import EventSchema
 
     return EventSchema.from_config(plan.config, plan.program.columns)
-
-
-__all__ = ["PUBLICATION", "Source", "schema_of"]

@@ -71,6 +71,8 @@ def _sums(short: bool) -> Iterator[tuple[str, str, int]]:
             if short:
                 given = {"delta": 0, "ticks": 4} if pure else {**MORE, "ticks": 5}
                 trials = FEWEST if pure else SOME
+            if name == "ended":
+                given["window"] = "all"
             text = head(**given)
             text += f"mechanism: {{continual_sum: {name}, noise: {noise}}}\n"
             text += f"aggregates: {{s: {{sum: y, clip: [0, 10], over: {over}}}}}\n"

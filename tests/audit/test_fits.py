@@ -15,7 +15,7 @@ import numpy as np
 from tests.audit.twins.models import LABELS, model
 from weir.dpcore.audit.distinguish import STRICT, Counts, epsilon_bound
 from weir.dpcore.continual.unit import draw_units
-from weir.dpcore.models.blocks.minimised import Minimised
+from weir.dpcore.models.blocks.fitter import Minimised
 from weir.dpcore.models.blocks.schedule import used
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
@@ -45,7 +45,7 @@ def apart(program: Any, level: int) -> float:
         x, _ = fit.advance(*fit.start(), 0, made.steps)
         assert fit.certified(x)
         found.append(x[0])
-    return float(abs(found[0] - found[1]) / own.resolution)
+    return float(abs(found[0] - found[1]) / own.noise.resolution)
 
 
 def log_ratios(program: Any) -> tuple[Any, Any]:
@@ -60,9 +60,10 @@ def log_ratios(program: Any) -> tuple[Any, Any]:
         for level in uses:
             own, moved = program.levels[level], apart(program, level)
             digests = np.zeros((1, TRIALS, 2), dtype=np.uint64)
-            drawn = draw_units(own.kind, noise, label(level, 1), digests, own.scale, (1.0,))
+            kind, scale = own.noise.kind, own.noise.scale
+            drawn = draw_units(kind, noise, label(level, 1), digests, scale, (1.0,))
             at = drawn[0, :, 0] + (moved if secret == b"1" else 0.0)
-            total += (np.abs(at) - np.abs(at - moved)) / own.scale
+            total += (np.abs(at) - np.abs(at - moved)) / scale
         found.append(total)
     return found[0], found[1]
 
@@ -80,7 +81,7 @@ def four_l(program: Any) -> Any:
     levels, top = [], len(program.levels) - 1
     for at, (size, own) in enumerate(zip(program.schedule.sizes, program.levels, strict=True)):
         cost = 1 / 3 if at == top else 1 / (2 * size)
-        levels.append(replace(own, scale=own.sensitivity / cost))
+        levels.append(replace(own, noise=replace(own.noise, scale=own.noise.sensitivity / cost)))
     return replace(program, levels=tuple(levels))
 
 

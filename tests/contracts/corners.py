@@ -27,7 +27,7 @@ from weir.dpcore.models.optimize.program import WindowProgram
 from weir.dpcore.models.optimize.width import Width
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.projected import Projected
-from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.models.solvers.queries import Design
 
 ODD = (1e300, -1e300, np.nan, np.inf)
 SOME = 200
@@ -92,7 +92,7 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
         void = np.isnan(rows[:, -1])
         targets = objective.targets_of(np.where(void, 0.0, rows[:, -1]))
         for level in program.levels:
-            unit = 2 * objective.strength * level.divisor * level.sensitivity * level.resolution
+            unit = 2 * objective.strength * level.divisor * level.noise.moved
             for x in (np.zeros(program.dimension), *_far(program.dimension)):
                 slopes = objective.loss.derivatives(
                     points @ x.reshape(-1, objective.width).T, targets
@@ -134,7 +134,7 @@ def _in_one_pass(program: OnePass, rows: Any) -> Iterator[Any]:
             continue
         if isinstance(course, Phased):
             phase = run.phases[0]
-            unit = phase.sensitivity * phase.resolution / phase.eta
+            unit = phase.noise.moved / phase.eta
             added = run.glm.gradients(*points, x, None, run.glm.lipschitz) / unit
             yield np.concatenate([added, np.zeros((1, program.dimension))])
             continue
@@ -164,7 +164,7 @@ def _one_step(course: PhasedErm, rows: Any, x: Any) -> Any:
     the slope that is paid for apart, over the weight of that step's distance."""
     run, phase = course.runs[0], course.runs[0].phases[0]
     paid = spread_of(phase.size, run.passes) * run.glm.lipschitz * phase.eta
-    assert phase.sensitivity * phase.resolution >= paid
+    assert phase.noise.moved >= paid
     found = []
     for row in (*rows, np.full(rows.shape[1], np.nan)):
         own = {"x": x.copy(), "start": x.copy(), "total": np.zeros(len(x))}

@@ -26,19 +26,19 @@ from hypothesis import strategies as st
 from tests.contracts import alone_avro, alone_cells, alone_columns
 from tests.transforms.avro_files import container
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.arrow import decode_arrow
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.columnar import decode_arrow
 from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.formats import FORMATS, PAYLOADS, decode_bytes
 from weir.transforms.decode.lines import chunks
-from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.memory_events import TABLE, decode_table
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.tables import TABLE, decode_table
+from weir.transforms.formats.registry import FORMATS, file_formats, message_formats
 from weir.transforms.leaves.lists import is_list
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.select.keys import KEY, is_key, keys_of
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 pytestmark = pytest.mark.slow
 
@@ -190,7 +190,7 @@ def _avro(draw: Any, schema: EventSchema, nest: bool) -> Case:
 
     def read(records: Sequence[bytes], border: int) -> Iterable[Decoded]:
         data = container(given.declared, records, border, "deflate" if border == 2 else "null")
-        return list(decode_bytes(data, "avro", read_as(schema, nest), "f"))
+        return list(FORMATS["avro"].decode_bytes(data, read_as(schema, nest), "f"))
 
     return Case(given.records, read, lambda at, _: ("f", at))
 
@@ -306,7 +306,7 @@ def _check(case: Case, border: int) -> None:
             assert [outcome] == alone[at], (case.records[at], order)
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", file_formats())
 def test_a_record_of_a_file_is_read_alone(form: str) -> None:
     _search(FILES[form])
 
@@ -315,7 +315,7 @@ def test_a_record_of_a_table_in_memory_is_read_alone() -> None:
     _search(_table)
 
 
-@pytest.mark.parametrize("form", PAYLOADS)
+@pytest.mark.parametrize("form", message_formats())
 def test_a_record_of_a_message_is_read_alone(form: str) -> None:
     _search(MESSAGES[form])
 

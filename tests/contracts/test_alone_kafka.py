@@ -21,7 +21,6 @@ from tests.transforms.schema_registry import registry
 from tests.transforms.test_kafka_values import framed
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources.kafka import source
@@ -30,6 +29,7 @@ from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.reader import BY_BROKER, BY_PRODUCER
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.kafka.values import ConfluentAvro
+from weir.transforms.sources.pubsub.messages import MessageDecoder
 
 EXAMPLES = int(os.environ.get("ALONE_EXAMPLES", "60"))
 AHEAD = 60 * S

@@ -22,17 +22,17 @@ from tests.contracts.test_alone import BORDERS, Case, _check, _messages
 from tests.transforms.avro_files import container, record_of
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.arrow import decode_arrow
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.columnar import decode_arrow
 from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.formats import FORMATS, decode_bytes
 from weir.transforms.decode.lines import chunks
-from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.leaves.lists import to_rows
 from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 WHOLE = ListColumn(column="x", size=SIZE)
 PAIR = ListColumn(indices="i", values="v", size=SIZE)
@@ -119,7 +119,7 @@ def _avro(draw: Any, listed: ListColumn) -> Case:
     (declared, records), schema = draw(avro_files(listed)), schema_of(listed)
 
     def read(some: Sequence[bytes], border: int) -> Iterable[Decoded]:
-        return list(decode_bytes(container(declared, some, border), "avro", schema, "f"))
+        return list(FORMATS["avro"].decode_bytes(container(declared, some, border), schema, "f"))
 
     return Case(records, read, lambda at, _: ("f", at))
 
@@ -269,14 +269,14 @@ def _file(form: str, how: str) -> bytes:
 )
 def test_the_same_numbers_are_the_same_lists(form: str, how: str) -> None:
     schema = schema_of(PAIR if how == "pair" else WHOLE)
-    found = list(decode_bytes(_file(form, how), form, schema, "f"))
+    found = list(FORMATS[form].decode_bytes(_file(form, how), schema, "f"))
     assert all(one.dead is None for one in found)
     parts = [to_rows(one.events.column(schema.listed.name), SIZE).dense() for one in found]
     np.testing.assert_array_equal(np.concatenate(parts), TABLE)
 
 
 def _letters(data: bytes, form: str, schema: EventSchema) -> list[tuple[Any, ...]]:
-    found = list(decode_bytes(data, form, schema, "f"))
+    found = list(FORMATS[form].decode_bytes(data, schema, "f"))
     assert sum(one.events.num_rows for one in found if one.events is not None) == data.count(b"\n")
     return [row[1:] for one in found if one.dead is not None for row in rows(one.dead)]
 
@@ -310,7 +310,7 @@ def test_a_column_of_another_type_is_refused(kind: pa.DataType, said: str) -> No
     batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.nulls(1, kind)], names=["t", "x"])
     data = alone_columns.arrow([batch], False)
     with pytest.raises(ConfigError, match=said):
-        list(decode_bytes(data, "arrow", schema_of(WHOLE), "f"))
+        list(FORMATS["arrow"].decode_bytes(data, schema_of(WHOLE), "f"))
 
 
 def test_a_number_beyond_its_precision_is_its_own_records() -> None:
@@ -320,7 +320,9 @@ def test_a_number_beyond_its_precision_is_its_own_records() -> None:
     )
     lists = pa.ListArray.from_arrays(pa.array([0, 4, 8], pa.int32()), items)
     batch = pa.RecordBatch.from_arrays([pa.array([TIME] * 2), lists], names=["t", "x"])
-    found = list(decode_bytes(alone_columns.arrow([batch], True), "arrow", schema_of(WHOLE), "f"))
+    found = list(
+        FORMATS["arrow"].decode_bytes(alone_columns.arrow([batch], True), schema_of(WHOLE), "f")
+    )
     assert [one.dead for one in found] == [None]
     rows_found = to_rows(found[0].events.column(schema_of(WHOLE).listed.name), SIZE).dense()
     assert rows_found[0, 0] == 1.0 and np.isfinite(rows_found).all()
@@ -335,7 +337,9 @@ def test_a_list_that_points_outside_is_its_own_records() -> None:
             pa.array([1.5] * 5),
         )
         batch = pa.RecordBatch.from_arrays([pa.array([TIME] * 5), lists], names=["t", "x"])
-        found = decode_bytes(alone_columns.arrow([batch], True), "arrow", schema_of(WHOLE), "f")
+        found = FORMATS["arrow"].decode_bytes(
+            alone_columns.arrow([batch], True), schema_of(WHOLE), "f"
+        )
         letters = [row[1:] for one in found if one.dead is not None for row in rows(one.dead)]
         assert letters == [(at, "x", "not_a_list") for at in (1, 2, 3, 4)]
 
@@ -346,7 +350,7 @@ def test_csv_says_that_it_has_no_lists() -> None:
 
 
 def test_every_format_is_tried_here() -> None:
-    assert set(FORMATS) == {"csv", "parquet", "arrow", "avro", "ndjson"}
+    assert set(file_formats()) == {"csv", "parquet", "arrow", "avro", "ndjson"}
 
 
 def test_json_writes_what_is_compared() -> None:

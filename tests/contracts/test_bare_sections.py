@@ -10,9 +10,8 @@ import pytest
 
 from weir.dpcore.aggregates.algorithm import AnyAggregate
 from weir.dpcore.config import yaml
-from weir.dpcore.config.chosen import Chosen
 from weir.dpcore.config.section import Section
-from weir.dpcore.config.validation import parsed, skeleton
+from weir.dpcore.config.validation import Chosen, parsed, skeleton
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.connectors.connector import PluginField

@@ -15,7 +15,7 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.registry import installed
 from weir.pipelines.config.job import json_schema, loads
 from weir.pipelines.connectors.connector import ConnectorKinds
-from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS
+from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS
 from weir.pipelines.sources.registry import SOURCES
 
 SOURCE = '''
@@ -31,7 +31,7 @@ class Read(beam.PTransform):
         self.lines, self.schema = lines, schema
 
     def expand(self, begin):
-        from weir.transforms.decode.from_dicts import from_rows
+        from weir.transforms.decode.beam_events import from_rows
         cells = [line.split("|") for line in self.lines]
         rows = [{"at": a, "id": b, "store": c, "amount": float(d)} for a, b, c, d in cells]
         return from_rows(begin | "Rows" >> beam.Create(rows), self.schema)
@@ -202,5 +202,5 @@ def test_no_package_replaces_a_kind_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, monkeypatch, "[weir.sources]\ncsv = toy_pipe:PipeSource\n")
-    assert SOURCES["csv"].__module__ == "weir.pipelines.sources.csv"
+    assert SOURCES["csv"].__module__ == "weir.pipelines.sources.files"
     assert list(SOURCES).count("csv") == 1

@@ -32,12 +32,13 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.verdict import judge
-from weir.transforms.decode.formats import FORMATS, emit
+from weir.transforms.decode.beam_events import emit
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import file_formats
+from weir.transforms.formats.stored import COMPRESSED
 from weir.transforms.runtime import counters
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.file_checks import check_files
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.matching import COMPRESSED
 
 EXAMPLES = int(os.environ.get("DAMAGE_EXAMPLES", "40"))
 RANDOM = random.Random(None if "DAMAGE_EXAMPLES" in os.environ else 7)
@@ -141,7 +142,7 @@ FILES: dict[str, Whole] = {
 
 
 def test_every_format_and_compression_is_here() -> None:
-    assert {whole.form for whole in FILES.values()} == set(FORMATS)
+    assert {whole.form for whole in FILES.values()} == set(file_formats())
     for form in ("csv", "ndjson"):
         assert {w.ending for w in FILES.values() if w.form == form} == set(COMPRESSED)
     assert set(AVRO_CODECS) <= set(fastavro.read.BLOCK_READERS)

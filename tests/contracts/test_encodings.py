@@ -28,10 +28,10 @@ from tests.transforms.events import collect
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.init.header import sniff
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.memory_events import decode_table
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.tables import decode_table
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.formats.registry import FORMATS
+from weir.transforms.sources.file_checks import check_files
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import match
 
@@ -99,7 +99,7 @@ def moved(schema: EventSchema, inside: bool) -> EventSchema:
 def refusal(data: bytes, form: str, schema: EventSchema) -> str | None:
     """Why a file is refused."""
     try:
-        list(decode_bytes(data, form, schema, "the/file"))
+        list(FORMATS[form].decode_bytes(data, schema, "the/file"))
     except ConfigError as error:
         return str(error)
     return None
@@ -151,9 +151,11 @@ def test_an_encoding_is_read_as_its_plain_values(kind: pa.DataType, inside: bool
                 files.append((form, write(whole if writer == "a file" else apart)))
         single = [write([batch(kind, enc.PLAIN, [cell], inside)]) for cell in cells]
         for schema in accepted(kind, write, name, inside):
-            alone = [outcomes(decode_bytes(data, name, schema, "f"), 1)[0] for data in single]
+            alone = [
+                outcomes(FORMATS[name].decode_bytes(data, schema, "f"), 1)[0] for data in single
+            ]
             for form, data in files:
-                found = outcomes(decode_bytes(data, name, schema, "f"), len(cells))
+                found = outcomes(FORMATS[name].decode_bytes(data, schema, "f"), len(cells))
                 assert found == alone, (schema, form, writer)
 
 
@@ -254,9 +256,9 @@ def test_any_number_of_names_is_read(index: pa.DataType, stored: bool) -> None:
         data = alone_columns.parquet_of(pa.table({"t": times, "c": column}), stored)
         plain = pa.table({"t": times, "c": enc.values_of(pa.string(), given)})
         schema = ROLES[role]
-        found = collect(decode_bytes(data, "parquet", schema, "f"))
+        found = collect(FORMATS["parquet"].decode_bytes(data, schema, "f"))
         expected = alone_columns.parquet_of(plain, False)
-        events, dead = collect(decode_bytes(expected, "parquet", schema, "f"))
+        events, dead = collect(FORMATS["parquet"].decode_bytes(expected, schema, "f"))
         assert repr(found) == repr((events, dead))  # NaN is not equal to itself
         assert len(events) >= count and len(dead) == len(extra) * (role != "any")
 
@@ -296,4 +298,4 @@ def test_damage_to_any_encoding_raises_nothing_and_ends_no_process(data: st.Data
     if data.draw(st.booleans()):
         schema = schema.lenient()
     with contextlib.suppress(ConfigError):  # the damage has changed a column's name or type
-        list(decode_bytes(bytes(damaged), name, schema, "f"))
+        list(FORMATS[name].decode_bytes(bytes(damaged), schema, "f"))

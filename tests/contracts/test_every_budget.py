@@ -26,7 +26,7 @@ CORNERS = [(1e-3, 1e-15), (1e-3, 0.1), (2000.0, 1e-6), (1e5, 1e-15), (1e5, 0.1)]
 RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
 SECTIONS = field_names(PlanConfig)
 BUDGET = re.compile(r"epsilon: [\d.]+, delta: (1e-5|0)")
-RAISED = re.compile(r"(raise|set|take|be|remove|try|list|write) ")
+RAISED = re.compile(r"(raise|set|take|be|remove|try|list|write) ", re.IGNORECASE)
 """A verb that says what to do."""
 
 

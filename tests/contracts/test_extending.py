@@ -1,5 +1,5 @@
-"""A package of its own adds a continual sum, an aggregate, a learner and a batch solver, each by
-one file and one entry point: those that docs/extending.md prints. They go all the way."""
+"""A package of its own adds a continual sum, an aggregate, a learner, a batch solver and a format,
+each by one file and one entry point: those that docs/extending.md prints. They go all the way."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -143,6 +144,24 @@ def test_their_bounds_and_words_are_known_everywhere(package: Path) -> None:
             Plan.from_yaml(COMMON + text)
         assert field in refused.value.field
         assert list(validator.iter_errors(yaml.parse_mapping(COMMON + text, {})))
+
+
+def test_a_format_is_written_and_read(package: Path, tmp_path: Path) -> None:
+    from weir.transforms.formats.registry import FORMATS, format_of
+
+    path = tmp_path / "events.orc"
+    columns = {"t": ["2024-01-01T00:00:00Z"] * 3, "u": [1.0, 2.0, 0.5], "y": [4.0, 7.0, 2.5]}
+    writer = FORMATS["orc"].writer(path.open("wb"))
+    writer.write(pa.RecordBatch.from_pydict(columns))
+    writer.close()
+    form = format_of(path)
+    assert form is not None
+    assert [row for table in form.tables(str(path)) for row in table.to_pydict()["u"]] == [
+        1,
+        2,
+        0.5,
+    ]
+    assert f"source: {{orc: {path}}}" in weir("init", str(path))
 
 
 def test_installing_a_sum_changes_no_plan(package: Path) -> None:

@@ -17,7 +17,7 @@ from tests.contracts import alone_encodings as enc
 from tests.contracts.test_alone import Outcome, _by_place
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.file_checks import check_files
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import match
 

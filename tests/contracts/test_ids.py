@@ -21,13 +21,14 @@ import pytest
 from tests.contracts import alone_columns
 from tests.transforms.avro_files import record_of
 from tests.transforms.events import collect
+from weir.transforms.decode.beam_events import decode_rows
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.formats import decode_bytes
-from weir.transforms.decode.from_dicts import decode_rows
-from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.memory_events import decode_table
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.tables import decode_table
-from weir.transforms.sources.files import ALL, FileSource, Split
+from weir.transforms.formats.registry import FORMATS
+from weir.transforms.formats.stored import ALL, Split
+from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 IDS = [0, 7, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, 10**30, -(2**64) - 1]
 SCHEMA = EventSchema(
@@ -60,14 +61,14 @@ def _table(kind: pa.DataType) -> Callable[[Records], pa.Table]:
 
 
 def _parquet(kind: pa.DataType) -> Read:
-    return lambda some: decode_bytes(
-        alone_columns.parquet_of(_table(kind)(some)), "parquet", SCHEMA, "f"
+    return lambda some: FORMATS["parquet"].decode_bytes(
+        alone_columns.parquet_of(_table(kind)(some)), SCHEMA, "f"
     )
 
 
 def _arrow(kind: pa.DataType) -> Read:
-    return lambda some: decode_bytes(
-        alone_columns.arrow(_table(kind)(some).to_batches(), True), "arrow", SCHEMA, "f"
+    return lambda some: FORMATS["arrow"].decode_bytes(
+        alone_columns.arrow(_table(kind)(some).to_batches(), True), SCHEMA, "f"
     )
 
 
@@ -103,8 +104,8 @@ def _frame(some: Records) -> Iterable[Decoded]:
 
 
 READERS: dict[str, tuple[Read, int]] = {
-    "csv": (lambda some: decode_bytes(_csv(some), "csv", SCHEMA, "f"), 0),
-    "ndjson": (lambda some: decode_bytes(_lines(some), "ndjson", SCHEMA, "f"), 0),
+    "csv": (lambda some: FORMATS["csv"].decode_bytes(_csv(some), SCHEMA, "f"), 0),
+    "ndjson": (lambda some: FORMATS["ndjson"].decode_bytes(_lines(some), SCHEMA, "f"), 0),
     "messages of ndjson": (_messages("ndjson", _lines), 0),
     "messages of json": (_messages("json", _lines, apart=True), 0),
     "python": (lambda some: decode_rows(some, 0, SCHEMA), 0),
@@ -121,9 +122,9 @@ READERS: dict[str, tuple[Read, int]] = {
         ),
         0,
     ),
-    "avro": (lambda some: decode_bytes(_avro(DECIMAL)(some), "avro", SCHEMA, "f"), 0),
+    "avro": (lambda some: FORMATS["avro"].decode_bytes(_avro(DECIMAL)(some), SCHEMA, "f"), 0),
     "avro of a choice": (
-        lambda some: decode_bytes(_avro(["null", DECIMAL])(some), "avro", SCHEMA, "f"),
+        lambda some: FORMATS["avro"].decode_bytes(_avro(["null", DECIMAL])(some), SCHEMA, "f"),
         0,
     ),
     "messages of avro": (_messages("avro", _avro(DECIMAL)), 0),
@@ -158,7 +159,9 @@ def test_what_is_no_id_is_its_own_record(odd: str) -> None:
     """A number of more digits than Python reads too: what it would cost is not its record's."""
     lines = [f'{{"t":"2024-01-05","i":{one}}}' for one in (2**64, odd, 7, 2**64 + 1)]
     data = "\n".join(lines).encode()
-    events, dead = collect(decode_bytes(data, "ndjson", EventSchema(Stamp("t"), id="i"), "f"))
+    events, dead = collect(
+        FORMATS["ndjson"].decode_bytes(data, EventSchema(Stamp("t"), id="i"), "f")
+    )
     assert [event["@id"] for event in events] == [str(2**64), "7", str(2**64 + 1)]
     assert dead == [(2, "i: unreadable_id")]
 

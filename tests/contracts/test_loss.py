@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tests.contracts.cases import BUDGET, SENSITIVITY, Case, cases, response
+from tests.contracts.cases import BUDGET, SENSITIVITY, WHOLE, Case, cases, response
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 TICKS = 32
@@ -54,13 +54,14 @@ def replayed(case: Case, mechanism, ticks: int) -> float:
 def test_the_stated_loss_is_never_exceeded_and_is_attained(case):
     mechanism = case.build() if case.window else case.make(TICKS)
     at = case.window or TICKS
+    near = 1e-6 if case.name in WHOLE else 1e-9  # whose scales have 24 bits
     assert mechanism.loss(case.window).value <= BUDGET[mechanism.loss(at).kind]
     for ticks in {1, at, min(2 * at, TICKS)}:
         assert replayed(case, mechanism, ticks) <= mechanism.loss(ticks).value * (1 + 1e-9)
     # window_tree rounds its window up to a power of two.
     tight = getattr(CONTINUAL_SUMS[case.name], "tight", True)
     if tight and at & (at - 1) == 0 and None in case.overs:
-        assert replayed(case, mechanism, at) == pytest.approx(mechanism.loss(at).value, rel=1e-9)
+        assert replayed(case, mechanism, at) == pytest.approx(mechanism.loss(at).value, rel=near)
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)

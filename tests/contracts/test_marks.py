@@ -19,17 +19,16 @@ from tests.contracts.test_alone import Outcome, _by_place
 from tests.transforms.events import collect
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.encoding import UTF_8
-from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.encoding import UTF_8, TextForm
 from weir.transforms.decode.lines import LINE_BYTES, chunks
-from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.text_form import TextForm
-from weir.transforms.sources import files
+from weir.transforms.formats import lines
+from weir.transforms.formats.registry import FORMATS
+from weir.transforms.formats.text import TextFile
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import match
-from weir.transforms.sources.text_file import TextFile
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 MARK = "\ufeff"
 NAMES = ("t", "k", "i", "x")
@@ -60,13 +59,13 @@ def csv_forms() -> Iterator[TextForm]:
 
 def read_csv(text: str, form: TextForm, chunk_bytes: int) -> Iterable[Decoded]:
     data = io.BytesIO(text.encode(form.encoding))
-    pieces = TextFile(data, "f.csv", form).chunks(1, True, chunk_bytes=chunk_bytes)
+    pieces = TextFile(data, "f.csv", form).chunks(1, chunk_bytes=chunk_bytes)
     return decode_csv(pieces, NAMES, SCHEMA, "f", quoted_newlines=form.quoted_newlines)
 
 
 def read_json(text: str, form: TextForm, chunk_bytes: int) -> Iterable[Decoded]:
     data = io.BytesIO(text.encode())
-    pieces = TextFile(data, "f.ndjson", form).chunks(1, False, chunk_bytes=chunk_bytes)
+    pieces = TextFile(data, "f.ndjson", form).chunks(1, chunk_bytes=chunk_bytes)
     return decode_ndjson(pieces, SCHEMA, "f")
 
 
@@ -118,11 +117,11 @@ def test_a_mark_changes_no_record(
 def test_a_mark_changes_no_record_of_a_file_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ending: str
 ) -> None:
-    monkeypatch.setattr(files, "_BLOCK", 5)
+    monkeypatch.setattr(lines, "BLOCK", 5)
     records = [line for line in (CSV if kind == "csv" else JSON) if line]
     columns = NAMES if kind == "csv" else None
     path = tmp_path / f"f.{kind}{ending}"
-    source = FileSource(kind, str(path), columns=columns)
+    source = FileSource(kind, str(path), TextForm(columns=columns))
 
     def read(lines: list[str]) -> dict[int, Outcome]:
         data = "".join(line + "\n" for line in lines).encode()
@@ -133,7 +132,7 @@ def test_a_mark_changes_no_record_of_a_file_in_parts(
 
     alone = [read([record])[1] for record in records]
     for size, first in itertools.product((1, 20, 50, 1 << 20), range(len(records))):
-        monkeypatch.setattr(files, "SPLIT_BYTES", size)
+        monkeypatch.setattr(lines, "SPLIT_BYTES", size)
         for marked in ((), (0,), (1,), range(len(records))):
             some = [MARK * (at in marked) + one for at, one in enumerate(records[first:])]
             found = read(some)
@@ -145,12 +144,12 @@ def test_a_mark_changes_no_record_of_a_file_in_parts(
 def test_a_header_is_found_behind_a_mark(tmp_path: Path, marks: str, quoted: bool) -> None:
     path = tmp_path / "f.csv"
     path.write_text(f"{marks}t,k,i,x\n{MARK}{CSV[0]}\n{CSV[2]}\n", encoding="utf-8")
-    source = FileSource("csv", str(path), quoted_newlines=quoted)
+    source = FileSource("csv", str(path), TextForm(quoted_newlines=quoted))
     (file,) = match(str(path), "source")
     parts = [one for part in source.splits(file) for one in source.decode(part, SCHEMA)]
     events, dead = collect(iter(parts))
     assert [event["@key"] for event in events] == ["north", "s\u00fcd"] and not dead
-    assert collect(decode_bytes(path.read_bytes(), "csv", SCHEMA, "f")) == (events, [])
+    assert collect(FORMATS["csv"].decode_bytes(path.read_bytes(), SCHEMA, "f")) == (events, [])
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tests.contracts.cases import BUDGET, OVERS, SCALES, SENSITIVITY, Case
+from tests.contracts.cases import BUDGET, OVERS, SCALES, SENSITIVITY, WHOLE, Case
 from tests.contracts.patterns import columns, pattern, replayed, spaced
-from tests.dpcore.users.test_person_config import VISITS, changed
+from tests.dpcore.users.test_user_config import VISITS, changed
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual import tree
@@ -73,15 +73,18 @@ def units(mechanism: Any, window: int | None) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("name", names("gaussian"))
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [(name, window) for name in names("gaussian") for window in WINDOWS if name not in WHOLE]
+    + [(name, None) for name in WHOLE],
+)
 def test_a_user_moves_no_more_than_is_charged(name: str, window: int | None) -> None:
     for one in PATTERNS:
         case, mechanism = made(name, "gaussian", window, one)
         whole = None if name == "sliding" else window  # its promise is permanent
         assert mechanism.loss(whole).value <= BUDGET["gdp"]
         assert mechanism.loss(whole).value == pytest.approx(BUDGET["gdp"], rel=1e-6)
-        for ticks in {1, window, 5}:
+        for ticks in {1, window or TICKS, 5}:
             found = replayed(case, mechanism, one, ticks, TICKS)
             assert found <= units(mechanism, ticks) * (1 + 1e-9), one
         if name in EXACT and one.cells == one.ticks * one.keys and one.key_ticks == one.ticks:
@@ -93,12 +96,10 @@ def test_a_user_moves_no_more_than_is_charged(name: str, window: int | None) -> 
 def test_all_noises_of_a_mechanism_charge_the_same_sets(kind: str) -> None:
     for name in names(kind):
         for one in PATTERNS:
-            _, mechanism = made(name, kind, 8, one)
-            budget = BUDGET[kind_of(kind)]
-            assert mechanism.loss(None if name == "sliding" else 8).value <= budget
-            assert mechanism.loss(None if name == "sliding" else 8).value == pytest.approx(
-                budget, rel=1e-6
-            )
+            _, mechanism = made(name, kind, None if name in WHOLE else 8, one)
+            budget, within = BUDGET[kind_of(kind)], None if name in ("sliding", *WHOLE) else 8
+            assert mechanism.loss(within).value <= budget
+            assert mechanism.loss(within).value == pytest.approx(budget, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -126,7 +127,8 @@ def test_pure_losses_of_a_user_add_up(name: str, window: int) -> None:
 
 @pytest.mark.parametrize("name", CONTINUAL_SUMS.own)
 def test_what_knows_no_users_is_refused(name: str) -> None:
-    terms = PlanConfig.from_dict(changed(clock={"end": "2025-06-01T00:00:00Z"})).terms()
+    whole = {"privacy": {"protect_for": "all"}} if name in WHOLE else {}
+    terms = PlanConfig.from_dict(changed(clock={"end": "2025-06-01T00:00:00Z"}, **whole)).terms()
     overs = next(overs for overs in OVERS if CONTINUAL_SUMS[name].serves(overs))
     leaf = FixedLeaf((1.0,), overs, 1.0, 1.0)
     budget = PrivacyLoss("gdp", 1.0)

@@ -20,7 +20,7 @@ from tests.contracts.test_models import (
     with_rows,
 )
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.waits import Waits
+from weir.dpcore.models.blocks.schedule import Waits
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import MODELS
 from weir.dpcore.simulate import Events, simulate

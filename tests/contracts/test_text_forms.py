@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.encoding import width_of
+from weir.transforms.decode.encoding import TextForm, width_of
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.text_form import TextForm
+from weir.transforms.formats.text import TextFile
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.sources.text_file import TextFile
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +40,7 @@ Outcome = tuple[list[str], list[tuple[str, ...]]]
 def outcomes(data: bytes, form: TextForm, chunk_bytes: int) -> dict[int, Outcome]:
     """Line number -> values and reasons."""
     text = TextFile(io.BytesIO(data), "f.csv", form)
-    pieces = text.chunks(1, True, chunk_bytes=chunk_bytes)
+    pieces = text.chunks(1, chunk_bytes=chunk_bytes)
     found: dict[int, Outcome] = {}
     decoded = decode_csv(pieces, NAMES, SCHEMA, "f", form.delimiter, form.quoted_newlines)
     for events, dead, _ in decoded:

@@ -16,16 +16,14 @@ from tests.contracts.test_user_models import RANGES, program_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.blocks.cut_users import ByUsers
-from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.blocks.growing import Growing
-from weir.dpcore.models.blocks.minimised import MinimisedFit
-from weir.dpcore.models.blocks.presence import Presence, presence_of
+from weir.dpcore.models.blocks.continual import Growing
+from weir.dpcore.models.blocks.fitter import Draws, MinimisedFit
+from weir.dpcore.models.blocks.multi_resolution import Resolutions
+from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.resolutions import Resolutions
-from weir.dpcore.models.blocks.sliding import Sliding
+from weir.dpcore.models.blocks.schedule import Participation, presence_of
+from weir.dpcore.models.blocks.sliding_window import SlidingBlocks
 from weir.dpcore.models.blocks.training import BlockTraining
-from weir.dpcore.program import hash_ticks, within_cap
 
 TICKS, KEYS = 16, 2
 CAPS = {"ticks": 3, "keys": 2, "events": 3, "ticks_per_key": 2, "total": 5}
@@ -74,13 +72,13 @@ class Stream:
 
     def leaves(self, program: BlockProgram, stay: Any) -> tuple[RowLeaf, ...]:
         """Within the cap, a leaf a tick."""
-        hashes = hashes_of_users(self.high, self.low, hash_ticks(program, self.tick))
+        hashes = hashes_of_users(self.high, self.low, program.hash_ticks(self.tick))
         found = []
         for tick in range(TICKS):
             some = stay & (self.tick == tick)
             times = np.zeros(int(some.sum()), dtype=np.int64)
             leaf = RowLeaf.from_events(self.key[some], self.rows[some], times, hashes[some], KEYS)
-            found.append(within_cap(program, leaf).leaf)
+            found.append(program.capped(leaf).leaf)
         return tuple(found)
 
 
@@ -114,10 +112,10 @@ def jobs_of(training: BlockTraining, leaves: Any) -> Any:
 
 def paid(program: BlockProgram, one: dict[Any, Any], two: dict[Any, Any]) -> float:
     """What tells the two streams apart, over all fits of all keys, in units of the budget."""
-    kind, total = program.levels[0].kind, 0.0
+    kind, total = program.levels[0].noise.kind, 0.0
     for at, (index, x) in one.items():
         level = program.levels[index]
-        moved = float(np.linalg.norm(x - two[at][1])) / (level.sensitivity * level.resolution)
+        moved = float(np.linalg.norm(x - two[at][1])) / level.noise.moved
         total += float(level.cost) * (moved if kind == "k_norm" else moved**2)
     return total / float(program.total)
 
@@ -251,8 +249,8 @@ def test_all_rows_of_a_user_are_together_and_void_ones_weigh_nothing() -> None:
 
 
 SCHEDULES: dict[str, Any] = {
-    "window 3": Sliding(2),
-    "window 7": Sliding(3),
+    "window 3": SlidingBlocks(2),
+    "window 7": SlidingBlocks(3),
     "scales": Resolutions(2),
     "continual": Growing(2, 2, True),
     "basic": Growing(2, 1, False),
@@ -269,7 +267,7 @@ def test_what_a_user_pays_covers_every_set_of_blocks(name: str, kind: Any) -> No
     costs = [Fraction(int(x), 100) for x in rng.integers(1, 100, len(schedule.sizes))]
     power = 1 if kind == "pure" else 2
     for n in (1, 2, 3):
-        paid, near = Presence(n, n).spent(schedule, costs, kind), Fraction(0)
+        paid, near = Participation(n, n).spent(schedule, costs, kind), Fraction(0)
         for first in range(start + length):
             for others in combinations(range(first + 1, first + 7), n - 1):
                 mine = {first, *others}
@@ -286,21 +284,21 @@ def test_what_a_user_pays_covers_every_set_of_blocks(name: str, kind: Any) -> No
 
 
 def test_a_user_is_in_as_many_blocks_as_a_period_meets() -> None:
-    def of(ticks: int, caps: dict[str, int], per: str = "8d") -> Presence:
+    def of(ticks: int, caps: dict[str, int], per: str = "8d") -> Participation:
         return presence_of(config_of(AGGREGATES, caps, per=per).terms().person, ticks)
 
     few = {"ticks": 4, "keys": 2, "events": 3}
-    assert of(1, few) == of(2, few) == Presence(4, 8)
-    assert of(4, few) == Presence(2, 8)
+    assert of(1, few) == of(2, few) == Participation(4, 8)
+    assert of(4, few) == Participation(2, 8)
     assert of(8, few).blocks == 1 and of(16, few).blocks == 1
     assert of(3, {**few, "ticks": 8}).blocks == 4  # 8 ticks lie in up to 4 spans of 3
     assert of(5, few).blocks == 3
     for ticks in range(1, 12):
         met = max(len({t // ticks for t in range(8 * p, 8 * p + 8)}) for p in range(60))
         assert of(ticks, {**few, "ticks": 8}).blocks >= met
-    assert presence_of(None, 3) == Presence(1, 1)
+    assert presence_of(None, 3) == Participation(1, 1)
     one = {**few, "period_keys": 1, "ticks_per_key": 2}
-    assert of(1, one) == Presence(2, 2)
+    assert of(1, one) == Participation(2, 2)
 
 
 AGGREGATES: dict[str, Any] = {"aggregates": {"n": {"count": "events"}}}

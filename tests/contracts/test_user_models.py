@@ -14,11 +14,12 @@ from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.prefix import Prefix
+from weir.dpcore.models.erm.incremental import design_of
+from weir.dpcore.models.kit.kept import Prefix
 from weir.dpcore.models.online.leader_model import LeaderModel
 from weir.dpcore.models.online.program import Learner
-from weir.dpcore.models.people import refuse_blind, rows_of_user
-from weir.dpcore.program import takes_rows, within_cap
+from weir.dpcore.models.users import refuse_blind, rows_of_user
+from weir.dpcore.program import RowProgram, takes_rows
 from weir.dpcore.registry import MODELS
 from weir.dpcore.spaced import compiled
 
@@ -65,8 +66,7 @@ def program_of(
 
 
 def served(config: Any) -> Any:
-    program, _ = compiled(config.algorithm, config.terms(), None)
-    return program
+    return compiled(config.algorithm, config.terms(), None).program
 
 
 def test_every_model_is_priced_for_users_or_refused() -> None:
@@ -165,7 +165,7 @@ def worst_of(program: Learner, capped: Any, trials: int = 60) -> float:
 def test_a_user_moves_a_learner_by_no_more_than_is_paid_for(name: str, cap: int) -> None:
     program = program_of(name, cap=cap, intercept=False, clip={"gradient": 0.5, "loss": 1.0})
     assert program.most_users == cap // EVENTS
-    worst = worst_of(program, within_cap)
+    worst = worst_of(program, RowProgram.capped)
     assert worst <= 1 + 1e-9
     assert worst > (0.6 if cap == 6 else 0.45)  # nobody comes in where there is room for all
 
@@ -179,7 +179,7 @@ def test_rows_that_compete_one_by_one_would_cost_more() -> None:
 def test_events_that_are_bounded_one_by_one_would_cost_more() -> None:
     program = program_of("online.follow_the_leader", clip={"gradient": 0.5, "loss": 0.0})
     alone = replace(program, gradients=replace(program.gradients, users=False))
-    assert worst_of(alone, within_cap) > 1.0
+    assert worst_of(alone, RowProgram.capped) > 1.0
 
 
 def test_a_users_gradients_are_added_before_they_are_clipped() -> None:
@@ -287,10 +287,10 @@ def test_a_user_moves_no_batch_of_kept_rows_by_more_than_is_paid_for(kind: Any) 
                 some = stay & (at == s)
                 times = np.zeros(int(some.sum()), dtype=np.int64)
                 leaf = RowLeaf.from_events(keys[some], table[some], times, ids[some], n_keys)
-                leaves.append(within_cap(program, leaf))
+                leaves.append(program.capped(leaf))
             prefix = Prefix.empty(n_keys, program.width)
             prefix = prefix.with_rows([leaf.leaf for leaf in leaves], problem.limit)
-            return prefix.design(problem.gradients).sums(x, problem.gradients)
+            return design_of(prefix, problem.gradients).sums(x, problem.gradients)
 
         for one in np.unique(user):
             for t in (2, 7):
@@ -332,7 +332,7 @@ def test_a_user_moves_no_iterates_by_more_than_is_paid_for(expected: Any) -> Non
                 some = stay & (at == t)
                 times = np.zeros(int(some.sum()), dtype=np.int64)
                 leaf = RowLeaf.from_events(keys[some], table[some], times, ids[some], n_keys)
-                x = descent.advance(x, within_cap(program, leaf).leaf, t)
+                x = descent.advance(x, program.capped(leaf).leaf, t)
                 found.append(x)
             return np.stack(found)
 

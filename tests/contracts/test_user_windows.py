@@ -10,12 +10,11 @@ import pytest
 from tests.contracts.test_user_blocks import CAPS, KEYS, PERIOD, Stream, jobs_of
 from tests.contracts.test_user_models import program_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.optimize.program import WindowProgram
 from weir.dpcore.models.optimize.rows import on_lattice
-from weir.dpcore.models.optimize.selecting import Selecting
-from weir.dpcore.models.optimize.selection import Selection
+from weir.dpcore.models.optimize.selection import Selecting, Selection
 from weir.dpcore.models.optimize.width import Moving
 
 NOISES = ("gumbel", "laplace", "gaussian", "discrete_gaussian", "k_norm")

@@ -24,8 +24,8 @@ from tests.contracts.test_models import (
 )
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
-from weir.dpcore.models.scaling import Scaling, is_void
+from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss, Squared
+from weir.dpcore.models.kit.rows import Scaling, is_void
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, bounded, leaves_for
@@ -131,7 +131,7 @@ def test_void_rows_are_of_the_same_bits_and_clean_ones_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "loss", [Squared(), Absolute(), Quantile(0.8), Huber(0.5), Logistic(), Hinge()]
+    "loss", [Squared(), Absolute(), PinballLoss(0.8), Huber(0.5), Logistic(), Hinge()]
 )
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_void_row_has_no_gradient_and_no_loss(loss: Any, intercept: bool) -> None:

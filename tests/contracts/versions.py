@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -170,6 +171,8 @@ def of_people() -> Iterator[tuple[str, str]]:
                 text += f"mechanism: {{continual_sum: {name}, noise: {noise}}}\n"
                 if noise == "k_norm":
                     text = text.replace("delta: 1e-5", "delta: 0")
+                if name == "ended":
+                    text = re.sub(r"protect_for: \w+", "protect_for: all", text)
                 yield f"users/{name}/{noise}", text
     for name in MODELS.own:
         if not MODELS[name].event_only:

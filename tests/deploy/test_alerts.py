@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from tests.deploy.promql import check, metrics
 from weir.pipelines.results.verdict import COUNTERS
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.reasons import (
     MISSING,
     REASONS,

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import duration, show_duration, show_timestamp, timestamp
+from weir.dpcore.config.key import Key
+from weir.dpcore.config.privacy import Privacy
+from weir.dpcore.config.schema import Schema, TimeColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.registry import AGGREGATES, MODELS
 
 SHOP: dict[str, Any] = {
@@ -341,15 +346,6 @@ def test_whatever_stands_in_a_field_is_taken_or_refused_in_words(name: str, valu
 
 
 def test_every_field_has_a_description_and_an_example() -> None:
-    from weir.dpcore.plan_config import (
-        ClockConfig,
-        Key,
-        MechanismConfig,
-        Privacy,
-        Schema,
-        TimeColumn,
-    )
-
     sections = [
         PlanConfig, *AGGREGATES.values(), ClockConfig, Key, MechanismConfig, Privacy, Schema,
         TimeColumn, *MODELS.values(),

@@ -93,9 +93,9 @@ def test_the_error_of_a_mean_is_shown_at_what_is_expected() -> None:
     said = plan(SHOP, 20)
     algorithm, ticks = said.config.algorithm, said.ticks_to_look_at()
     (info,) = (one for one in said.outputs if one.name == "basket")
-    shown = algorithm.expected_error(info, said.program, ticks)
+    shown = algorithm.expected_error(info, ticks)
     assert shown.stddev == pytest.approx(info.stddev_worst / (20 * 7)) and shown.mark == "*"
-    assert any("20 events a tick" in note for note in algorithm.notes(said.program))
+    assert any("20 events a tick" in note for note in said.notes)
 
 
 @pytest.mark.parametrize("name", ["online.conditional_gradient", "online.pftal"])
@@ -105,7 +105,7 @@ def test_a_curvature_that_is_not_given_is_a_tenth_of_the_events(name: str) -> No
     assert silent.digest == said.digest
     assert isinstance(said.program, Learner) and said.program.rule.curvature == 2.5
     assert plan(MODEL, 25, algorithm=name, curvature=7).program.curvature == 7  # type: ignore[attr-defined]
-    facts = dict(said.config.algorithm.facts(said.program, {}))
+    facts = dict(said.facts)
     assert facts["curvature"].startswith("2.5 ")
 
 

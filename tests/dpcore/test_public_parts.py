@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.dpcore.accounting.guarantee import Expiration, PrivacyLoss, compose
+from weir.dpcore.accounting.guarantee import Expiration, Guarantee, PrivacyLoss, Relation, compose
 from weir.dpcore.accounting.statement import statement
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
@@ -54,14 +54,17 @@ def test_number_of_blocks() -> None:
 
 
 def test_the_statement_says_when_protection_ends() -> None:
-    gone = (Expiration(8, 1.0, 0.0), Expiration(16, math.inf, 0.0))
-    assert "no protection at all" in statement("add_remove", 8, 1.0, 0.0, gone)
-    fades = (Expiration(8, 1.0, 1e-6), Expiration(16, 1.2, 1e-6))
-    assert "fades by degrees" in statement("replace_one", 8, 1.0, 1e-6, fades)
-    flat = (Expiration(8, 1.0, 1e-6), Expiration(16, 1.0, 1e-6))
-    assert "permanent" in statement("replace_anywhere", 8, 1.0, 1e-6, flat)
-    assert "does not expire" in statement("add_remove", None, 1.0, 0.0, ())
-    assert "every record that carries its id" in statement("add_remove", None, 1.0, 0.0, (), True)
+    def said(relation: Relation, window: int | None, delta: float, *rows: Expiration) -> str:
+        return statement(Guarantee(1.0, delta, "event", relation, window, rows, ""), has_id=True)
+
+    gone = Expiration(8, 1.0, 0.0), Expiration(16, math.inf, 0.0)
+    assert "no protection at all" in said("add_remove", 8, 0.0, *gone)
+    fades = Expiration(8, 1.0, 1e-6), Expiration(16, 1.2, 1e-6)
+    assert "fades by degrees" in said("replace_one", 8, 1e-6, *fades)
+    flat = Expiration(8, 1.0, 1e-6), Expiration(16, 1.0, 1e-6)
+    assert "permanent" in said("replace_anywhere", 8, 1e-6, *flat)
+    assert "does not expire" in said("add_remove", None, 0.0)
+    assert "every record that carries its id" in said("add_remove", None, 0.0)
 
 
 def test_losses_compose() -> None:

@@ -37,8 +37,8 @@ from weir.pipelines.results.verdict import Result
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource
 from weir.pipelines.sources.source import schema_of
-from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.runtime.pubsub_client import EMULATOR
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 BOM = b"\xef\xbb\xbf"
 THEIRS = "projects/acme-1/subscriptions/purchases"
@@ -190,7 +190,7 @@ def test_no_server_is_refused_with_the_remedy(
     path = tmp_path / "job.yaml"
     path.write_text(over("json"))
     monkeypatch.delenv(EMULATOR, raising=False)
-    monkeypatch.setattr(post.pubsub_build, "binary", missing)
+    monkeypatch.setattr(post.servers, "pubsub_binary", missing)
     found = CliRunner().invoke(main, ["audit", str(path), "--runner", "flink"])
     assert found.exit_code == 2
     told = " ".join(found.output.split())
@@ -207,7 +207,7 @@ def test_no_flink_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) ->
         raise EngineMissing("job-server is not installed: run make flink")
 
     monkeypatch.delenv(EMULATOR, raising=False)
-    monkeypatch.setattr(post.pubsub_build, "binary", Path)
+    monkeypatch.setattr(post.servers, "pubsub_binary", Path)
     monkeypatch.setattr(post, "need", lambda *given: "")
     monkeypatch.setattr(post.job_server, "jar", no_jar)
     with pytest.raises(ConfigError, match="make flink"):

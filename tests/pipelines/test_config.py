@@ -18,11 +18,11 @@ from weir.pipelines.config.sections import (
     Deduplicate,
     Secret,
 )
-from weir.pipelines.sinks.csv import CsvSink
-from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sinks.folder import CsvSink
+from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS
 from weir.pipelines.sources.pubsub import SubscriptionConfig
 from weir.pipelines.sources.registry import SOURCES
+from weir.pipelines.sources.source import Limits
 
 
 def refusal(text: str = SMALL, sets: tuple[str, ...] = (), **environ: str) -> ConfigError:

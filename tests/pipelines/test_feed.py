@@ -20,13 +20,12 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.feed.feed import Clockwork, Pace, feed, first_moment, notes, setting
 from weir.pipelines.feed.synthetic import Shares, batches, uniforms
-from weir.pipelines.feed.targets import open_target
-from weir.pipelines.feed.topic import TopicTarget
+from weir.pipelines.feed.targets import TopicTarget, open_target
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.sources.pubsub import Replay
-from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.stream_time import StreamTime
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 ARRIVAL = SMALL.replace("schema: {time: at, id: id}", "schema: {time: at, id: id, arrival: got}")
 

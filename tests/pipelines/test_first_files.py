@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import Weir
-from weir.transforms.sources import first_files
+from weir.transforms.sources import file_checks as first_files
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import Weir
-from weir.transforms.decode.first_look import Evidence
-from weir.transforms.decode.text_form import TextForm
-from weir.transforms.sources import first_text
-from weir.transforms.sources.first_text import Signs, signs_of
+from weir.transforms.decode.encoding import TextForm
+from weir.transforms.decode.input_validation import Evidence
+from weir.transforms.sources import file_checks as first_text
+from weir.transforms.sources.file_checks import Signs, signs_of
 
 TEXT = """\
 name: visits

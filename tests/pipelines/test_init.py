@@ -14,8 +14,7 @@ from tests.pipelines.conftest import Weir
 from weir.dpcore.config import yaml
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
-from weir.pipelines.init.init import config_text, output_name, release_name
-from weir.pipelines.init.words import word
+from weir.pipelines.init.init import config_text, output_name, release_name, word
 
 CSV = """\
 date,purchase_id,customer_id,store,dollar value,n,no
@@ -287,7 +286,7 @@ def test_a_list_column_is_proposed_where_the_header_fixes_its_size(tmp_path: Pat
     import pyarrow.parquet as pq
 
     from weir.pipelines.init.header import sniff
-    from weir.pipelines.init.model import check_target, model
+    from weir.pipelines.init.init import check_target, model
 
     numbers = [[1.0, 2.0, 3.0], [0.0, 0.0, 1.0]]
     for kind, proposed in ((pa.list_(pa.float32(), 3), True), (pa.list_(pa.float32()), False)):

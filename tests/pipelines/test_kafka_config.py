@@ -18,7 +18,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.sources.kafka import KafkaSource
-from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Limits
 from weir.transforms.sources.kafka import clients
 from weir.transforms.sources.kafka.properties import SECRETS, PropertyReference
 

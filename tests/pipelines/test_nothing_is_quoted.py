@@ -17,7 +17,7 @@ from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.secret_files import COLUMNS, FOREIGN, MAIL, NAME, NUMBER, WORDS, WRITERS, wrong
 from tests.pipelines.secret_files import folder as files_of
 from tests.runners.secrets_search import forms_of, search
-from weir.transforms.decode.formats import FORMATS
+from weir.transforms.formats.registry import file_formats
 
 FORMS = [form for word in WORDS for form in forms_of(word.encode())]
 FORMS += [form for form in (word.encode("latin-1") for word in WORDS) if form not in FORMS]
@@ -56,10 +56,10 @@ def config(place: Path, form: str, path: Path, more: str = "") -> Path:
 
 
 def test_every_format_has_a_writer() -> None:
-    assert set(WRITERS) == set(FORMATS)
+    assert set(WRITERS) == set(file_formats())
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", file_formats())
 def test_the_search_finds_what_it_looks_for(form: str, tmp_path: Path) -> None:
     for name, data in files_of(form).items():
         (tmp_path / name).write_bytes(data)
@@ -69,7 +69,7 @@ def test_the_search_finds_what_it_looks_for(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", file_formats())
 def test_a_run_over_broken_files_tells_nothing(
     weir: Weir, form: str, tmp_path: Path, events: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_run_over_a_file_without_a_header(weir: Weir, tmp_path: Path, events: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", file_formats())
 def test_what_is_refused_is_refused_without_its_words(
     weir: Weir, form: str, tmp_path: Path, events: Path
 ) -> None:
@@ -149,7 +149,7 @@ def test_what_is_refused_is_refused_without_its_words(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", file_formats())
 def test_init_and_feed_write_nothing_down(
     weir: Weir, form: str, tmp_path: Path, events: Path
 ) -> None:

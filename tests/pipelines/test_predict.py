@@ -14,7 +14,7 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.predict.models import models_at
+from weir.pipelines.predict.predict import models_at
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.score import score
 from weir.pipelines.results.events import tables
@@ -179,11 +179,11 @@ def test_what_cannot_be_predicted_is_refused_by_name(tmp_path: Path, weir: Weir)
     (tmp_path / "taken.csv").write_text("site,age,visits,share.no\neast,1,1,1\n")
     for words, told in (
         ((out, tmp_path / "gone.csv"), "is no file"),
-        ((out, tmp_path / "events.txt"), "must end in one of"),
+        ((out, tmp_path / "events.doc"), "must end in one of"),
         ((out, tmp_path / "short.csv"), "has no column visits"),
         ((out, tmp_path / "words.csv"), "age"),
         ((out, tmp_path / "taken.csv"), "is a column already"),
-        ((out, data, "--out", tmp_path / "p.txt"), "must end in one of .parquet, .csv"),
+        ((out, data, "--out", tmp_path / "p.doc"), "must end in one of .csv, "),
         ((out, data, "--out", tmp_path / "events.csv"), "exists already"),
         ((out, data, "--out", tmp_path / "nowhere" / "p.csv"), "cannot be written"),
         ((out, data, "--tick", "99"), "was not released: ticks are 0 to 8"),

@@ -22,10 +22,11 @@ from PIL import Image
 from tests.pipelines import synthetic
 from tests.pipelines.pages import Page, unpacked
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.report import numbers, words
+from weir.pipelines.report import words
 from weir.pipelines.report.data import KEYS_DRAWN, gather
 from weir.pipelines.report.page import packed
 from weir.pipelines.report.report import report
+from weir.pipelines.results import series
 from weir.pipelines.results.files import lists_of, matrix
 from weir.pipelines.results.run import ResultFolder
 
@@ -337,22 +338,22 @@ def test_lists_as_text() -> None:
 def test_as_many_digits_as_the_noise_allows(
     value: float, half: float, shown: tuple[str, str]
 ) -> None:
-    assert numbers.show_value(value, half) == shown
+    assert series.show_value(value, half) == shown
 
 
 def test_a_band_that_is_wide_only_at_first_does_not_flatten_the_rest() -> None:
     value = np.full(500, 36.0)
-    low, high = numbers.limits(value, 600.0 / np.arange(1, 501), (None, None))
+    low, high = series.limits(value, 600.0 / np.arange(1, 501), (None, None))
     assert high - low < 100
 
 
 def test_axes_and_bands_end_at_public_bounds() -> None:
     value, half = np.array([3.0, 5.0, 4.0]), np.full(3, 10.0)
-    assert numbers.limits(value, half, (0.0, 8.0)) == (0.0, 8.0)
-    np.testing.assert_array_equal(numbers.cut(value - half, (0.0, None)), 0)
-    hidden = numbers.hidden(np.array([3.0, 50.0, -3.0]), np.array([4.0, 4.0, 2.0]), (None, None))
+    assert series.limits(value, half, (0.0, 8.0)) == (0.0, 8.0)
+    np.testing.assert_array_equal(series.cut(value - half, (0.0, None)), 0)
+    hidden = series.hidden(np.array([3.0, 50.0, -3.0]), np.array([4.0, 4.0, 2.0]), (None, None))
     assert hidden.tolist() == [True, False, False], "the band is wider than the value"
-    known = numbers.hidden(np.array([36.0]), np.array([20.0]), (0.0, 30.0))
+    known = series.hidden(np.array([36.0]), np.array([20.0]), (0.0, 30.0))
     assert known.tolist() == [True], "the band is wider than the clip"
 
 
@@ -369,7 +370,7 @@ def test_axes_and_bands_end_at_public_bounds() -> None:
     ],
 )
 def test_bins_read_like_words(label: str, shown: str) -> None:
-    assert numbers.bin_name(label) == shown
+    assert series.bin_name(label) == shown
 
 
 def test_packed_numbers_keep_more_digits_than_the_noise_leaves() -> None:

@@ -18,7 +18,7 @@ from weir.pipelines.results.files import ResultFile, is_flat
 from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.run import RunFailed, refuse_short
-from weir.pipelines.sinks.csv import CsvSink
+from weir.pipelines.sinks.folder import CsvSink
 from weir.transforms.release.noisy import NoisyStride
 from weir.transforms.release.solve import SolveDoFn
 from weir.transforms.runtime.reasons import by_field

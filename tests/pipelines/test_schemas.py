@@ -19,7 +19,7 @@ from tests.pipelines.result_rows import result_rows
 from tests.transforms.avro_files import record_of
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.feed.recorded import read_batches
+from weir.pipelines.feed.feed import read_batches
 from weir.pipelines.results.events import numbers, tables
 
 HOURS = [f"2024-01-01T{at % 24:02d}:00:00Z" for at in range(3_001)]
@@ -150,13 +150,15 @@ def test_a_mark_is_none_of_a_files_words(tmp_path: Path) -> None:
 def test_nanoseconds_of_older_writers_end_at_no_year(tmp_path: Path) -> None:
     """Times of 96 bits: read as nanoseconds of 64, the year 3237 was one of 2068."""
     from tests.transforms.events import collect
-    from weir.transforms.decode.formats import decode_bytes
     from weir.transforms.decode.schema import EventSchema, Stamp
+    from weir.transforms.formats.registry import FORMATS
 
     times = pa.array([10**12, 4 * 10**13, -(10**12)], pa.timestamp("ms"))
     sink = io.BytesIO()
     pq.write_table(pa.table({"t": times}), sink, use_deprecated_int96_timestamps=True)
-    events, dead = collect(decode_bytes(sink.getvalue(), "parquet", EventSchema(Stamp("t")), "f"))
+    events, dead = collect(
+        FORMATS["parquet"].decode_bytes(sink.getvalue(), EventSchema(Stamp("t")), "f")
+    )
     assert not dead
     assert [event["@time"].year for event in events] == [2001, 3237, 1938]
 

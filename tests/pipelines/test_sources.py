@@ -18,13 +18,16 @@ from apache_beam.testing.util import assert_that, equal_to
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.init.header import sniff
+from weir.transforms.decode.encoding import TextForm, check_encoding
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats import lines
+from weir.transforms.formats import parquet as parquet_format
+from weir.transforms.formats.csv import check_delimiter
+from weir.transforms.formats.stored import File
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.sources import files
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.matching import File
 from weir.transforms.sources.read_files import ReadFiles
 
 SCHEMA = EventSchema.build(Stamp("date"), key="store", numbers=["dollars"])
@@ -58,8 +61,8 @@ def test_big_text_is_split_at_lines(folder: Path, monkeypatch: pytest.MonkeyPatc
     whole = read(source)
     assert whole == ([(i + 2, float(i)) for i in range(500)], 0, 1)
     for size, block in ((700, 100), (1000, 4096), (64, 7)):
-        monkeypatch.setattr(files, "SPLIT_BYTES", size)
-        monkeypatch.setattr(files, "_BLOCK", block)
+        monkeypatch.setattr(lines, "SPLIT_BYTES", size)
+        monkeypatch.setattr(lines, "BLOCK", block)
         counters.reset()
         values, dead, count = read(source)
         assert (values, dead) == whole[:2] and count >= 4
@@ -98,12 +101,12 @@ def test_names_that_begin_like_another_format(folder: Path, first: str) -> None:
 
 def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a.csv").write_bytes(b"\xef\xbb\xbf" + HEADLESS.encode())
-    source = FileSource("csv", str(folder / "a.csv"), columns=NAMES)
+    source = FileSource("csv", str(folder / "a.csv"), TextForm(columns=NAMES))
     ReadFiles(source, SCHEMA)
     expected = [(i + 1, float(i)) for i in range(500)]
     assert read(source) == (expected, 0, 1)
-    monkeypatch.setattr(files, "SPLIT_BYTES", 700)
-    monkeypatch.setattr(files, "_BLOCK", 100)
+    monkeypatch.setattr(lines, "SPLIT_BYTES", 700)
+    monkeypatch.setattr(lines, "BLOCK", 100)
     values, dead, count = read(source)
     assert (values, dead) == (expected, 0) and count > 4
 
@@ -111,12 +114,12 @@ def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_columns_are_held_against_the_first_line(folder: Path) -> None:
     (folder / "a.csv").write_text("2024-01-05,XYZZY,7,8\n")
     with pytest.raises(ConfigError, match="names 3 columns, but the first line.*4 fields") as told:
-        ReadFiles(FileSource("csv", str(folder / "a.csv"), columns=NAMES), SCHEMA)
+        ReadFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=NAMES)), SCHEMA)
     assert "XYZZY" not in str(told.value)
     with pytest.raises(ConfigError, match="key.column = 'store'.*columns are date, shop, dollars"):
         (folder / "a.csv").write_text(HEADLESS)
         columns = ("date", "shop", "dollars")
-        ReadFiles(FileSource("csv", str(folder / "a.csv"), columns=columns), SCHEMA)
+        ReadFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=columns)), SCHEMA)
 
 
 @pytest.mark.parametrize("header", [True, False])
@@ -127,11 +130,13 @@ def test_encodings(
     text = (CSV if header else HEADLESS).replace("s1", "süd")
     (folder / "a.csv").write_bytes(text.encode(encoding))
     (folder / "b.csv.gz").write_bytes(gzip.compress(text.encode(encoding)))
-    monkeypatch.setattr(files, "SPLIT_BYTES", 700)
+    monkeypatch.setattr(lines, "SPLIT_BYTES", 700)
     for name in ("a.csv", "b.csv.gz"):
         columns = None if header else NAMES
         path = str(folder / name)
-        source = FileSource("csv", path, columns=columns, encoding=encoding)
+        source = FileSource(
+            "csv", path, TextForm(columns=columns, encoding=check_encoding(encoding))
+        )
         ReadFiles(source, SCHEMA)
         counters.reset()
         values, dead, count = read(source)
@@ -172,7 +177,9 @@ def test_who_stops_early_leaves_no_file_open(
 ) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(
-        files, "_open_parquet", lambda path: opened.append(pa.OSFile(path)) or opened[-1]
+        parquet_format.Parquet,
+        "open",
+        lambda self, path: opened.append(pa.OSFile(path)) or opened[-1],
     )
     path = tmp_path / "a.parquet"
     table = {"date": ["2024-01-01"] * 100, "store": ["s"] * 100, "dollars": range(100)}
@@ -190,8 +197,8 @@ def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(folder / "a.csv")
     assert read(FileSource("csv", path))[:2][0][500:] == [(504, 8.0)]
     assert read(FileSource("csv", path))[1] == 2
-    monkeypatch.setattr(files, "SPLIT_BYTES", 700)
-    source = FileSource("csv", path, quoted_newlines=True)
+    monkeypatch.setattr(lines, "SPLIT_BYTES", 700)
+    source = FileSource("csv", path, TextForm(quoted_newlines=True))
     ReadFiles(source, SCHEMA)
     values, dead, count = read(source)
     assert sorted(values)[500:] == [(502, 7.0), (504, 8.0)] and (dead, count) == (0, 1)
@@ -201,7 +208,7 @@ def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_row_groups_are_split(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "SPLIT_ROWS", 100)
+    monkeypatch.setattr(parquet_format, "SPLIT_ROWS", 100)
     rows = pa.table({"date": ["2024-01-01"] * 500, "store": ["s"] * 500, "dollars": range(500)})
     pq.write_table(rows, folder / "a.parquet", row_group_size=50)
     counters.reset()
@@ -272,7 +279,7 @@ def test_types_are_checked_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="schema.time = 'date'.*holds numbers"):
         ReadFiles(FileSource("parquet", str(tmp_path / "x.parquet")), SCHEMA)
     with pytest.raises(ConfigError, match="source.delimiter"):
-        FileSource("csv", "x", delimiter=";;")
+        check_delimiter(";;")
     with pytest.raises(ConfigError, match="is no format"):
         FileSource("xml", "x")
 
@@ -323,8 +330,8 @@ def test_sniffing_tells_names_and_types_only(tmp_path: Path) -> None:
     with pa.ipc.new_stream(str(tmp_path / "x.arrow"), table.schema) as writer:
         writer.write_table(table)
     (tmp_path / "x.jsonl").write_text("\n".join(json.dumps(row) for row in records))
-    lines = [";".join(names), *(";".join(str(v) for v in row.values()) for row in records)]
-    (tmp_path / "x.txt").write_text("\n".join(lines))
+    written = [";".join(names), *(";".join(str(v) for v in row.values()) for row in records)]
+    (tmp_path / "x.txt").write_text("\n".join(written))
     for name in ("x.parquet", "x.arrow", "x.jsonl", "x.txt"):
         # Keys of JSON objects are data until somebody says that they are names.
         said = names if name == "x.jsonl" else None

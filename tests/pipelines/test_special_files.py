@@ -17,9 +17,9 @@ import pytest
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
-from weir.pipelines.feed.recorded import read_batches
+from weir.pipelines.feed.feed import read_batches
+from weir.transforms.formats.stored import File
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.matching import File
 
 HEAD = "at,id,store,amount\n"
 ROWS = "".join(

@@ -13,7 +13,7 @@ from examples.stack.view import curve
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig, loads
-from weir.pipelines.feed.recorded import read_batches
+from weir.pipelines.feed.feed import read_batches
 
 CONFIG = """
 name: replayed

@@ -17,7 +17,7 @@ from tests.pipelines.result_rows import result_rows
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
-from weir.pipelines.predict.models import models_at
+from weir.pipelines.predict.predict import models_at
 from weir.pipelines.results.run import ResultFolder
 
 pytestmark = pytest.mark.slow

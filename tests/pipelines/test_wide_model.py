@@ -16,7 +16,7 @@ from tests.pipelines.conftest import Weir
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
-from weir.pipelines.predict.models import models_at
+from weir.pipelines.predict.predict import models_at
 from weir.pipelines.results.files import read_file
 from weir.pipelines.results.run import ResultFolder
 

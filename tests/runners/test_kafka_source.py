@@ -25,12 +25,12 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.sources.kafka import KafkaSource
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.sources.kafka import faults
 from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
 from weir.transforms.sources.kafka.source import ReadKafka
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.kafka.values import ConfluentAvro
+from weir.transforms.sources.pubsub.messages import MessageDecoder
 
 PARTITIONS = 3
 

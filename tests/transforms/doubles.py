@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from weir.dpcore.accounting.guarantee import (
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.noise.noise import label
-from weir.dpcore.program import Bounded, OutputInfo, Released
+from weir.dpcore.program import Bounded, OutputInfo, Program, Released
 from weir.dpcore.users.unit import UserUnit
 from weir.transforms.tick.noise_source import NoiseSource
 
@@ -33,14 +33,10 @@ class CountSumState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CountSum:
+class CountSum(Program):
     """Running count and sum of ``v`` clipped to [0, 10], in units of 1/16."""
 
     sigma: float = 4.0
-    leaf: Literal["sum", "rows"] = "sum"
-    training: None = None
-    capacity: int = 1 << 40
-    row_width: int = 0
     dimension: int = 2
     columns: tuple[str, ...] = ("v",)
 

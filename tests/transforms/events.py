@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.csv import decode_csv, parse_header
+from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.lines import LINE_BYTES, chunks
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.csv import parse_header
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.reasons import VALUES
 

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from weir.transforms.runtime.fence import OPEN, Fence
+from weir.transforms.sources.pubsub.messages import Subscription
 from weir.transforms.sources.pubsub.reader import Reader
-from weir.transforms.sources.pubsub.stamps import Subscription
 
 S = 1_000_000
 T0 = 1_700_000_000 * S

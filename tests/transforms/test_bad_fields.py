@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import aside, csv, ndjson
 from weir.dpcore.plan import Plan
-from weir.transforms.decode.formats import decode_bytes, emit
+from weir.transforms.decode.beam_events import emit
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 from weir.transforms.leaves.bound import bound
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.reasons import MISSING, by_field
@@ -106,7 +107,7 @@ def test_what_is_absent_is_counted_apart_from_what_cannot_be_read() -> None:
         for i, values in enumerate([(b"abc", b"", b"", b"\xff"), (b"NaN", b"", b"maybe", b"x")])
     )
     counters.reset()
-    outputs = list(emit(decode_bytes(data, "csv", SCHEMA, "x")))
+    outputs = list(emit(FORMATS["csv"].decode_bytes(data, SCHEMA, "x")))
     assert len(outputs) == 2
     assert by_field(counters.snapshot()) == {
         ("rating", "not_a_number"): 1,

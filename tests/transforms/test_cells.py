@@ -11,11 +11,10 @@ import pytest
 import weir.transforms.decode.csv as decoder
 import weir.transforms.decode.time as times
 from weir.dpcore.native import kernels
-from weir.transforms.decode.cells import plain_cells
-from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.iso import ABSOLUTE, LOCAL, OTHER, common_times
+from weir.transforms.decode.csv import decode_csv, plain_cells
 from weir.transforms.decode.lines import Chunk, of_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.time import ABSOLUTE, LOCAL, OTHER, common_times
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

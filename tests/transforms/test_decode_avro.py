@@ -9,8 +9,8 @@ import pytest
 from tests.transforms.avro_files import container, encoded, record_of
 from tests.transforms.events import Rows, aside, collect
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.formats import decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 COLOR = {"type": "enum", "name": "color", "symbols": ["red", "blue"]}
@@ -24,7 +24,7 @@ def read(
     schema = options.pop("schema", SCHEMA)
     records = [encoded(value, record_of(wire)) for value in values]
     data = container(record_of(declared), records, **options)
-    return collect(decode_bytes(data, "avro", schema, "x"))
+    return collect(FORMATS["avro"].decode_bytes(data, schema, "x"))
 
 
 def test_a_column_that_nobody_reads_costs_nothing() -> None:
@@ -107,7 +107,7 @@ def test_a_count_that_is_wrong_costs_its_block_alone() -> None:
     records = [encoded({"t": i, "k": b"a", "x": 1.0}, record_of(WIRE)) for i in range(9)]
     for wrong in (records[4] + b"\0", records[4][:-1], b"", records[4] * 2):
         data = container(record_of(_declared()), [*records[:4], wrong, *records[5:]], a_block=3)
-        events, dead = collect(decode_bytes(data, "avro", SCHEMA, "x"))
+        events, dead = collect(FORMATS["avro"].decode_bytes(data, SCHEMA, "x"))
         assert [row["@position"] for row in events] == [0, 1, 2, 6, 7, 8]
         assert dead == [(at, "malformed") for at in (3, 4, 5)]
 
@@ -115,7 +115,7 @@ def test_a_count_that_is_wrong_costs_its_block_alone() -> None:
 def test_many_records_in_few_bytes() -> None:
     record = encoded({"t": 0, "k": b"a", "x": 0.0}, record_of(WIRE))
     data = container(record_of(_declared()), [record] * 5000, a_block=5000, codec="deflate")
-    events, dead = collect(decode_bytes(data, "avro", SCHEMA, "x"))
+    events, dead = collect(FORMATS["avro"].decode_bytes(data, SCHEMA, "x"))
     assert len(events) == 5000 and not dead
 
 
@@ -133,4 +133,4 @@ CHAIN = {"type": "record", "name": "link", "fields": [{"name": "n", "type": ["nu
 def test_a_type_without_a_bound_is_refused(kind: Any, words: str) -> None:
     data = container(record_of({**_declared(), "u": kind}), [])
     with pytest.raises(ConfigError, match=words):
-        collect(decode_bytes(data, "avro", SCHEMA, "x"))
+        collect(FORMATS["avro"].decode_bytes(data, SCHEMA, "x"))

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import collect
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.formats import concatenate, decode_bytes
+from weir.transforms.decode.beam_events import concatenate
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 
 SCHEMA = EventSchema.build(Stamp("t"), key="store", id="order", where="n > 0", numbers=["x"])
 N = 1000
@@ -78,7 +79,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_gives_the_same_events(name: str) -> None:
-    events, dead = collect(decode_bytes(FILES[name], name.split(",")[0], SCHEMA, "x"))
+    events, dead = collect(FORMATS[name.split(",")[0]].decode_bytes(FILES[name], SCHEMA, "x"))
     assert not dead and len(events) == N
     assert [row["@position"] for row in events] == list(range(N))
     assert [row["@key"] for row in events] == table()["store"].to_pylist()
@@ -94,7 +95,7 @@ def test_a_broken_row_group_loses_its_own_rows_only() -> None:
     group = pq.ParquetFile(io.BytesIO(bytes(data))).metadata.row_group(1).column(0)
     at = group.data_page_offset
     data[at : at + group.total_compressed_size] = b"\xff" * group.total_compressed_size
-    events, dead = collect(decode_bytes(bytes(data), "parquet", SCHEMA, "x"))
+    events, dead = collect(FORMATS["parquet"].decode_bytes(bytes(data), SCHEMA, "x"))
     assert [row["@position"] for row in events] == [*range(300), *range(600, N)]
     assert dead == [(i, "malformed") for i in range(300, 600)]
 
@@ -106,7 +107,7 @@ def test_a_broken_avro_block_loses_its_own_rows_only() -> None:
     second = data.find(sync, first) + 16
     third = data.find(sync, second) + 16
     data[second + 8 : third - 20] = bytes(third - 20 - second - 8)
-    events, dead = collect(decode_bytes(bytes(data), "avro", SCHEMA, "x"))
+    events, dead = collect(FORMATS["avro"].decode_bytes(bytes(data), SCHEMA, "x"))
     assert len(events) + len(dead) == N
     assert {reason for _, reason in dead} == {"malformed"}
     assert sorted([row["@position"] for row in events] + [n for n, _ in dead]) == list(range(N))
@@ -118,7 +119,7 @@ def test_avro_finds_its_way_after_a_torn_block() -> None:
     first = data.find(sync) + 16
     second = data.find(sync, first) + 16
     torn = data[: first + 1] + b"\xff" * 40 + data[second - 30 :]
-    events, dead = collect(decode_bytes(torn, "avro", SCHEMA, "x"))
+    events, dead = collect(FORMATS["avro"].decode_bytes(torn, SCHEMA, "x"))
     assert dead and events and events[-1]["@id"] == str(N - 1)
 
 
@@ -130,14 +131,17 @@ def test_a_wrong_type_in_an_avro_union_is_one_missing_value() -> None:
     fields = fastavro.reader(io.BytesIO(FILES["avro"])).writer_schema
     sink = io.BytesIO()
     fastavro.writer(sink, fields, rows)
-    events, dead = collect(decode_bytes(sink.getvalue(), "avro", SCHEMA, "x"))
+    events, dead = collect(FORMATS["avro"].decode_bytes(sink.getvalue(), SCHEMA, "x"))
     assert len(events) == 3 and math.isnan(events[1]["x"])
     assert dead == [(1, "x: not_a_number")]
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "avro"])
 def test_what_is_no_such_file_is_one_dead_letter(form: str) -> None:
-    assert collect(decode_bytes(b"a,b\n1,2\n" * 9, form, SCHEMA, "x")) == ([], [(-1, "malformed")])
+    assert collect(FORMATS[form].decode_bytes(b"a,b\n1,2\n" * 9, SCHEMA, "x")) == (
+        [],
+        [(-1, "malformed")],
+    )
 
 
 @pytest.mark.slow
@@ -155,7 +159,7 @@ def test_damage_never_raises(name: str, at: int, junk: bytes, cut: bool) -> None
     if cut:
         del data[at:]
     try:
-        events, dead = collect(decode_bytes(bytes(data), name.split(",")[0], SCHEMA, "x"))
+        events, dead = collect(FORMATS[name.split(",")[0]].decode_bytes(bytes(data), SCHEMA, "x"))
     except ConfigError:
         return  # The damage has changed a column's name or type.
     assert len(events) <= N
@@ -166,7 +170,10 @@ def test_damage_never_raises(name: str, at: int, junk: bytes, cut: bool) -> None
 def test_an_arrow_header_with_a_name_that_is_no_text_is_put_aside() -> None:
     for form in ("arrow", "arrow, stream"):
         data = FILES[form].replace(b"store", b"st\xffre")
-        assert collect(decode_bytes(data, "arrow", SCHEMA, "x")) == ([], [(-1, "malformed")])
+        assert collect(FORMATS["arrow"].decode_bytes(data, SCHEMA, "x")) == (
+            [],
+            [(-1, "malformed")],
+        )
 
 
 def test_parquet_text_that_is_not_utf8_is_put_aside() -> None:
@@ -177,7 +184,7 @@ def test_parquet_text_that_is_not_utf8_is_put_aside() -> None:
         {"t": times, "store": spoilt, "order": ["a"] * 3, "n": [1, 1, 1], "x": ["1", "2", "q"]}
     )
     for form, data in (("arrow", arrow(events)), ("parquet", parquet(events))):
-        found, dead = collect(decode_bytes(data, form, SCHEMA, "x"))
+        found, dead = collect(FORMATS[form].decode_bytes(data, SCHEMA, "x"))
         assert [row["@key"] for row in found] == ["ok", "fine"]
         assert dead == [(1, "store: unreadable_key"), (2, "x: not_a_number")]
 
@@ -225,7 +232,7 @@ def test_a_bad_value_in_an_arrow_batch_is_its_own_records(
     events = table(3)
     at = events.schema.get_field_index(column)
     events = events.set_column(at, column, values).set_column(3, "n", pa.array([1, 1, 1]))
-    found, dead = collect(decode_bytes(arrow(events), "arrow", SCHEMA, "x"))
+    found, dead = collect(FORMATS["arrow"].decode_bytes(arrow(events), SCHEMA, "x"))
     assert [place for place, _ in dead] == lost
     assert [row["@position"] for row in found] == [i for i in range(3) if i not in lost]
     if column == "t" and not lost:
@@ -239,7 +246,7 @@ def test_an_index_outside_of_its_dictionary_is_its_own_records() -> None:
         pa.array([0, 7, None, -1, 1]), pa.array(["a", "b"]), safe=False
     )
     events = table(5).set_column(1, "store", wild).set_column(3, "n", pa.array([1] * 5))
-    found, dead = collect(decode_bytes(arrow(events), "arrow", SCHEMA, "x"))
+    found, dead = collect(FORMATS["arrow"].decode_bytes(arrow(events), SCHEMA, "x"))
     assert [row["@key"] for row in found] == ["a", None, "b"]
     assert dead == [(1, "store: unreadable_key"), (3, "store: unreadable_key")]
 
@@ -250,7 +257,7 @@ def test_a_batch_whose_offsets_are_broken_is_lost_as_a_whole() -> None:
         pa.string(), 3, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"abcde")]
     )
     events = table(3).set_column(1, "store", broken)
-    found, dead = collect(decode_bytes(arrow(events), "arrow", SCHEMA, "x"))
+    found, dead = collect(FORMATS["arrow"].decode_bytes(arrow(events), SCHEMA, "x"))
     assert not found and dead == [(i, "malformed") for i in range(3)]
 
 
@@ -269,17 +276,19 @@ def test_a_type_that_cannot_be_used_is_named(column: str, values: Any, message: 
     at = events.schema.get_field_index(column)
     events = events.set_column(at, column, pa.array(values))
     with pytest.raises(ConfigError, match=message):
-        list(decode_bytes(parquet(events), "parquet", SCHEMA, "some.parquet"))
+        list(FORMATS["parquet"].decode_bytes(parquet(events), SCHEMA, "some.parquet"))
 
 
 def test_missing_columns_are_named() -> None:
     for form, make in (("parquet", parquet), ("arrow", arrow)):
         with pytest.raises(ConfigError, match="'order'.*is not a column of x.*store, n, x"):
-            list(decode_bytes(make(table().drop_columns(["order"])), form, SCHEMA, "x"))
+            list(FORMATS[form].decode_bytes(make(table().drop_columns(["order"])), SCHEMA, "x"))
 
 
 def test_small_batches_become_one() -> None:
-    batches = [d.events for d in decode_bytes(FILES["arrow"], "arrow", SCHEMA, "x") if d.events]
+    batches = [
+        d.events for d in FORMATS["arrow"].decode_bytes(FILES["arrow"], SCHEMA, "x") if d.events
+    ]
     one = concatenate(batches)
     assert one.num_rows == N and one.schema.metadata == {b"source": b"x"}
     assert one.to_pylist()[300:305] == batches[1].to_pylist()[:5]

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weir.transforms.decode import arrow_together
-from weir.transforms.decode import messages as messages_module
-from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode import arrow as arrow_together
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.arrow import Arrow
 from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 SUB = "projects/acme-1/subscriptions/s"
 SCHEMA = EventSchema.build(Stamp("at"), key="store", id="order", numbers=["dollars"])
@@ -214,7 +214,9 @@ def test_messages_read_together_are_read_as_if_each_were_alone(
     payloads = [payload("arrow", [event(20 + i), event(40 + i)]) for i in range(4)]
     payloads = [payloads[0], odd_arrow(kind), payloads[1], b"", *payloads[2:], odd_arrow("values")]
     events, dead, found, _ = decode("arrow", payloads)
-    monkeypatch.setattr(messages_module, "read_together", lambda given, *_: ([], range(len(given))))
+    monkeypatch.setattr(
+        Arrow, "decode_together", lambda self, given, *_: ([], list(range(len(given))))
+    )
     alone = decode("arrow", payloads)
     assert (events, dead) == alone[:2]
     assert len(events) >= 8

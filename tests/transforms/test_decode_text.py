@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import HEADER, MARKER, SCHEMA, aside, collect, csv, ndjson
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.formats import decode_bytes, decode_payload
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 
 HEAD = ",".join(HEADER).encode() + b"\n"
 GOOD = b"19970101,north,7,2,11.5\n"
@@ -155,7 +155,7 @@ def test_json_values() -> None:
 
 @pytest.mark.parametrize("form", ["csv", "ndjson", "parquet", "arrow", "avro"])
 def test_an_empty_file_has_no_events(form: str) -> None:
-    assert collect(decode_bytes(b"", form, SCHEMA, "x")) == ([], [])
+    assert collect(FORMATS[form].decode_bytes(b"", SCHEMA, "x")) == ([], [])
 
 
 def test_a_header_alone_has_no_events() -> None:
@@ -202,10 +202,8 @@ def test_a_long_line_streams_past() -> None:
 
 def test_payload_of_one_event_may_be_spread_over_lines() -> None:
     data = b'{\n "date": "19970101",\r\n "store": "north"\n}\n'
-    events, dead = collect(decode_payload(data, "json", SCHEMA, "topic"))
+    events, dead = collect(FORMATS["json"].decode_bytes(data, SCHEMA, "topic"))
     assert len(events) == 1 and not dead
-    with pytest.raises(ConfigError, match="payload"):
-        list(decode_payload(b"", "xml", SCHEMA, "topic"))
 
 
 def test_booleans_and_presence() -> None:
@@ -427,7 +425,7 @@ def test_no_content_in_logs_or_errors(caplog: pytest.LogCaptureFixture) -> None:
             b"Obj\x01",
             b"\xff\xff\xff\xff\x10\x00\x00\x00",
         ):
-            collect(decode_bytes(start + text + start[:4], form, SCHEMA, "x"))
+            collect(FORMATS[form].decode_bytes(start + text + start[:4], SCHEMA, "x"))
     with pytest.raises(ConfigError) as caught:
         csv(b"\xff" + word + b"\n")
     assert MARKER not in str(caught.value) and caught.value.__suppress_context__
@@ -450,7 +448,7 @@ def test_a_quote_left_open_by_the_last_line_is_no_other_than_one_before(after: b
 
 
 def test_metadata_names_the_source() -> None:
-    (decoded,) = decode_bytes(GOOD_JSON, "ndjson", SCHEMA, "some/file")
+    (decoded,) = FORMATS["ndjson"].decode_bytes(GOOD_JSON, SCHEMA, "some/file")
     assert decoded.events is not None
     assert decoded.events.schema.metadata == {b"source": b"some/file"}
     assert decoded.events.schema.field("@key").type == pa.dictionary(pa.int32(), pa.string())

@@ -25,8 +25,8 @@ from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted
 from weir.transforms.sinks.writer import Writer
 from weir.transforms.sources.pubsub.acked import FOLDER, Acknowledged, Outdated
+from weir.transforms.sources.pubsub.messages import Subscription
 from weir.transforms.sources.pubsub.reader import Reader
-from weir.transforms.sources.pubsub.stamps import Subscription
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 
 import weir.transforms.decode.ndjson as decoder
 from weir.dpcore.native import kernels
-from weir.transforms.decode.fields import plain
-from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.json_lines import plain
 from weir.transforms.decode.lines import of_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 
 TYPES = {"s": pa.string(), "x": pa.float64(), "i": pa.int64(), "b": pa.bool_()}
 GOOD = b'{"s":"a","x":1.5,"i":7,"b":true}'
@@ -141,7 +141,7 @@ def test_the_same_events_with_and_without_the_kernel(
 
     def events() -> tuple[list[Any], list[Any]]:
         rows, dead = [], []
-        for found, letters, _ in decode_bytes(b"\n".join(lines), "ndjson", schema, "f"):
+        for found, letters, _ in FORMATS["ndjson"].decode_bytes(b"\n".join(lines), schema, "f"):
             rows += [] if found is None else found.to_pylist()
             dead += [] if letters is None else letters.to_pylist()
         rows.sort(key=lambda row: row["@position"])

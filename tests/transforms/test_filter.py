@@ -14,6 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.transforms.doubles import CountSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
@@ -29,6 +30,7 @@ class PublicPlan:
     clock: Clock
     keys: Keys
     where: str | None = None
+    program: Any = CountSum()
 
     def block_of(self, keys: Sequence[bytes]) -> Any:
         return self.keys.block_of(keys)

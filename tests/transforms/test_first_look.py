@@ -15,11 +15,11 @@ from tests.transforms.running import run
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.first_look import Doubt, Evidence, FirstLook
-from weir.transforms.decode.first_look_words import Place, refusal
+from weir.transforms.decode.input_validation import Doubt, Evidence, FirstLook
 from weir.transforms.decode.lines import chunks
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.validation_errors import RecordsPlace, refusal
 
 TEXT = """
 name: ratings
@@ -38,7 +38,9 @@ RECORD: dict[str, Any] = {
     "title": MARKER,
     "fair": True,
 }
-PLACE = Place("source.ndjson", "r.ndjson", "records looked at in r.ndjson", "check its format")
+PLACE = RecordsPlace(
+    "source.ndjson", "r.ndjson", "records looked at in r.ndjson", "check its format"
+)
 
 
 def plan(time: str = "at", column: str = "rating", more: str = "") -> Plan:

@@ -20,10 +20,10 @@ from tests.dpcore.discovery.world import rule_of
 from tests.transforms.blocks import bytes_of, copied, no_cells
 from tests.transforms.running import KEPT, Ran, keep, run
 from weir import Events, simulate
+from weir.dpcore.config.key import RetireConfig
 from weir.dpcore.errors import CodecError, WeirError
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.plan import Plan
-from weir.dpcore.users.unit import Retire
 from weir.transforms.leaves import partial
 from weir.transforms.leaves.partial import PartialLeaf
 from weir.transforms.release.noisy import NoisyStride
@@ -222,8 +222,8 @@ def test_a_stream_finds_keys_tick_by_tick(secret: SecretRef) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("retire", [None, Retire(90)])
-def test_every_moment_can_be_gone_on_from(retire: Retire | None, secret: SecretRef) -> None:
+@pytest.mark.parametrize("retire", [None, RetireConfig(below=90)])
+def test_every_moment_can_be_gone_on_from(retire: RetireConfig | None, secret: SecretRef) -> None:
     """A worker that is lost after any batch, and one whose batch is lost: the same bytes."""
     plan, leaves = plan_of(retire=retire), payloads(4)
     first = Block(plan, secret, False)

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tests.transforms.test_filter import PublicPlan
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys, key_text
-from weir.transforms.decode.formats import FORMATS, decode_bytes
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.select import keys as select_keys
 from weir.transforms.select.filter import Assign
@@ -176,12 +176,12 @@ WRITERS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", file_formats())
 def test_every_format_gives_the_same_keys(form: str) -> None:
     names = ("city", "n", "day")
     schema = EventSchema.build(Stamp("t"), key=names)
     found = []
-    for events, dead, _ in decode_bytes(WRITERS[form](), form, schema, "f"):
+    for events, dead, _ in FORMATS[form].decode_bytes(WRITERS[form](), schema, "f"):
         assert dead is None and events is not None
         keys = keys_of(events, names).keys.to_pylist()
         found += zip(events.column("@position").to_pylist(), keys, strict=True)
@@ -192,7 +192,7 @@ def test_an_unreadable_value_names_its_column() -> None:
     schema = EventSchema.build(Stamp("t"), key=("city", "n"))
     data = b'{"t":"2025-01-01","city":"a","n":[]}\n{"t":"2025-01-01","city":1.5,"n":2}\n'
     letters = []
-    for events, dead, _ in decode_bytes(data, "ndjson", schema, "f"):
+    for events, dead, _ in FORMATS["ndjson"].decode_bytes(data, schema, "f"):
         assert events is None and dead is not None
         letters += [letter[1:] for letter in rows(dead)]
     assert letters == [(1, "n", "unreadable_key"), (2, "city", "unreadable_key")]

@@ -15,7 +15,7 @@ from tests.transforms.blocks import Block
 from tests.transforms.test_erm_pipeline import plan
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm import training as erm_training
+from weir.dpcore.models.erm import incremental as erm_training
 from weir.dpcore.training import WHOLE, whole_init, whole_step
 from weir.transforms.leaves import rows as row_leaf
 from weir.transforms.release.noisy import NoisyStride

@@ -13,9 +13,9 @@ import pytest
 
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.native import kernels
-from weir.transforms.decode import lifted
-from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode import ndjson as lifted
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.formats.registry import FORMATS
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -29,7 +29,7 @@ TIME = 1_700_000_000_000_000
 def read(data: bytes) -> list[Any]:
     """All events by position, and all dead letters, of bytes."""
     found: list[Any] = []
-    for one in decode_bytes(data, "ndjson", SCHEMA, "file"):
+    for one in FORMATS["ndjson"].decode_bytes(data, SCHEMA, "file"):
         for batch in (one.events, one.dead):
             if batch is not None:
                 found += [repr(row) for row in batch.to_pylist()]

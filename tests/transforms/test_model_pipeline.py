@@ -10,7 +10,7 @@ import pytest
 
 from tests.transforms.doubles import START
 from tests.transforms.running import Ran, cut, run, shuffled
-from weir.dpcore.models.scaling import is_void
+from weir.dpcore.models.kit.rows import is_void
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.transforms.runtime.secret import SecretRef

@@ -15,12 +15,11 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded, assemble
-from weir.transforms.decode.formats import decode_bytes
-from weir.transforms.decode.mappings import columns_of
-from weir.transforms.decode.messages import Message, MessageDecoder
-from weir.transforms.decode.python_events import pick
+from weir.transforms.decode.memory_events import decode_table, pick
+from weir.transforms.decode.mixed_columns import columns_of
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.tables import decode_table
+from weir.transforms.formats.registry import FORMATS
+from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 SCHEMA = EventSchema.build(
     Stamp("meta.at"), key="meta.place.city", where="meta.flag or note is None", numbers=["body.x"]
@@ -124,7 +123,7 @@ EVENTS = [("rome", 1.5, True), ("oslo", None, False), (None, None, None)]
 
 @pytest.mark.parametrize("form", ["ndjson", "avro", "parquet", "arrow"])
 def test_every_format_that_nests_reads_the_same(form: str) -> None:
-    events, dead = told(decode_bytes(written(form), form, SCHEMA, "f"))
+    events, dead = told(FORMATS[form].decode_bytes(written(form), SCHEMA, "f"))
     assert events == EVENTS
     assert [reason for _, reason in dead] == ["missing_time"]
 
@@ -165,7 +164,7 @@ def test_a_field_of_that_very_name_comes_first_and_null_is_no_value() -> None:
         b'{"at": "2025-01-01T00:00:00Z", "a": "2", "a.x": 3}',
         b'{"at": "2025-01-01T00:00:00Z", "a": [1]}',
     ]
-    (found,) = decode_bytes(b"\n".join([*lines, b""]), "ndjson", schema, "f")
+    (found,) = FORMATS["ndjson"].decode_bytes(b"\n".join([*lines, b""]), schema, "f")
     assert found.events is not None
     *values, last = found.events.column("a.x").to_pylist()
     assert values == [1, 2, 2, 3] and last != last
@@ -174,9 +173,9 @@ def test_a_field_of_that_very_name_comes_first_and_null_is_no_value() -> None:
 def test_what_is_not_there_is_refused_with_the_nearest() -> None:
     schema = EventSchema.build(Stamp("meta.at"), numbers=["meta.y"])
     with pytest.raises(ConfigError, match=r"'meta\.y'.*is not a column of f"):
-        list(decode_bytes(written("parquet"), "parquet", schema, "f"))
+        list(FORMATS["parquet"].decode_bytes(written("parquet"), schema, "f"))
     with pytest.raises(ConfigError, match=r"'meta\.y'.*is not a column of f"):
-        list(decode_bytes(written("avro"), "avro", schema, "f"))
+        list(FORMATS["avro"].decode_bytes(written("avro"), schema, "f"))
 
 
 def test_a_union_inside_of_a_record_that_is_null_ends_nothing() -> None:
@@ -198,4 +197,4 @@ def test_a_union_inside_of_a_record_that_is_null_ends_nothing() -> None:
         events = [event for one in decoded if one.events for event in one.events.to_pylist()]
         assert [event["o.c"] for event in events] == [None, None]
         with pytest.raises(ConfigError, match="'o.c': is of type (sparse|dense)_union in f"):
-            list(decode_bytes(sink.getvalue(), "arrow", schema, "f"))
+            list(FORMATS["arrow"].decode_bytes(sink.getvalue(), schema, "f"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from weir.transforms.sources.pubsub.acks import Confirmations
+from weir.transforms.sources.pubsub.leases import Confirmations
 
 
 class Flink:

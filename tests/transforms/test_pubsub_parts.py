@@ -11,9 +11,9 @@ import pytest
 from tests.transforms.pulls import T0, Failure, S, Server, reader, wire
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 from weir.transforms.sources.pubsub.leases import CALL, Leases
+from weir.transforms.sources.pubsub.messages import read_stamp
 from weir.transforms.sources.pubsub.reader import LONGEST_PAUSE, PROBE
 from weir.transforms.sources.pubsub.restriction import Turn, TurnProvider, TurnTracker
-from weir.transforms.sources.pubsub.stamps import read_stamp
 from weir.transforms.sources.pubsub.watermark import BACKLOG, Frontier
 
 

@@ -14,13 +14,20 @@ from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weir.transforms.decode.epoch import FIRST, LAST
-from weir.transforms.decode.messages import STAMPS_AHEAD, STAMPS_BEHIND, Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.time import FIRST, LAST
+from weir.transforms.formats.ndjson import Ndjson
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.pubsub import dataflow
-from weir.transforms.sources.pubsub.stamps import Subscription, read_stamp
+from weir.transforms.sources.pubsub import read as dataflow
+from weir.transforms.sources.pubsub.messages import (
+    STAMPS_AHEAD,
+    STAMPS_BEHIND,
+    Message,
+    MessageDecoder,
+    Subscription,
+    read_stamp,
+)
 from weir.transforms.sources.pubsub.watermark import Frontier
 
 S = 1_000_000
@@ -137,13 +144,21 @@ def test_a_declared_arrival_counts_within_the_bounds_of_its_message(
 def test_a_pull_that_is_read_twice_counts_its_stamps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where reading all lines together fails in the middle, each message is read by itself."""
     decoder = MessageDecoder("ndjson", SCHEMA, "s")
-    lines, told = decoder._lines, [json.dumps({"at": iso(T0), "seen": "1970-01-01"}).encode()] * 3
+    read, told = (
+        Ndjson._decode_all,
+        [json.dumps({"at": iso(T0), "seen": "1970-01-01"}).encode()] * 3,
+    )
 
-    def broken(messages: Any) -> Any:
-        lines(messages)
+    def broken(*words: Any) -> Any:
+        yield from read(*words)
         raise MemoryError
 
-    monkeypatch.setattr(decoder, "_lines", broken)
+    monkeypatch.setattr(Ndjson, "_decode_all", broken)
+    monkeypatch.setattr(
+        Ndjson,
+        "decode_bytes",
+        lambda self, data, schema, source: read(self, data, schema, source),
+    )
     counters.reset()
     source = Subscription("s", behind=S)
     decoder.decode([source.message(str(i), line, {}, T0) for i, line in enumerate(told)])

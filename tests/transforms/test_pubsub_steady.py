@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from weir.transforms.runtime.stream_time import PRESENT
+from weir.transforms.sources.pubsub.messages import Subscription
 from weir.transforms.sources.pubsub.reader import Reader
-from weir.transforms.sources.pubsub.stamps import Subscription
-from weir.transforms.sources.pubsub.steady import CATCH_UP, SteadyTime
-from weir.transforms.sources.pubsub.watermark import Frontier
+from weir.transforms.sources.pubsub.watermark import CATCH_UP, Frontier, SteadyTime
 
 S = 1_000_000
 

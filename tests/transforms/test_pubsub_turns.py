@@ -9,12 +9,11 @@ import pytest
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.sources.pubsub import source
-from weir.transforms.sources.pubsub.acks import Confirmations
+from weir.transforms.sources.pubsub.leases import Confirmations
+from weir.transforms.sources.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.sources.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
-from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 S = 1_000_000

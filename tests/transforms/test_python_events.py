@@ -17,7 +17,7 @@ from apache_beam.transforms import window
 from tests.transforms.running import run
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.transforms.decode.python_events import check_elements, pick
+from weir.transforms.decode.memory_events import check_elements, pick
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.private_releases import PrivateReleases
 from weir.transforms.runtime.secret import SecretRef

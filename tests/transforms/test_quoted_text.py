@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import HEADER, MARKER, SCHEMA, Rows, collect
 from weir.transforms.decode.csv import decode_csv
-from weir.transforms.decode.quoted_text import holds_newlines, quoted_chunks
+from weir.transforms.decode.lines import holds_newlines, quoted_chunks
 
 GOOD = b"19970101,north,7,2,11.5\n"
 

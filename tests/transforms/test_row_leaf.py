@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from tests.transforms.running import cut, run, shuffled
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.program import Bounded, OutputInfo, Released
+from weir.dpcore.program import Bounded, OutputInfo, Released, RowProgram
 from weir.transforms.leaves import rows as row_leaf
 from weir.transforms.leaves.rows import content_hashes
 
@@ -27,12 +27,10 @@ class Walk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RowWalk:
+class RowWalk(RowProgram):
     """Releases, per key, the sum of i * row_i over each tick's rows in canonical order."""
 
     cap: int = 1000
-    leaf: Literal["sum", "rows"] = "rows"
-    training: None = None
     dimension: int = 2
     width: int = 2
     dtype: Any = np.float64
@@ -63,9 +61,6 @@ class RowWalk:
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         return PrivacyLoss("gdp", 1.0)
-
-    def outputs(self) -> tuple[OutputInfo, ...]:
-        return ()
 
     def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
         return ()

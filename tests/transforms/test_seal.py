@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.formats.stored import File
 from weir.transforms.runtime.stores.store import Entry
 from weir.transforms.sources import seal as module
-from weir.transforms.sources.matching import File
 from weir.transforms.sources.seal import Sealed, SourceChanged, refuse_changed, seal, version_of
 
 KEY, OTHER = b"k" * 32, b"o" * 32

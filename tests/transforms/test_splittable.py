@@ -7,10 +7,9 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.sources.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.sources.pubsub.source import ReadSubscription
-from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.tick.heartbeats import Heartbeats
 
 

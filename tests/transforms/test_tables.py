@@ -13,8 +13,8 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.memory_events import decode_table, is_frame, is_table
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.tables import decode_table, is_frame, is_table
 from weir.transforms.runtime.dead_letters import rows
 
 SCHEMA = EventSchema.build(

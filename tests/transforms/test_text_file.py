@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from weir.transforms.decode.text_form import TextForm
-from weir.transforms.sources.matching import open_raw
-from weir.transforms.sources.text_file import TextFile, first_lines
+from weir.transforms.decode.encoding import TextForm
+from weir.transforms.formats.text import TextFile, first_lines
+from weir.transforms.runtime.files import open_raw
 
 LINES = [f"{i},{random.Random(i).random()}".encode() for i in range(20_000)]
 PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -21,9 +21,7 @@ PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 def lines_of(path: Path, form: TextForm, chunk_bytes: int) -> list[bytes]:
     with open_raw(str(path)) as raw:
         text = TextFile(raw, str(path), form)
-        found = [
-            line for one in text.chunks(1, True, chunk_bytes=chunk_bytes) for line in one.lines()
-        ]
+        found = [line for one in text.chunks(1, chunk_bytes=chunk_bytes) for line in one.lines()]
         assert text.broken
     return found
 

@@ -29,7 +29,7 @@ from tests.transforms.test_model_pipeline import (
     simulated,
 )
 from tests.transforms.test_model_pipeline import plan as learner_plan
-from weir.dpcore.models.erm import training as erm_training
+from weir.dpcore.models.erm import incremental as erm_training
 from weir.dpcore.plan import Plan
 from weir.transforms.private_releases import PrivateReleases
 from weir.transforms.release.noisy import TICKS as STRIDE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from weir.transforms.decode.type_words import type_word
+from weir.transforms.decode.cast import type_word
 
 WORD = "Ada"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,9 @@ NAMES = tuple(f"f{i}" for i in range(D - 1))
 class Wide:
     """What the leaf asks of a program."""
 
-    leaf = "sum"
+    leaf, by_id, sums_runs = "sum", False, False
+    texts: Mapping[str, Any] = {}
+    lists: Mapping[str, int] = {}
 
     def __init__(self, capacity: int = 1 << 29) -> None:
         ends = (-1.0,) * D, (1.0,) * D
@@ -47,6 +50,8 @@ class Wide:
 
 class InRuns(Wide):
     """One that sums in one pass what lies together; keeps of how many events that was."""
+
+    sums_runs = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,8 +218,9 @@ def test_few_events_are_smaller_than_their_sums() -> None:
     ends = (-1.0,) * 100, (1.0,) * 100
     rows = EventRows(names, ("y",), *ends, True, Moments(100, 1, False, 11.0, 1.0))
 
-    wide = type("Hundred", (), {"leaf": "sum", "columns": rows.columns, "bound": rows.bound,
-                "row_width": 101, "dimension": rows.moments.dimension, "capacity": 1 << 29,
+    wide = type("Hundred", (Wide,), {"__init__": object.__init__, "columns": rows.columns,
+                "bound": rows.bound, "row_width": 101, "dimension": rows.moments.dimension,
+                "capacity": 1 << 29,
                 "accumulate": staticmethod(rows.moments.accumulate)})()  # fmt: skip
     rng, n = np.random.default_rng(1), 2_000
     batch = pa.RecordBatch.from_pydict(

@@ -29,7 +29,7 @@ _BLOCK_BYTES = 256 * 2**20
 _BATCH_BYTES = 64 * 2**20
 
 
-class Header(NamedTuple):
+class AvroHeader(NamedTuple):
     """The beginning of a container file.
 
     Attributes:
@@ -50,7 +50,7 @@ class Header(NamedTuple):
         return self.data[-_SYNC:]
 
 
-def read_header(file: BinaryIO) -> Header | None:
+def read_header(file: BinaryIO) -> AvroHeader | None:
     """Reads a header and stops behind it; None if there is none that can be read."""
     start = file.tell()
     try:
@@ -65,10 +65,10 @@ def read_header(file: BinaryIO) -> Header | None:
         # fastavro raises whatever its input leads it to; its text may quote content.
         return None
     fields = described.get("fields", ()) if isinstance(described, dict) else ()
-    return Header(data, tuple(field["name"] for field in fields), described, codec)
+    return AvroHeader(data, tuple(field["name"] for field in fields), described, codec)
 
 
-def wire_of(header: Header, schema: EventSchema, source: str) -> Wire:
+def wire_of(header: AvroHeader, schema: EventSchema, source: str) -> Wire:
     """How the records of a file are read.
 
     Raises:
@@ -166,7 +166,7 @@ class _Block(NamedTuple):
     size: int
 
 
-def _blocks(file: BinaryIO, header: Header) -> Iterator[_Block]:
+def _blocks(file: BinaryIO, header: AvroHeader) -> Iterator[_Block]:
     """Blocks in order. After a broken one the next sync marker is looked for."""
     while True:
         start = file.tell()

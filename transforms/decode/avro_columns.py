@@ -13,10 +13,10 @@ from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.avro_schema import Branch, Field
 from weir.transforms.decode.canonical import Spoilt
-from weir.transforms.decode.columnar_sound import sound
+from weir.transforms.decode.columnar import sound
 from weir.transforms.decode.json_lines import NotText
 from weir.transforms.decode.lists import from_python
-from weir.transforms.decode.parts import Part, read_parts
+from weir.transforms.decode.mixed_columns import ColumnPart, read_parts
 from weir.transforms.decode.schema import EventSchema
 
 _PLAIN = {
@@ -59,7 +59,7 @@ def columns_of(
             read_parts(parts, len(values), schema, name, raw, spoilt)
             continue
         branch = next(iter(branches.values()), None)
-        part = Part(None, pa.nulls(len(values)))
+        part = ColumnPart(None, pa.nulls(len(values)))
         if branch is not None:
             part = _part(branch, None, values, name in schema.texts)
         raw[name] = part.values
@@ -133,7 +133,7 @@ def _item(value: Any, branch: Branch) -> Any:
     return value if branch.kind in ("long", "double") else NotText()
 
 
-def _parts(values: Sequence[Any], branches: Mapping[str, Branch], text: bool) -> list[Part]:
+def _parts(values: Sequence[Any], branches: Mapping[str, Branch], text: bool) -> list[ColumnPart]:
     kinds = [None if value is None else next(iter(value)) for value in values]
     parts = []
     for tag, branch in branches.items():
@@ -143,33 +143,33 @@ def _parts(values: Sequence[Any], branches: Mapping[str, Branch], text: bool) ->
     return parts
 
 
-def _part(branch: Branch, rows: Any, values: Sequence[Any], text: bool) -> Part:
+def _part(branch: Branch, rows: Any, values: Sequence[Any], text: bool) -> ColumnPart:
     """Values of one type. text: they are read as nothing else, to the last digit."""
     if branch.kind in _PLAIN:
-        return Part(rows, pa.array(values, _PLAIN[branch.kind]))
+        return ColumnPart(rows, pa.array(values, _PLAIN[branch.kind]))
     if branch.kind == "string":
         # Whether it is UTF-8 is asked of each value later.
-        return Part(rows, pa.array(values, pa.binary()).view(pa.string()))
+        return ColumnPart(rows, pa.array(values, pa.binary()).view(pa.string()))
     if branch.kind == "timestamp":
-        return Part(rows, pa.array(values, pa.int64()).view(pa.timestamp(branch.unit, "UTC")))
+        return ColumnPart(rows, pa.array(values, pa.int64()).view(pa.timestamp(branch.unit, "UTC")))
     if branch.kind == "local-timestamp":
-        return Part(rows, pa.array(values, pa.int64()).view(pa.timestamp(branch.unit)))
+        return ColumnPart(rows, pa.array(values, pa.int64()).view(pa.timestamp(branch.unit)))
     if branch.kind == "date":
         held = [None if v is None else max(-(2**31), min(v, 2**31 - 1)) for v in values]
-        return Part(rows, pa.array(held, pa.int32()).view(pa.date32()))
+        return ColumnPart(rows, pa.array(held, pa.int32()).view(pa.date32()))
     if branch.kind == "decimal" and text and not branch.scale:
-        return Part(rows, pa.array(list(map(_digits, values)), pa.string()))
+        return ColumnPart(rows, pa.array(list(map(_digits, values)), pa.string()))
     if branch.kind == "decimal":
         read = [None if value is None else _decimal(value, branch.scale) for value in values]
-        return Part(rows, pa.array(read, pa.float64()))
+        return ColumnPart(rows, pa.array(read, pa.float64()))
     if branch.kind == "enum":
         places = pa.array(values, pa.int64())
         symbols = pa.array(branch.symbols, pa.string())
         found = sound(pa.DictionaryArray.from_arrays(places, symbols, safe=False))
         assert found is not None
-        return Part(rows, found.values, found.lost)
+        return ColumnPart(rows, found.values, found.lost)
     there: list[dict[str, Any] | None] = [None if value is None else {} for value in values]
-    return Part(rows, pa.array(there, pa.struct([])))
+    return ColumnPart(rows, pa.array(there, pa.struct([])))
 
 
 def _digits(value: bytes | None) -> str | None:

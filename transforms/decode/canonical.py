@@ -62,6 +62,21 @@ class Decoded(NamedTuple):
     absent: Mapping[str, int] = MappingProxyType({})
 
 
+class DecodedTogether(NamedTuple):
+    """Messages that were decoded at once.
+
+    Attributes:
+      places: of the messages, in order. rows: (m,) how many records each holds.
+      first: position of the first record of a message.
+      decoded: their records, positions counted through all of them, from 1.
+    """
+
+    places: list[int]
+    rows: list[int]
+    first: int
+    decoded: Decoded
+
+
 Over = Callable[[Callable[[Chunk], list[Decoded]], Iterable[Chunk]], Iterable[list[Decoded]]]
 """As ``map``: applies what decodes a chunk of text to every chunk, in order."""
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import kernels
-from weir.transforms.decode.type_words import type_word
 
 Bad = NDArray[np.bool_] | None
 
@@ -305,3 +304,12 @@ def to_presence(values: Any) -> tuple[Any, Bad]:
     if is_text(values.type):
         missing = pc.or_(missing, pc.fill_null(pc.equal(values.cast(pa.binary()), b""), True))
     return pc.if_else(missing, pa.scalar(None, pa.bool_()), pa.scalar(True)), None
+
+
+def type_word(kind: pa.DataType) -> str:
+    """The name of a type without what is inside it: struct, list, timestamp[us], int64."""
+    if pa.types.is_timestamp(kind):
+        return f"timestamp[{kind.unit}]"
+    if isinstance(kind, pa.BaseExtensionType):
+        return f"an extension of {type_word(kind.storage_type)}"
+    return "map" if pa.types.is_map(kind) else str(kind).partition("<")[0]

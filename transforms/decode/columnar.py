@@ -1,24 +1,29 @@
 """Typed columns, as Arrow IPC and Parquet have them: the needed ones only, batch after batch.
 
-A batch whose framing is broken is put aside as malformed, one dead letter for each record that it
-held; a bad value costs its own record at most.
+A batch whose framing is broken is rejected as malformed, one dead letter for each record that it
+held; a bad value costs its own record at most. Offsets and the sizes of buffers frame a batch:
+where they are broken, nobody can tell which bytes belong to which record. Everything else is some
+record's value. A date in the middle of a day, a decimal beyond its precision and text that is not
+UTF-8 are left to what reads the column; a value that points outside of its batch becomes null, and
+counts as malformed. An extension type is read as its storage, and runs as a dictionary of their
+values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from weir.transforms.decode.arrow_frames import size_of, unclosed, unlisted
 from weir.transforms.decode.canonical import Decoded, assemble
-from weir.transforms.decode.cast import plain_type
-from weir.transforms.decode.columnar_sound import sound
-from weir.transforms.decode.lists import is_arrow_list
-from weir.transforms.decode.nested import check_names, column_of, names_of, type_of
+from weir.transforms.decode.cast import Bad, hollow, is_bytes, is_text, of_runs, plain_type
+from weir.transforms.decode.lists import holds_numbers, is_arrow_list, is_list_view
+from weir.transforms.decode.nested import column_of, names_of, type_of
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
 
@@ -31,6 +36,10 @@ UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, Over
 """What readers raise on broken files, beside failures of the system. Never shown: it may quote."""
 
 NO_TYPES: Mapping[str, pa.DataType] = MappingProxyType({})
+
+_VIEW = np.dtype([("size", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
+_INLINE = 12
+"""Bytes of a view that holds its value itself."""
 
 Lost = Callable[[float], None]
 """Is told the share, in (0, 1], of what a decoder was given that could not be read."""
@@ -129,48 +138,6 @@ def decode_batch(
     return assemble(raw, positions, schema, source, spoilt, numbers=numbers)
 
 
-def decode_arrow(
-    file: Any, schema: EventSchema, source: str, lost: Lost = unweighed, closed: bool = False
-) -> Iterator[Decoded]:
-    """Arrow IPC, file or stream -> canonical batches; one decoded batch a record batch.
-
-    A batch of a file that cannot be read loses an unknown number of rows: it leaves one dead letter
-    at the position where it would have begun. A stream ends there.
-
-    Args:
-      file: Arrow file object, or another that can seek.
-      schema: the roles of columns.
-      source: path or topic.
-      lost: is told the share that could not be read: of a file's batches, of a stream's bytes.
-      closed: whether the end must be there: where a stream was stored and may have been cut.
-
-    Raises:
-      ConfigError: a needed column is not there, or its type cannot play its role.
-    """
-    try:
-        reader: Any = pa.ipc.open_file(file)
-        missing = unlisted(file) if closed else 0.0
-        batches, columns = _file_batches(reader, missing), _named(reader)
-    except UNREADABLE:
-        file.seek(0)
-        try:
-            reader = pa.ipc.open_stream(file)
-            batches, columns = _stream_batches(reader, file, closed), _named(reader)
-        except UNREADABLE:
-            lost(1.0)
-            yield whole_file(source)
-            return
-    check_columns(columns, schema, source)
-    yield from _decode_all(batches, schema, source, 0, lost)
-
-
-def _named(reader: Any) -> pa.Schema:
-    """Its schema, of names that can be read."""
-    found: pa.Schema = reader.schema
-    check_names(found)
-    return found
-
-
 def decode_batches(
     batches: Iterable[pa.RecordBatch], schema: EventSchema, source: str, first: int = 0
 ) -> Iterator[Decoded]:
@@ -183,6 +150,31 @@ def decode_batches(
       ConfigError: a column's type cannot play its role.
     """
     return _decode_all(((batch, 0.0) for batch in batches), schema, source, first, unweighed)
+
+
+def decode_content(
+    content: tuple[pa.Schema, Iterator[tuple[pa.RecordBatch | None, float]]] | None,
+    schema: EventSchema,
+    source: str,
+    lost: Lost = unweighed,
+) -> Iterator[Decoded]:
+    """A file or message of typed columns -> canonical batches.
+
+    Args:
+      content: names and types of its columns, and its batches, each with its share of the whole and
+        None where it cannot be read: it leaves one dead letter. None: nothing can be read.
+      schema: the roles of columns. source: path or topic. lost: takes shares that are not read.
+
+    Raises:
+      ConfigError: a needed column is not there, or its type cannot play its role.
+    """
+    if content is None:
+        lost(1.0)
+        yield whole_file(source)
+        return
+    columns, batches = content
+    check_columns(columns, schema, source)
+    yield from _decode_all(batches, schema, source, 0, lost)
 
 
 def _decode_all(
@@ -209,37 +201,156 @@ def _decode_all(
             at += part.num_rows
 
 
-def _file_batches(reader: Any, missing: float) -> Iterator[tuple[pa.RecordBatch | None, float]]:
-    """Batches, None where broken, each with its share of the file: where they lie is not told.
-    None for all that the footer does not list, too."""
-    for i in range(reader.num_record_batches):
-        try:
-            batch = reader.get_batch(i)
-        except UNREADABLE as error:
-            if not is_broken(error):
-                raise
-            batch = None
-        yield batch, 1 / reader.num_record_batches
-    if missing:
-        yield None, missing
+class Sound(NamedTuple):
+    """A column that can be read.
+
+    Attributes:
+      values: (n,) the column; null where a value pointed outside.
+      lost: (n,) bool, where that was, or None.
+    """
+
+    values: pa.Array
+    lost: Bad
 
 
-def _stream_batches(
-    reader: Any, file: Any, closed: bool
-) -> Iterator[tuple[pa.RecordBatch | None, float]]:
-    """Batches, and None for the rest if it is broken, each with its share of the bytes."""
-    at, size = file.tell(), size_of(file)
-    while True:
-        try:
-            batch = reader.read_next_batch()
-        except StopIteration:
-            if closed and (missing := unclosed(file, at)):
-                yield None, missing
-            return
-        except UNREADABLE as error:
-            if not is_broken(error):
-                raise
-            yield None, max(size - at, 1) / size
-            return
-        begin, at = at, file.tell()
-        yield batch, (at - begin) / size
+def sound(values: pa.Array) -> Sound | None:
+    """Checks a column; None if what frames it is broken.
+
+    Args:
+      values: (n,) of any type, as an Arrow or Parquet reader gives it: nothing about it is known.
+    """
+    try:
+        if pa.types.is_primitive(values.type):  # most columns: of a size, and of any bits
+            values.validate()
+            return Sound(values, None)
+        if isinstance(values.type, pa.BaseExtensionType):
+            return sound(values.storage)
+        if pa.types.is_run_end_encoded(values.type):
+            values = of_runs(values)
+        if pa.types.is_dictionary(values.type):
+            return _of_dictionary(values)
+        if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+            values.validate()
+            return _of_views(values)
+        if _has_offsets(values.type):
+            # As bytes: text that is not UTF-8 is one record's.
+            _as_bytes(values).validate(full=True)
+        elif holds_numbers(values.type):
+            values.validate()
+            if is_list_view(values.type):
+                return _of_list_views(values)
+            # Where a list begins and ends frames the batch; a number in it is its record's.
+            if not pa.types.is_fixed_size_list(values.type):
+                _in_turn(values)
+        else:
+            # Of what is nested only the top is ever read: whether a value is there.
+            values.validate()
+    except (pa.ArrowException, ValueError, IndexError, OverflowError):
+        return None
+    return Sound(values, None)
+
+
+def _has_offsets(kind: pa.DataType) -> bool:
+    return (is_text(kind) or is_bytes(kind)) and not pa.types.is_fixed_size_binary(kind)
+
+
+def _as_bytes(values: pa.Array) -> pa.Array:
+    if pa.types.is_string(values.type):
+        return values.view(pa.binary())
+    if pa.types.is_large_string(values.type):
+        return values.view(pa.large_binary())
+    return values
+
+
+def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
+    """The dictionary is the batch's; an index into it is its record's."""
+    indices = values.indices
+    indices.validate()
+    given = values.dictionary
+    dictionary = sound(given)
+    if dictionary is None:
+        return None
+    if pa.types.is_nested(dictionary.values.type) and not holds_numbers(dictionary.values.type):
+        # It would be copied, and what frames its fields is not known.
+        dictionary = Sound(hollow(dictionary.values.is_valid()), None)
+    if dictionary.values is not given:
+        values = pa.DictionaryArray.from_arrays(indices, dictionary.values, safe=False)
+    if dictionary.lost is None and _all_inside(indices, len(dictionary.values)):
+        return Sound(values, None)
+    valid = indices.is_valid().to_numpy(zero_copy_only=False)
+    at = indices.fill_null(0).to_numpy()
+    outside = valid & ((at < 0) | (at >= len(dictionary.values)))
+    lost = outside
+    if dictionary.lost is not None:
+        inside = valid & ~outside
+        lost = outside.copy()
+        lost[inside] |= dictionary.lost[at[inside]]
+    if not lost.any() and dictionary.lost is None:
+        return Sound(values, None)
+    kept = pa.array(np.where(outside, 0, at), indices.type, mask=~valid | outside)
+    found = pa.DictionaryArray.from_arrays(kept, dictionary.values)
+    return Sound(found, lost if lost.any() else None)
+
+
+def _all_inside(indices: pa.Array, size: int) -> bool:
+    """Whether every index is one into a dictionary of that size; a fast look at most columns."""
+    ends = pc.min_max(indices)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    return least is None or (least >= 0 and most < size)
+
+
+def _in_turn(values: Any) -> None:
+    """Raises unless each list begins where the one before it ends, all of them inside."""
+    if not len(values):
+        return
+    offsets = values.offsets.to_numpy()
+    if offsets[0] < 0 or offsets[-1] > len(values.values) or (np.diff(offsets) < 0).any():
+        raise pa.ArrowInvalid("offsets")
+
+
+def _of_list_views(values: Any) -> Sound:
+    """Each view stands for itself: where its list begins, and its length."""
+    values.values.validate()
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    at, size = values.offsets.to_numpy(), values.sizes.to_numpy()
+    room = len(values.values)
+    outside = (at < 0) | (size < 0) | (size > room) | (at > room - np.minimum(size, room))
+    if not outside.any():
+        return Sound(values, None)
+    made: Any = pa.ListViewArray if pa.types.is_list_view(values.type) else pa.LargeListViewArray
+    zero = at.dtype.type(0)
+    found = made.from_arrays(
+        pa.array(np.where(outside, zero, at)),
+        pa.array(np.where(outside, zero, size)),
+        values.values,
+        type=values.type,
+        mask=pa.array(~valid | outside),
+    )
+    lost = valid & outside
+    return Sound(found, lost if lost.any() else None)
+
+
+def _of_views(values: pa.Array) -> Sound:
+    """Each view stands for itself: its size, and where its bytes are if they do not fit in it."""
+    buffers = values.buffers()
+    if buffers[1] is None or not len(values):
+        return Sound(values, None)
+    views: NDArray[Any] = np.frombuffer(buffers[1], _VIEW)
+    views = views[values.offset : values.offset + len(values)]
+    size, offset = views["size"].astype(np.int64), views["offset"].astype(np.int64)
+    capacities = np.array([0 if b is None else b.size for b in buffers[2:]] + [0], dtype=np.int64)
+    known = (views["buffer"] >= 0) & (views["buffer"] < len(capacities) - 1)
+    capacity = capacities[np.where(known, views["buffer"], -1)]
+    outside = (size > _INLINE) & ~(known & (offset >= 0) & (offset + size <= capacity))
+    lost = (outside | (size < 0)) & values.is_valid().to_numpy(zero_copy_only=False)
+    # Under a null, too, nothing may point outside.
+    wild = outside | (size < 0)
+    if not wild.any():
+        return Sound(values, None)
+    tamed = views.copy()
+    tamed[wild] = np.zeros((), _VIEW)
+    valid = pa.array(values.is_valid().to_numpy(zero_copy_only=False) & ~wild).buffers()[1]
+    found = pa.Array.from_buffers(
+        values.type, len(values), [valid, pa.py_buffer(tamed.tobytes()), *buffers[2:]]
+    )
+    return Sound(found, lost if lost.any() else None)

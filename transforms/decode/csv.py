@@ -11,9 +11,8 @@ Arrow; all by Arrow where the kernel is missing, or most lines are not plain.
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,56 +21,15 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
-from weir.dpcore.errors import ConfigError
+from weir.dpcore.native import kernels
 from weir.transforms.decode.canonical import Decoded, Over, assemble
 from weir.transforms.decode.cast import MISSING
-from weir.transforms.decode.cells import plain_cells
-from weir.transforms.decode.lines import Chunk, without_marks
+from weir.transforms.decode.json_lines import Plain, column
+from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.dead_letters import dead_letters
 
 _ASCII = bytes.maketrans(bytes(range(128, 256)), b"?" * 128)
-
-
-def parse_header(line: bytes, delimiter: str, source: str, number: int = 1) -> tuple[str, ...]:
-    """The first line of a file -> names of columns.
-
-    Args:
-      number: of the line, from 1.
-
-    Raises:
-      ConfigError: it is not UTF-8 text, or holds a quote that is not closed.
-    """
-    try:
-        text = without_marks(line).decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise ConfigError(
-            "source.encoding",
-            "utf-8",
-            f"is not how line {number} of {source} is written, where the header line should be; "
-            "if it is text, say in which encoding, like latin-1 or cp1252.",
-        ) from None
-    try:
-        names = tuple(next(csv.reader([text], delimiter=delimiter, strict=True)))
-    except (csv.Error, StopIteration):
-        names = ()
-    if not names or any("\n" in name for name in names):
-        raise ConfigError(
-            "source.csv",
-            source,
-            f"does not begin with a header: line {number} opens a quote and does not close it. If "
-            "the file has no header, write header: false and columns: [...] in source.",
-        )
-    return names
-
-
-def check_delimiter(delimiter: str) -> None:
-    """Raises ConfigError unless the delimiter is one printable ASCII character or a tab."""
-    good = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'
-    if not good or not (delimiter == "\t" or delimiter.isprintable()):
-        raise ConfigError(
-            "source.delimiter", delimiter, 'must be one character, like ",", ";", "|" or a tab.'
-        )
 
 
 def decode_csv(
@@ -99,12 +57,12 @@ def decode_csv(
     """
     schema.refuse_lists()
     schema.require(header, source, ())
-    parser = _Parser(header, schema, delimiter, quoted_newlines)
+    parser = _CsvParser(header, schema, delimiter, quoted_newlines)
     for found in over(lambda chunk: list(parser.decode(chunk, source)), chunks):
         yield from found
 
 
-class _Parser:
+class _CsvParser:
     def __init__(
         self, header: Sequence[str], schema: EventSchema, delimiter: str, quoted_newlines: bool
     ) -> None:
@@ -244,3 +202,40 @@ def _stray_returns(chunk: Chunk, quoted_newlines: bool) -> NDArray[np.bool_]:
         inside &= following != 10
     bad[lines[inside]] = True
     return bad
+
+
+_UNUSED = -1
+_TEXT, _NUMBER = 0, 1
+
+
+def plain_cells(
+    chunk: Chunk, fields: int, types: Mapping[int, pa.DataType], delimiter: str
+) -> Plain | None:
+    """Reads the plain lines of a chunk.
+
+    Args:
+      fields: of a line. types: string or double, of the fields that are needed, by place.
+
+    Returns:
+      columns by the names "c0", "c1", ... of places; None where the kernel is missing.
+    """
+    n, k = len(chunk), len(types)
+    if kernels is None or not n or len(chunk.data) >= 1 << 31:
+        return None
+    wanted = np.full((fields, 2), _UNUSED, dtype=np.int64)
+    for at, (place, kind) in enumerate(types.items()):
+        wanted[place] = _NUMBER if kind == pa.float64() else _TEXT, at
+    values, sizes = np.empty((k, n), dtype=np.int64), np.empty((k, n), dtype=np.int64)
+    there, lines = np.empty((k, n), dtype=np.bool_), np.empty(n, dtype=np.bool_)
+    kernels.cells(
+        chunk.data, chunk.starts, chunk.ends, wanted, values, sizes, there, lines,
+        delimiter.encode(),
+    )  # fmt: skip
+    m = int(np.count_nonzero(lines))
+    columns = {
+        f"c{place}": column(
+            chunk.data, int(wanted[place, 0]), values[at, :m], sizes[at, :m], there[at, :m]
+        )
+        for at, place in enumerate(types)
+    }
+    return Plain(lines, columns)

@@ -11,8 +11,10 @@ import codecs
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.lines import LINE_BYTES
 
 UTF_8 = "utf-8"
 
@@ -191,4 +193,19 @@ class Recoded:
             return text if body == line else text + b"\n"
 
 
-__all__ = ["UTF_8", "Recoded", "check_encoding", "width_of"]
+class TextForm(NamedTuple):
+    """How a text is written; all but ``line_bytes`` is for CSV.
+
+    Attributes:
+      delimiter: what stands between fields.
+      line_bytes: longest line, in UTF-8.
+      columns: names of the fields where there is no header, in order; None where there is one.
+      encoding: from ``transforms.decode.encoding.check_encoding``.
+      quoted_newlines: whether quoted fields may hold newlines.
+    """
+
+    delimiter: str = ","
+    line_bytes: int = LINE_BYTES
+    columns: tuple[str, ...] | None = None
+    encoding: str = UTF_8
+    quoted_newlines: bool = False

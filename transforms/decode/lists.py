@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
-from weir.transforms.decode.cast import Bad, fault, plain
-from weir.transforms.decode.type_words import type_word
+from weir.transforms.decode.cast import Bad, fault, plain, type_word
 from weir.transforms.leaves.lists import LIST, from_rows, is_list
 
 Ints = NDArray[np.int64]
@@ -357,7 +356,7 @@ def _numbers(values: Any) -> NDArray[np.float64] | None:
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:
-        return np.array([_float(one) for one in values])
+        return np.array([to_float(one) for one in values])
 
 
 def _is_number(value: Any) -> bool:
@@ -365,7 +364,8 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
 
 
-def _float(value: Any) -> float:
+def to_float(value: Any) -> float:
+    """The nearest double of a number; an infinity beyond the range of doubles."""
     try:
         return float(value)
     except OverflowError:

@@ -128,15 +128,3 @@ def _field(records: pa.StructArray, step: str) -> Any:
         return hollow(records.is_valid())
     bare = pa.StructArray.from_arrays([inner], [step], mask=records.is_null())
     return pc.struct_field(bare, [step])
-
-
-__all__ = [
-    "any_nested",
-    "check_names",
-    "column_of",
-    "names_of",
-    "steps",
-    "take",
-    "taker",
-    "type_of",
-]

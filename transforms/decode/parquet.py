@@ -47,7 +47,7 @@ _STORED, _HIDDEN = b"ARROW:schema", b"arrow-hidden"
 _TRIED = 16
 
 
-class Groups(NamedTuple):
+class RowGroups(NamedTuple):
     """What a file's footer says.
 
     Attributes:
@@ -61,7 +61,7 @@ class Groups(NamedTuple):
     footer: pq.FileMetaData
 
 
-def parquet_groups(file: Any) -> Groups | None:
+def parquet_groups(file: Any) -> RowGroups | None:
     """Row groups of a Parquet file; None if its footer cannot be read."""
     try:
         footer = _without_schema(_footer(file))
@@ -70,7 +70,7 @@ def parquet_groups(file: Any) -> Groups | None:
             return None
         schema = footer.schema.to_arrow_schema()
         check_names(schema)
-        return Groups(_with_meanings(schema, _stored_schema(footer)), rows, footer)
+        return RowGroups(_with_meanings(schema, _stored_schema(footer)), rows, footer)
     except UNREADABLE as error:
         if not is_broken(error):
             raise
@@ -155,14 +155,14 @@ def _of_any_length(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _to_restore(groups: Groups, names: Iterable[str]) -> dict[str, pa.DataType]:
+def _to_restore(groups: RowGroups, names: Iterable[str]) -> dict[str, pa.DataType]:
     """Of some columns those that stand for another type than Parquet's, and that; of equal bits."""
     read = groups.footer.schema.to_arrow_schema()
     meant = {name: _of_any_length(type_of(groups.schema, name)) for name in names}
     return {name: kind for name, kind in meant.items() if kind != type_of(read, name)}
 
 
-def open_parquet(file: Any, groups: Groups, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def open_parquet(file: Any, groups: RowGroups, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """A Parquet file whose footer was read. dictionaries: columns of text to be read as such."""
     # What lies near is not read ahead: it would only be held twice.
     ahead = not isinstance(file, pa.NativeFile)
@@ -176,7 +176,7 @@ def open_parquet(file: Any, groups: Groups, dictionaries: Sequence[str] = ()) ->
     )
 
 
-def whole_batches(file: Any, groups: Groups, rows: int) -> Iterator[pa.RecordBatch]:
+def whole_batches(file: Any, groups: RowGroups, rows: int) -> Iterator[pa.RecordBatch]:
     """All columns of a file, as what they stand for, so many rows at a time.
 
     Raises:
@@ -201,7 +201,7 @@ def decode_parquet(
     lost: Lost = unweighed,
     numbers: bool = False,
     ahead: Ahead = iter,
-    known: Groups | None = None,
+    known: RowGroups | None = None,
 ) -> Iterator[Decoded]:
     """Row groups -> canonical batches.
 
@@ -284,13 +284,3 @@ def _dictionaries(schema: EventSchema, found: pa.Schema) -> list[str]:
     """Keys of text arrive as dictionaries, unless the column has to play another role too."""
     alone = [k for k in schema.keys if k not in schema.columns and k != schema.time.column]
     return [name for name in alone if is_text(type_of(found, name))]
-
-
-__all__ = [
-    "Ahead",
-    "Groups",
-    "decode_parquet",
-    "open_parquet",
-    "parquet_groups",
-    "whole_batches",
-]

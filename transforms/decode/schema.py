@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode import header_test
+from weir.transforms.decode import header_sniffing
 from weir.transforms.select.predicate import Predicate
 from weir.transforms.select.predicate_compiler import Kind
 
@@ -178,7 +178,7 @@ class EventSchema:
             if names.count(column) == 1 or (not self.time.strict and column not in names):
                 continue
             state = "is not a column of" if column not in names else "is there twice in"
-            doubt = header_test.doubt(names, rows)
+            doubt = header_sniffing.doubt(names, rows)
             if doubt is not None:
                 told = f"its names are not listed, as they may be none ({doubt})."
             else:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Ints
 from weir.dpcore.leaves.sparse_rows import Expanded, width_of
-from weir.dpcore.program import Bounded, Program, Runs, sums_runs, texts_of
+from weir.dpcore.program import Bounded, Program, Runs
 from weir.transforms.leaves.columns import CELL, NEW
 from weir.transforms.leaves.lists import is_list, to_rows
 from weir.transforms.runtime import counters
@@ -32,7 +32,7 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
 def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[Any]]:
     """The columns that the program reads, each (n,) float64, declared texts as their places; and
     the cells of users, where they are known."""
-    texts = texts_of(program)
+    texts = program.texts
     there = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = {
         name: places(there[name], texts[name]) if name in texts else numbers(there[name])
@@ -70,8 +70,8 @@ def bound(batch: pa.RecordBatch, program: Program) -> Bounded:
 def summed(batch: pa.RecordBatch, program: Program, runs: Runs, n_cells: int) -> Ints:
     """Clips the events of a batch that are in runs and adds them up by cell, counted alike: what
     ``sum_runs`` of a program that has it gives, (n_cells, D)."""
-    sum_runs = sums_runs(program)
-    values, bounded = sum_runs(columns_of(batch, program), batch.num_rows, runs, n_cells)
+    columns = columns_of(batch, program)
+    values, bounded = program.sum_runs(columns, batch.num_rows, runs, n_cells)
     _counted(bounded)
     return np.asarray(values)
 

@@ -20,7 +20,7 @@ from weir.dpcore.leaves.hashes import content_hashes, hashes_of_users, row_key
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.rows import RowLeaf, joined
 from weir.dpcore.leaves.sparse_rows import SparseRows
-from weir.dpcore.program import RowProgram, by_users, hash_ticks, within_cap
+from weir.dpcore.program import RowProgram
 from weir.transforms.leaves.bound import bound
 from weir.transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.leaves.key_index import KeyIndex
@@ -93,10 +93,10 @@ class RowLeafDoFn(beam.DoFn):
             return
         rows = bound(batch, self._program).rows
         times = batch.column("@time").view(pa.int64()).to_numpy()
-        if by_users(self._program):
+        if self._program.by_users:
             high, low = (batch.column(name).to_numpy() for name in (UNIT_HIGH, UNIT_LOW))
             hashes = hashes_of_users(
-                high, low, hash_ticks(self._program, batch.column("@tick").to_numpy())
+                high, low, self._program.hash_ticks(batch.column("@tick").to_numpy())
             )
         elif HIGH in batch.schema.names:
             hashes = np.stack([batch.column(HIGH).to_numpy(), batch.column(LOW).to_numpy()], axis=1)
@@ -142,7 +142,7 @@ class RowLeafDoFn(beam.DoFn):
             local = index.rows[keys]
             n_keys = len(self._keys.block_keys(int(index.blocks[keys[0]])))
         leaf = RowLeaf.from_events(local, rows, times, hashes, n_keys)
-        kept, dropped = within_cap(self._program, leaf)
+        kept, dropped = self._program.capped(leaf)
         counters.add("over_capacity", dropped)
         return encode(tick, kept, names)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
-from weir.dpcore.program import Bounded, Program, Runs, sums_runs
+from weir.dpcore.program import Bounded, Program, Runs
 from weir.transforms.leaves import partial
 from weir.transforms.leaves.bound import bound, summed
 from weir.transforms.leaves.here import opened, put_aside
@@ -78,7 +78,7 @@ class Gatherer:
         self._events += n
         ticks = batch.column("@tick").to_numpy()
         groupings = list(self._index.each(batch))
-        if len(groupings) == 1 and sums_runs(self._program) is not None:
+        if len(groupings) == 1 and self._program.sums_runs:
             keys = groupings[0]
             rest = self._add_runs(batch, ticks, keys)
             if rest is not None:

@@ -34,7 +34,6 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
 from weir.dpcore.plan import Plan
-from weir.dpcore.program import reads_new
 from weir.dpcore.users.cap import cap_events, keeps_pairs
 from weir.dpcore.users.cells import gather
 from weir.transforms.runtime import heartbeat
@@ -214,7 +213,7 @@ class CloseTicks(beam.DoFn):
             cells.forget()
             return
         events = hashes_of(due, self._program)
-        pairs = keeps_pairs(self._person.caps, reads_new(self._program))
+        pairs = keeps_pairs(self._person.caps, self._program.reads_new)
         kept = cap_events(cells.spent(period), events, stop, self._person, pairs)
         if self._clock.ticks is None or stop < self._clock.ticks:  # else nothing follows
             cells.write(kept.capped, period)

@@ -237,7 +237,7 @@ class Deduplicate(beam.PTransform[Any, Any]):
       secret: reference; only a key of its own is derived from it here.
       clock: the public clock, by which ids are forgotten.
       layout: the plan's layout, hex: state belongs to it.
-      horizon: ticks (``Circumstances.id_horizon``, which the statement tells), or None for the
+      horizon: ticks (``RuntimeAssumptions.id_horizon``, which the statement tells), or None for the
         whole run.
       row_digest: of a plan with row leaves, hex: the hashes of ids stay in the batches, and are
         made for this name and not for the layout, because they decide which rows a cap keeps.

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.program import needs_ids
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
 from weir.transforms.select.dictionaries import compact
@@ -79,7 +78,7 @@ class Assign:
         self._refused = ["", *self._columns]
         if len(self._columns) > 1:
             self._refused.append(", ".join(self._columns))
-        self._by_id = needs_ids(getattr(plan, "program", None))
+        self._by_id = plan.program.by_id
         self._declared = declared_keys(plan)
         self._longest: int | None = plan.keys.longest
         names = [*([KEY] if self._columns else []), SOURCE, "@position", *keep]

@@ -20,7 +20,7 @@ from apache_beam.utils.timestamp import Timestamp
 from weir.dpcore.arrays import Digests
 from weir.dpcore.leaves.hashes import id_hashes
 from weir.dpcore.plan import Plan
-from weir.dpcore.program import reads_new, takes_rows
+from weir.dpcore.program import takes_rows
 from weir.dpcore.users.cap import UsedBounds, cap_events, keeps_pairs
 from weir.dpcore.users.cells import CapKeys, name_hashes
 from weir.dpcore.users.fast_path import ASKED, NEW, Marks, within_bounds
@@ -189,7 +189,7 @@ class CloseHere(beam.DoFn):
             hashes_of(whole, program),
             int(ticks.max()) + 1,
             person,
-            keeps_pairs(person.caps, reads_new(program)),
+            keeps_pairs(person.caps, program.reads_new),
         )
         count(kept.dropped)
         for one in batches(without_hashes(whole, program), kept):

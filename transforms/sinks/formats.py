@@ -1,4 +1,10 @@
-"""How a sorted table, packed or flat, becomes the bytes of a file: Parquet, CSV or NDJSON."""
+"""Text in CSV that a spreadsheet would take for a formula: guarded, and given back exactly.
+
+A key like ``=HYPERLINK(...)`` may come from whoever sends events, and a spreadsheet that opens the
+file would run it. A cell of text that begins with one of ``= + - @``, tab or carriage return gets
+an apostrophe before it, which spreadsheets take for "this is text". So that reading gives back what
+was there, one that begins with apostrophes and then such a sign gets one more. Numbers are numbers.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +21,21 @@ import pyarrow.parquet as pq
 
 from weir.transforms.release.few import INDICES, Shape
 from weir.transforms.release.table import RELEASE_SCHEMA
-from weir.transforms.sinks.formula import given_back, guarded
 from weir.transforms.sinks.sorted_table import file_table
+
+_PLAIN = r"\A('*[=+\-@\t\r])"
+_GUARDED = r"\A'('*[=+\-@\t\r])"
+
+
+def guarded(texts: Any) -> Any:
+    """An array of texts, chunked or not, as a CSV file holds them; nulls stay."""
+    return pc.replace_substring_regex(texts, _PLAIN, r"'\1")
+
+
+def given_back(texts: Any) -> Any:
+    """The inverse of ``guarded``."""
+    return pc.replace_substring_regex(texts, _GUARDED, r"\1")
+
 
 NOT_CODED = ("value", "low", "high")
 """Columns whose values hardly repeat."""

@@ -1,37 +1,21 @@
-"""Files of events: which there are, what format they have, which columns. Reads no event."""
+"""Files of events: which there are at a path, and which of them can be read twice. Opens none."""
 
 from __future__ import annotations
 
 import glob
-import lzma
 import os
-import zlib
-from typing import BinaryIO, NamedTuple
-
-import pyarrow as pa
+import stat
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.avro import Header, read_header
-from weir.transforms.decode.columnar import is_broken
-from weir.transforms.decode.nested import check_names
-from weir.transforms.decode.parquet import parquet_groups
+from weir.transforms.formats.stored import File, is_local
 from weir.transforms.runtime import files
-from weir.transforms.runtime.files import open_raw as open_raw
-from weir.transforms.sources.regular import require_regular
-from weir.transforms.sources.unpack import MEMBERS, Unpacked
 
-MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
-COMPRESSED = tuple(MEMBERS)
-"""How names of compressed texts end."""
-_BROKEN_ARCHIVE = (EOFError, zlib.error, lzma.LZMAError, OSError)
-
-
-class File(NamedTuple):
-    """A matched file, its size in bytes, and its version where somebody noted it (see seal)."""
-
-    path: str
-    size: int
-    version: str = ""
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device or a terminal"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 def match(path: str, field: str) -> tuple[File, ...]:
@@ -73,60 +57,28 @@ def _no_file(path: str, form: str) -> str:
     return f"matches folders and no file. Write a glob that goes into them, like {below}."
 
 
-def is_local(path: str) -> bool:
-    """Whether a path is on this machine's own file system."""
-    return not files.is_remote(path)
+def require_regular(path: str, field: str) -> None:
+    """Refuses what is there and is neither a file nor a folder. Opens nothing: that may block.
 
+    A file is matched, looked at and read, each from its beginning; all that a pipe holds is gone
+    after the first of these, and its size is 0.
 
-def is_compressed(path: str) -> bool:
-    """Whether a text's name says that it is compressed."""
-    return path.endswith(COMPRESSED)
+    Args:
+      field: the setting that holds the path.
 
-
-def unpacked(raw: BinaryIO, path: str) -> BinaryIO | Unpacked:
-    """The text behind stored bytes."""
-    for ending, member in MEMBERS.items():
-        if path.endswith(ending):
-            return Unpacked(raw, member)
-    return raw
-
-
-def first_bytes(path: str, n: int = 8) -> bytes:
-    """How a file begins, as stored."""
-    with open_raw(path) as raw:
-        return raw.read(n)
-
-
-def is_broken_archive(error: Exception) -> bool:
-    """Whether an error says that a compressed file is damaged, not that disk or network failed."""
-    return isinstance(error, _BROKEN_ARCHIVE) and getattr(error, "errno", None) is None
-
-
-class Unreadable(Exception):
-    """A file is damaged; carries nothing of what it holds."""
-
-
-def avro_header(path: str) -> Header | None:
-    """The header of an Avro file; None if it is none."""
-    with open_raw(path) as raw:
-        return read_header(raw)
-
-
-def arrow_schema(form: str, path: str) -> pa.Schema | None:
-    """The schema of a Parquet or Arrow file; None if it cannot be read."""
-    with open_raw(path) as raw:
-        if form == "parquet":
-            groups = parquet_groups(raw)
-            return None if groups is None else groups.schema
-        try:
-            try:
-                found = pa.ipc.open_file(raw).schema
-            except pa.ArrowInvalid:
-                raw.seek(0)
-                found = pa.ipc.open_stream(raw).schema
-            check_names(found)
-            return found
-        except Exception as error:
-            if not is_broken(error):
-                raise
-            return None
+    Raises:
+      ConfigError: a pipe, a socket or a device.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    for is_kind, kind in _KINDS:
+        if is_kind(mode):
+            raise ConfigError(
+                field,
+                path,
+                f"is {kind}, and only files can be read. Write its data to a file first, like "
+                "`zcat events.csv.gz > events.csv`, and name that file; names that end in .gz, "
+                ".bz2 or .xz are unpacked.",
+            )

@@ -17,16 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.beam_events import SourceOutput, decode_rows, decoded_by, emit
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.first_look import Evidence, FirstLook
-from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
-from weir.transforms.decode.formats import emit
-from weir.transforms.decode.from_dicts import decode_rows
-from weir.transforms.decode.python_events import ALLOWED, pick
+from weir.transforms.decode.input_validation import Evidence, FirstLook
+from weir.transforms.decode.memory_events import ALLOWED, decode_table, is_table, pick
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.decode.tables import decode_table, is_table
-from weir.transforms.runtime.dead_letters import DEAD
-from weir.transforms.sources.read_files import Read
+from weir.transforms.decode.validation_errors import RecordsPlace, doubtful_predicate, refusal
 from weir.transforms.sources.seal import SourceChanged, key_for
 
 ROWS = 1 << 16
@@ -159,7 +155,7 @@ class DecodeHeld(beam.DoFn):
 
 
 class ReadMemory(beam.PTransform[Any, Any]):
-    """Events in memory -> ``Read(events, dead)``.
+    """Events in memory -> ``SourceOutput(events, dead)``.
 
     Args:
       handle: of the events. schema: the roles of columns.
@@ -174,18 +170,11 @@ class ReadMemory(beam.PTransform[Any, Any]):
         self._handle, self._schema = handle, schema
         self.notes = () if look is None else tuple(_look(held(handle), look))
 
-    def expand(self, pipeline: Any) -> Read:
+    def expand(self, pipeline: Any) -> SourceOutput:
         """Pieces, Decode."""
-        made = (
-            pipeline
-            | "Pieces"
-            >> beam.Create(list(pieces(held(self._handle)))).with_output_types(tuple[int, int])
-            | "Decode"
-            >> beam.ParDo(DecodeHeld(self._handle, self._schema))
-            .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
-            .with_outputs(DEAD, main="events")
-        )
-        return Read(made.events, made[DEAD])
+        places = list(pieces(held(self._handle)))
+        created = pipeline | "Pieces" >> beam.Create(places).with_output_types(tuple[int, int])
+        return decoded_by(created, "Decode", DecodeHeld(self._handle, self._schema))
 
 
 def _look(events: Any, look: FirstLook) -> Sequence[str]:
@@ -195,13 +184,10 @@ def _look(events: Any, look: FirstLook) -> Sequence[str]:
         seen += sum(map(look.evidence, decoded(events, look.schema, start, stop)), Evidence())
         if seen["records"] and not look.doubts(seen):
             break
-    place = Place("events", "...", "events", f"give {ALLOWED}")
+    place = RecordsPlace("events", "...", "events", f"give {ALLOWED}")
     doubts = look.doubts(seen)
     if doubts:
         seen += look.tried(doubts, lambda other: decoded(events, other, 0, ROWS))
         raise refusal(look, seen, doubts, place)
     note = doubtful_predicate(look, seen, place)
     return [] if note is None else [note]
-
-
-__all__ = ["ReadMemory", "held", "holding", "pieces", "seal"]

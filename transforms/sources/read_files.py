@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.first_look import FirstLook
-from weir.transforms.decode.formats import emit
+from weir.transforms.decode.beam_events import SourceOutput, decoded_by, emit
+from weir.transforms.decode.input_validation import FirstLook
 from weir.transforms.decode.schema import EventSchema
+from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.aside import in_one_process
-from weir.transforms.runtime.dead_letters import DEAD
-from weir.transforms.sources import matching
-from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.file_checks import check_files, look_at_files
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.first_files import look_at_files
-from weir.transforms.sources.stored_bytes import Split
 
 
 class SplitFiles(beam.DoFn):
@@ -32,7 +28,7 @@ class SplitFiles(beam.DoFn):
     def process(self, element: tuple[str, int, str]) -> Iterator[tuple[Any, ...]]:
         """One file."""
         counters.add("source_files")
-        for split in self._source.splits(matching.File(*element)):
+        for split in self._source.splits(File(*element)):
             yield tuple(split)
 
 
@@ -48,15 +44,8 @@ class DecodeSplits(beam.DoFn):
         return emit(self._source.decode(Split(*element), self._schema, ahead))
 
 
-class Read(NamedTuple):
-    """PCollections of canonical batches and of dead letters."""
-
-    events: Any
-    dead: Any
-
-
 class ReadFiles(beam.PTransform[Any, Any]):
-    """Files -> ``Read(events, dead)``. Order across splits is not preserved.
+    """Files -> ``SourceOutput(events, dead)``. Order across splits is not preserved.
 
     Args:
       source: which files.
@@ -75,8 +64,8 @@ class ReadFiles(beam.PTransform[Any, Any]):
         source: FileSource,
         schema: EventSchema,
         look: FirstLook | None = None,
-        sealed: tuple[matching.File, ...] | None = None,
-        found: tuple[matching.File, ...] | None = None,
+        sealed: tuple[File, ...] | None = None,
+        found: tuple[File, ...] | None = None,
     ) -> None:
         super().__init__()
         self._source = source
@@ -102,7 +91,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
         """Bytes of all files: what the count "bytes" reaches at the end."""
         return sum(file.size for file in self._files)
 
-    def expand(self, pipeline: Any) -> Read:
+    def expand(self, pipeline: Any) -> SourceOutput:
         """Files, Split, Spread (but in one process), Decode."""
         here = in_one_process(pipeline.pipeline)  # where nobody else could take some
         files = [tuple(file) for file in self._files]
@@ -116,10 +105,4 @@ class ReadFiles(beam.PTransform[Any, Any]):
         )
         if not here:
             splits |= "Spread" >> beam.Reshuffle()
-        decoded = splits | "Decode" >> beam.ParDo(
-            DecodeSplits(self._source, self._schema)
-        ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
-        return Read(decoded.events, decoded[DEAD])
-
-
-__all__ = ["DecodeSplits", "Read", "ReadFiles", "SplitFiles"]
+        return decoded_by(splits, "Decode", DecodeSplits(self._source, self._schema))

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from weir.dpcore.errors import ConfigError, WeirError
+from weir.transforms.formats.stored import COMPRESSED, File, is_local
 from weir.transforms.runtime import files
-from weir.transforms.sources.matching import COMPRESSED, File, is_local, match, open_raw
+from weir.transforms.sources.matching import match
 
 SETTLED_NS: Final = 50_000_000
 """A file that was written less long ago may be written again without a new time of change: file
@@ -150,7 +151,7 @@ def _one(file: File, field: str, key: bytes) -> tuple[bytes, File]:
 
 
 def _content(path: str) -> bytes:
-    with open_raw(path) as raw:
+    with files.open_raw(path) as raw:
         read = cast(Any, raw)
         return hashlib.file_digest(read, lambda: hashlib.blake2b(digest_size=32)).digest()
 
@@ -163,6 +164,3 @@ def _wait_until_settled(path: str) -> None:
     rest = SETTLED_NS - (time.time_ns() - os.stat(path).st_ctime_ns)
     if rest > 0:
         time.sleep(min(rest, SETTLED_NS) / 1e9)
-
-
-__all__ = ["Sealed", "SourceChanged", "key_for", "refuse_changed", "seal", "version_of"]

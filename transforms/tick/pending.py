@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.discovery.waiting import KeyCells
 from weir.dpcore.leaves.rows import RowLeaf, joined
-from weir.dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
+from weir.dpcore.program import CAPACITY, Program, RowProgram, takes_rows
 from weir.transforms.leaves import partial
 from weir.transforms.leaves import rows as row_leaf
 from weir.transforms.leaves.here import taken
@@ -217,7 +217,7 @@ class PendingRows:
             np.concatenate([leaf.id_hash for leaf, _ in parts]),
             n_keys,
         )
-        kept, dropped = within_cap(program, whole)
+        kept, dropped = program.capped(whole)
         counters.add("over_capacity", dropped)
         return kept
 

@@ -1,4 +1,4 @@
-"""What was measured of models of blocks: lines, table, picture, page."""
+"""What was measured of models of blocks: lines, table, page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -88,44 +86,6 @@ def recovery(line: Line) -> int | None:
     half = len(median) // 2
     back = np.flatnonzero(median[half:] >= 0.9 * np.nanmean(median[half - 4 : half]))
     return int(back[0]) + 1 if len(back) else None
-
-
-def draw(found: list[Line], path: Path) -> None:
-    """Accuracy against t: a row a setting, a column a noise; drift below."""
-    shown = (("none", 1.0), ("gaussian", 1.0), ("printed", 1.0), ("gaussian", 0.1))
-    figure = Figure(figsize=(15, 13), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(4, len(shown), sharey=True, squeeze=False)
-    for (i, name), (j, (noise, epsilon)) in itertools.product(
-        enumerate((*SETTINGS, "drift")), enumerate(shown)
-    ):
-        if name == "drift" and noise == "printed":
-            noise, epsilon = "gaussian", 4.0
-        axes, title = grid[i][j], noise if noise == "none" else f"{noise}, epsilon = {epsilon:g}"
-        some = [
-            one
-            for one in found
-            if (one.noise, one.epsilon) == (noise, epsilon)
-            and name == {"figure": one.setting}.get(one.experiment, one.experiment)
-        ]
-        if not some:
-            axes.set_axis_off()
-            continue
-        for one in some:
-            t = BLOCK * np.arange(1, one.found.shape[1] + 1)
-            color = f"C{list(ALGORITHMS).index(one.algorithm)}"
-            low, middle, high = one.quartiles
-            has = ~np.isnan(middle)
-            axes.plot(t[has], middle[has], color=color, label=one.algorithm)
-            axes.fill_between(t[has], low[has], high[has], color=color, alpha=0.15)
-        axes.axhline(0.1, color="grey", linestyle=":")
-        axes.set(title=f"{name}: {title}", xlabel="t, records", ylim=(0, 1))
-        axes.grid(alpha=0.3)
-    for row in grid:
-        row[0].set_ylabel("accuracy")
-    named = grid[0][0].get_legend_handles_labels()
-    grid[3][3].legend(*named, loc="center", fontsize=10)
-    figure.savefig(path, dpi=80)
 
 
 def shown_as(one: Line | None, algorithm: str, noise: str) -> str:
@@ -215,7 +175,6 @@ def write(found: list[Line], choices: list[Choice]) -> None:
                 if not np.isnan(row[1]) and (i % 2 == 0 or one.experiment == "drift"):
                     shown = (f"{value:.4f}" for value in row)
                     out.writerow((*head, BLOCK * (i + 1), *shown, len(one.found)))
-    draw(found, RESULTS / "continual_erm.png")
     before, mark, rest = PAGE.read_text().partition(BEGIN)
     if mark:
         PAGE.write_text(before + mark + markdown(found, choices) + END + rest.partition(END)[2])

@@ -1,26 +1,29 @@
-"""Fields of models of blocks in a config, with their bounds."""
+"""Fields of models of blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from weir.dpcore.algorithm import ModelColumns
 from weir.dpcore.config import durations
 from weir.dpcore.config.schema import MOST_EVENTS
-from weir.dpcore.config.section import DurationText, Positive, Says, Section, as_tuple, refusal
+from weir.dpcore.config.section import DurationText, Positive, Says, Section, as_tuple
 from weir.dpcore.config.yaml import with_numbers
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.feature_map import (
+from weir.dpcore.models.blocks.partition import Blocks
+from weir.dpcore.models.blocks.price import SPLITS
+from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss, loss_field
+from weir.dpcore.models.kit.feature_map import (
     MOST_INPUTS,
     FeatureMap,
-    Projection,
+    MapProjection,
     RandomFourier,
 )
-from weir.dpcore.models.blocks.price import SPLITS
-from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.pricing.terms import Terms
 
 MOST_CLASSES = 1 << 10
 
@@ -33,20 +36,6 @@ def _block(value: Any) -> Any:
         raise ValueError(
             f"must be a number of records from 1 to {MOST_ROWS:,}, or a duration like 7d."
         )
-    return value
-
-
-def _loss(value: Any) -> Any:
-    if value == "softmax":
-        return value
-    if not isinstance(value, str | Mapping):
-        raise ValueError("must be a name, like logistic, or {huber: 0.5}.")
-    value = with_numbers(value)
-    try:
-        parse_loss(value, "")
-    except ConfigError as error:
-        below = error.field.removeprefix("model.loss").removeprefix(".")
-        raise refusal(below, error.value, error.remedy) from None
     return value
 
 
@@ -74,11 +63,10 @@ Block = Annotated[
 ]
 BlockLoss = Annotated[
     str | dict[str, Any],
-    BeforeValidator(
-        _loss,
-        json_schema_input_type=Literal["logistic", "softmax", "hinge", "huber", "squared"]
-        | HuberLoss
-        | HingeLoss,
+    loss_field(
+        "logistic, or {huber: 0.5}",
+        Literal["logistic", "softmax", "hinge", "huber", "squared"] | HuberLoss | HingeLoss,
+        "softmax",
     ),
 ]
 ClassList = Annotated[
@@ -101,6 +89,37 @@ Outputs = Annotated[
     int, Field(ge=2, le=MOST_INPUTS), Says(f"must be a whole number from 2 to {MOST_INPUTS:,}.")
 ]
 Seed = Annotated[int, Field(ge=0, lt=1 << 62), Says("must be a whole number, 0 or more.")]
+
+
+def block_field() -> Any:
+    """The field ``block``."""
+    return Field(
+        description="Records of a block, in the order of tick and id (under replace_one, with "
+        "schema.id), or a duration of whole ticks.",
+        examples=[1000, "7d"],
+    )
+
+
+def block_cap_field() -> Any:
+    """The field ``cap`` of models of blocks."""
+    return Field(
+        default=None,
+        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
+        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
+        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
+        "user most users of a block.",
+        examples=[5000],
+    )
+
+
+def block_users_field() -> Any:
+    """The field ``users`` of models of blocks."""
+    return Field(
+        default=None,
+        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
+        "are divided by. Public. Without it expect.users times the ticks of a block.",
+        examples=[2000],
+    )
 
 
 class BlockClip(Section):
@@ -137,4 +156,65 @@ def made_map(asked: FourierMap | ProjectionMap | None, inputs: int) -> FeatureMa
         return None
     if isinstance(asked, FourierMap):
         return RandomFourier(inputs, asked.random_fourier, asked.seed, float(asked.scale))
-    return Projection(inputs, asked.projection, asked.seed)
+    return MapProjection(inputs, asked.projection, asked.seed)
+
+
+MINIMISER, SGD = "minimiser", "sgd"
+SOLVERS = (MINIMISER, SGD)
+
+Solver = Annotated[Literal["minimiser", "sgd"], Says(f"must be one of {', '.join(SOLVERS)}.")]
+Passes = Annotated[int, Field(ge=1, le=1024), Says("must be a whole number from 1 to 1024.")]
+
+
+def solver_of(solver: str | None, passes: int | None, cut: Blocks, stepped: bool) -> str:
+    """The solver that a config asks for, or the default.
+
+    Args:
+      solver, passes: as in the config. cut: into blocks. stepped: whether the algorithm knows sgd.
+
+    Raises:
+      ConfigError: stochastic steps where they have no such sensitivity.
+    """
+    if solver != SGD:
+        if passes is not None:
+            raise ConfigError("model.passes", passes, "belongs to model.solver: sgd; remove it.")
+        return MINIMISER
+    if not stepped:
+        raise ConfigError(
+            "model.solver", solver, "is not for fits on samples; write solver: minimiser."
+        )
+    if not cut.by_count:
+        raise ConfigError(
+            "model.solver",
+            solver,
+            "needs model.block to be a number of records: how many rows a batch of other blocks "
+            "has is private, and steps that hold for any would be as short as over all rows; "
+            "write solver: minimiser.",
+        )
+    return SGD
+
+
+class ClassifiedModel(Predictor):
+    """A model whose target is a number, or one of declared classes."""
+
+    classes: ClassList | None = None
+
+    predicts_by: ClassVar[str] = "theta"
+
+    @property
+    def ranged(self) -> tuple[str, ...]:
+        """Columns that have a range: the target has none where it has classes."""
+        return self.features if self.classes is not None else self.columns
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
+        """The target, where it has classes."""
+        return {} if self.classes is None else {self.targets[0]: self.classes}
+
+    def columns_read(self) -> ModelColumns | None:
+        """See Algorithm; a class is no number that a report could score."""
+        return super().columns_read() if self.classes is None else None
+
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from program.waits.doubts(terms)

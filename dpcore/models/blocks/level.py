@@ -1,11 +1,13 @@
-"""A level of a schedule whose fits are certified minimisers: its public numbers, and their cost."""
+"""Noise and steps of the fits of one size: certified minimisers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,10 +17,144 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.minimiser import Minimiser, accelerated
-from weir.dpcore.models.blocks.noised import FINENESS, Noised, scale_for
 from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.pricing.calibration import round_up
+
+FINENESS = 2.0**-10
+"""What a certificate, or rounding, adds to how far a record moves a fit."""
+
+
+@dataclass(frozen=True)
+class PerturbedLevel(ABC):
+    """A point with noise.
+
+    **Formal guarantees**
+      Unit, relation: of what finds the point. Sensitivity, guarantee: of ``noise``.
+
+    Attributes:
+      size: blocks of a fit. divisor: N. most: rows of a fit, at most.
+      room: most of the norm of the model that a fit is pulled to. noise: of the point.
+    """
+
+    size: int
+    divisor: float
+    most: int
+    room: float
+    noise: PointNoise
+
+    def centre(self, w: Floats) -> Floats:
+        """A released model, shortened to ``room``: (D,)."""
+        size = float(np.sqrt(np.dot(w, w)))
+        return w if size <= self.room else w * (self.room / size)
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """What a fit costs a record in it."""
+        return self.noise.loss
+
+    @property
+    def cost(self) -> Fraction:
+        """The same as a number that adds up: mu^2, rho or eps."""
+        value = Fraction(self.loss.value)
+        return value * value if self.noise.kind == "gaussian" else value
+
+    @property
+    @abstractmethod
+    def way(self) -> str:
+        """How the point is found, for people."""
+
+    @abstractmethod
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+
+    def canonical_noise(self) -> Mapping[str, Any]:
+        """Those of the lattice and the noise."""
+        return {
+            "room": self.room.hex(),
+            "resolution": self.noise.resolution.hex(),
+            "sensitivity": self.noise.sensitivity.hex(),
+            "noise": [self.noise.kind, self.noise.scale.hex()],
+        }
+
+
+Gradient = Callable[[Floats], Floats]
+"""(D,) -> (D,), the gradient of F."""
+
+MOST_STEPS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Accelerated:
+    """The information-theoretic exact method: no method that sees gradients alone comes nearer.
+
+    For F mu-strongly convex with beta-Lipschitz gradients, q = mu / beta, A_0 = 0, x_0 = y_0:
+    p_k = (1 - b_k) x_k + b_k y_k, y_{k+1} = p_k - grad F(p_k) / beta,
+    x_{k+1} = x_k + q d_k (p_k - x_k) - (d_k / beta) grad F(p_k), with b_k and d_k of A_k below.
+    Then ||x_k - x*||^2 <= ||x_0 - x*||^2 / (1 + q A_k), which falls as (1 - sqrt(q))^(2k): half the
+    steps of Nesterov's method with constant momentum. An error e in every gradient moves grad F at
+    the end by at most 2 beta / mu times as much (looked at on quadratics).
+    Source: Taylor, Drori (2022), Algorithm 1 and Theorem 3.
+
+    Attributes:
+      steps: how many. smoothness: beta. convexity: mu. method: its name, for digests.
+    """
+
+    steps: int
+    smoothness: float
+    convexity: float
+    method: str = field(default="exact", init=False)
+
+    def step(self, at: int, x: Floats, y: Floats, gradient: Gradient) -> tuple[Floats, Floats]:
+        share, length = _coefficients(self.convexity / self.smoothness, self.steps)[at]
+        point = x + share * (y - x)
+        down = gradient(point) / self.smoothness
+        pull = self.convexity / self.smoothness * length
+        return x + pull * (point - x) - length * down, point - down
+
+
+def _advance(q: float, weight: float) -> tuple[float, float, float]:
+    """(b_k, d_k, A_{k+1}) of A_k: sums, products and roots alone, the same on every CPU."""
+    root = 1 + math.sqrt((1 + weight) * (1 + q * weight))
+    scaled = (1 + q) * weight + 2 * root  # (1 - q)^2 A_{k+1}
+    following = scaled / (1 - q) ** 2 if q < 1 else math.inf
+    return weight * (1 - q) / scaled, root / (1 + q + q * weight), following
+
+
+@lru_cache(maxsize=64)
+def _coefficients(q: float, steps: int) -> tuple[tuple[float, float], ...]:
+    """(b_k, d_k) of every step."""
+    found, weight = list[tuple[float, float]](), 0.0
+    for _ in range(steps):
+        share, length, weight = _advance(q, weight)
+        found.append((share, length))
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def accelerated(smoothness: float, convexity: float, distance: float, tau: float) -> Accelerated:
+    """Steps after which every such F has a gradient of at most tau / 2.
+
+    Args:
+      smoothness, convexity: of F, for every block. distance: R, from the start to any minimiser.
+
+    Raises:
+      ConfigError: they are too many.
+    """
+    nearest = 2 * smoothness * distance / tau * (1 + 2.0**-30)  # beta R / (tau / 2)
+    q, weight, steps = convexity / smoothness, 0.0, 0
+    while 1 + q * weight < nearest * nearest and steps <= MOST_STEPS:
+        weight, steps = _advance(q, weight)[2], steps + 1
+    if steps > MOST_STEPS:
+        raise ConfigError(
+            "model.regularise",
+            convexity / 2,
+            f"is so small beside the curvature of the loss that more than {MOST_STEPS:,} steps a "
+            "fit would be needed; take a larger one, smaller features (model.clip.features), or "
+            "solver: sgd.",
+        )
+    return Accelerated(max(1, steps), smoothness, convexity)
+
 
 LARGE = 500.0
 """From here on e^eps is too near the largest double, and 1 is lost in it."""
@@ -33,7 +169,7 @@ class SampleNoise(Protocol):
 
 
 @dataclass(frozen=True)
-class Level(Noised):
+class Level(PerturbedLevel):
     """Fits of one size by a certified minimiser.
 
     **Formal guarantees**
@@ -48,20 +184,20 @@ class Level(Noised):
         rounding can do. So the certificate cannot fail, and nothing stops early on data. It is
         looked at all the same: a point without it is a defect, and is not released; the centre is,
         with the same noise, for which no bound is claimed.
-      Rounding, sensitivity, noise: ``Noised``.
+      Rounding, sensitivity, noise: ``PointNoise``.
       Sample: where ``of`` is set, a fit runs on a secret sample of exactly N of so many rows,
         without replacement and fresh for each fit (``sample``): eps0 of what runs on it costs
         ln(1 + (N / of) (e^eps0 - 1)), as a swapped row is in it with probability N / of.
         Source: Balle, Barthe, Gaboardi (2018), Theorem 10, for pure epsilon.
 
-    Attributes: see ``Noised``;
+    Attributes: see ``PerturbedLevel``;
       tau: of the certificate. minimiser: what finds the point.
       of: rows that N are drawn from; 0: all are taken.
       users: whose rows have a weight of 1 together, at most; 0: each row has it.
     """
 
     tau: float
-    minimiser: Minimiser
+    minimiser: Accelerated
     of: int = 0
     users: int = 0
 
@@ -84,7 +220,6 @@ class Level(Noised):
 
     @property
     def loss(self) -> PrivacyLoss:
-        """See Noised."""
         run = super().loss
         if not self.of:
             return run
@@ -92,7 +227,6 @@ class Level(Noised):
 
     @property
     def way(self) -> str:
-        """See Noised."""
         return f"{self.minimiser.steps:,} steps"
 
     def canonical(self) -> Mapping[str, Any]:
@@ -103,10 +237,7 @@ class Level(Noised):
             "most": self.most,
             "tau": self.tau.hex(),
             "minimiser": canonical_value(self.minimiser),
-            "room": self.room.hex(),
-            "resolution": self.resolution.hex(),
-            "sensitivity": self.sensitivity.hex(),
-            "noise": [self.kind, self.scale.hex()],
+            **self.canonical_noise(),
             **({"of": self.of} if self.of else {}),
             **({"users": self.users} if self.users else {}),
         }
@@ -170,8 +301,10 @@ def level_for(
     minimiser = accelerated(smoothness, convexity, distance, tau)
     allowed = tau * convexity / (8 * smoothness)  # errors of steps add up: see Accelerated
     room = _room(objective, most, weight, allowed, distance)
-    noise = scale_for(objective.dimension, moved, tau / objective.strength, budget, share)
-    return Level(size, divisor, most, room, *noise, tau=tau, minimiser=minimiser, users=users)
+    units = float(1 / share) * (1 + 2.0**-50)
+    added = tau / objective.strength
+    noise = PointNoise.calibrated(objective.dimension, moved, budget, units, added)
+    return Level(size, divisor, most, room, noise, tau=tau, minimiser=minimiser, users=users)
 
 
 def _room(objective: Objective, most: int, weight: float, allowed: float, distance: float) -> float:

@@ -1,18 +1,23 @@
-"""What is minimised over a block: losses whose gradients are bounded whatever the model is."""
+"""The regularised objective of a fit, and predictions of its models."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared, sign_of
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.kit.inputs import Inputs, class_text
+from weir.dpcore.models.kit.loss import Huber, PredictionLoss
+from weir.dpcore.models.kit.rows import is_void
+from weir.dpcore.models.prediction import Given, Predicted, shares
 
 CHUNK = 1 << 10
 """Rows that are multiplied at once, at most: what rounding does grows with it."""
@@ -25,28 +30,41 @@ ABREAST = 4
 """Such pieces whose slopes are taken together."""
 
 
-class RowLoss(Protocol):
-    """The loss of a row's scores, convex, and Lipschitz and smooth on all of R^m.
+@dataclass(frozen=True)
+class Softmax:
+    """-ln of the share that softmax gives to the row's class; targets: 0, 1, ..., m - 1.
+
+    Its derivative p - e_y has l2 norm below sqrt(2); the Hessian diag(p) - p p^T is at most 1/2.
 
     Attributes:
-      name: as in the config. outputs: m, scores of a row.
-      slope: Lipschitz constant in the scores, l2. curve: that of the derivative.
+      outputs: m, scores of a row.
     """
 
-    @property
-    def name(self) -> str: ...
+    outputs: int
 
-    @property
-    def outputs(self) -> int: ...
+    name: ClassVar[str] = "softmax"
+    smoothness: ClassVar[float] = 0.5
 
-    @property
-    def slope(self) -> float: ...
-
-    @property
-    def curve(self) -> float: ...
+    def slope(self, reach: float) -> float:
+        """Lipschitz constant in the scores, l2; the same for any reach. Rounded up."""
+        return math.sqrt(2.0) * (1 + 2.0**-50)
 
     def derivatives(self, scores: Floats, targets: Floats) -> Floats:
         """(n, m), (n,) -> (n, m), each row of l2 norm at most ``slope``."""
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        shares[np.arange(len(shares)), targets.astype(np.int64)] -= 1.0
+        return np.asarray(shares)
+
+    def canonical(self) -> list[Any]:
+        """Its name and every public number."""
+        numbers = {"slope": self.slope(math.inf), "curve": self.smoothness}
+        own = {"outputs": self.outputs, "name": self.name, **numbers}
+        return [self.name, canonical_value(own)]
+
+
+RowLoss = PredictionLoss | Softmax
+"""A loss of the scores of a row."""
 
 
 class Scored(Protocol):
@@ -74,69 +92,13 @@ class Scored(Protocol):
 
 
 @dataclass(frozen=True)
-class OneScore:
-    """A loss of one linear prediction: logistic, hinge with a smoothed corner, or Huber's.
-
-    Slope 1 (Huber: its width); curve 1/4, 1 over the smoothing, or 1. The gradient of a squared
-    error has no bound on all of R^d, so that its minimiser would have no sensitivity; clipping its
-    slope at h makes it Huber's of width h, which is squared for every residual up to h.
-    """
-
-    loss: PredictionLoss
-    outputs: int = field(default=1, init=False)
-
-    @property
-    def name(self) -> str:
-        """See RowLoss."""
-        return self.loss.name
-
-    @property
-    def slope(self) -> float:
-        """See RowLoss."""
-        if isinstance(self.loss, Huber):
-            return self.loss.width
-        assert isinstance(self.loss, Logistic | Hinge)
-        return 1.0
-
-    @property
-    def curve(self) -> float:
-        """See RowLoss."""
-        return self.loss.smoothness
-
-    def derivatives(self, scores: Floats, targets: Floats) -> Floats:
-        """See RowLoss."""
-        if isinstance(self.loss, Logistic):  # the same in one call: 1 / (1 + e^-s) - (1 + y) / 2
-            return np.asarray(0.5 * (np.tanh(0.5 * scores) - sign_of(targets)[:, None]))
-        return self.loss.derivative(scores[:, 0], targets)[:, None]
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """-ln of the share that softmax gives to the row's class; targets: 0, 1, ..., m - 1.
-
-    Its derivative p - e_y has l2 norm below sqrt(2); the Hessian diag(p) - p p^T is at most 1/2.
-    """
-
-    outputs: int
-    name: str = field(default="softmax", init=False)
-    slope: float = field(default=math.sqrt(2.0) * (1 + 2.0**-50), init=False)
-    curve: float = field(default=0.5, init=False)
-
-    def derivatives(self, scores: Floats, targets: Floats) -> Floats:
-        """See RowLoss."""
-        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        shares[np.arange(len(shares)), targets.astype(np.int64)] -= 1.0
-        return np.asarray(shares)
-
-
-@dataclass(frozen=True)
 class Objective:
     """F(w) = (1/N) sum over rows of v loss(W (x, 1); y) + lambda ||w - w_g||^2, w the stacked W.
 
     A row's weight v is 1, or what its user's rows of a block share. F is 2 lambda strongly convex,
-    and smooth with (sum of v / N) curve A^2 + 2 lambda. A row's gradient has
-    l2 norm at most L = slope A over the stacked weights, as ||(x, 1)||_2 <= A.
+    and smooth with (sum of v / N) beta A^2 + 2 lambda, beta that of the loss. A row's gradient has
+    l2 norm at most L = slope A over the stacked weights, as ||(x, 1)||_2 <= A; slope holds for any
+    prediction, as w is in no bounded set.
 
     **Formal guarantees**: of two blocks that differ in one row swapped for another, the minimisers
     for the same w_g are at most s = 2 L / (2 lambda N) = L / (lambda N) apart; N is public. (Exact:
@@ -156,12 +118,10 @@ class Objective:
 
     @property
     def outputs(self) -> int:
-        """See Scored."""
         return self.loss.outputs
 
     @property
     def loss_name(self) -> str:
-        """See Scored."""
         return self.loss.name
 
     @property
@@ -183,12 +143,12 @@ class Objective:
     @property
     def lipschitz(self) -> float:
         """L, rounded up."""
-        return self.loss.slope * self.reach * (1 + 2.0**-50)
+        return self.loss.slope(math.inf) * self.reach * (1 + 2.0**-50)
 
     @property
     def smoothness(self) -> float:
         """Of the loss of one row."""
-        return self.loss.curve * self.reach * self.reach * (1 + 2.0**-50)
+        return self.loss.smoothness * self.reach * self.reach * (1 + 2.0**-50)
 
     @property
     def chunk(self) -> int:
@@ -256,8 +216,9 @@ class Objective:
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
+        name, own = self.loss.canonical()
         return {
-            "loss": [self.loss.name, canonical_value(self.loss)],
+            "loss": [name, own if self.outputs > 1 else {"loss": own, "outputs": 1}],
             "features": self.features,
             "intercept": self.intercept,
             "norm": self.norm.hex(),
@@ -278,15 +239,15 @@ def row_loss(loss: PredictionLoss | None, classes: int) -> RowLoss:
         if classes < 2:
             raise ConfigError("model.loss", "softmax", "needs model.classes, two or more.")
         return Softmax(classes)
-    if isinstance(loss, Logistic | Hinge):
+    if loss.labels:
         if classes != 2:
             raise ConfigError(
                 "model.loss", loss.name, f"is for two classes, not {classes}; write loss: softmax."
             )
-        return OneScore(loss)
-    if isinstance(loss, Squared):
+        return loss
+    if loss.quadratic:  # its gradient has no bound: Huber's is the same for every residual up to it
         loss = Huber(SPAN)
-    if not isinstance(loss, Huber):
+    if loss.cornered:
         raise ConfigError(
             "model.loss",
             loss.name,
@@ -298,4 +259,44 @@ def row_loss(loss: PredictionLoss | None, classes: int) -> RowLoss:
         raise ConfigError(
             "model.loss", loss.name, "is for numbers; with classes write logistic or softmax."
         )
-    return OneScore(loss)
+    return loss
+
+
+def predict(inputs: Inputs, objective: Scored, given: Given, theta: Floats) -> Predicted:
+    """Predictions for events that are clipped, mapped and shortened as those it learned from.
+
+    Args:
+      given: the features. theta: (D,), scaled.
+
+    Returns:
+      Of classes the likelier one, and their shares unless the loss has none (hinge: the score of
+      the second); of a number itself, in the user's units.
+    """
+    n = len(next(iter(given.values())))
+    low, high = inputs.target_ends
+    middle: Any = (low + high) / 2
+    if inputs.classes:
+        middle = 0.0 if inputs.texts else inputs.classes[0]
+    # Rows have a target: any that is none of theirs to see.
+    rows = inputs.bound({**given, inputs.target: np.full(n, middle)}, n).rows
+    weights = theta.reshape(objective.outputs, objective.width)
+    if isinstance(rows, SparseRows):
+        void, features = np.isnan(rows.last), rows.features.csr
+    else:
+        void, features = is_void(rows), rows[:, :-1]
+    scores = np.asarray(objective.points(features) @ weights.T)
+    scores[void] = np.nan
+    name = f"predicted.{inputs.target}"
+    if not inputs.classes:
+        return Predicted({name: (low + high) / 2 + scores[:, 0] * ((high - low) / 2)})
+    likely = shares(scores)
+    columns: dict[str, NDArray[Any]] = {
+        name: np.where(void, -1, np.nan_to_num(likely, nan=-1.0).argmax(axis=1))
+    }
+    if objective.loss_name in ("logistic", "softmax"):
+        classes: Any = inputs.classes
+        names = [f"share.{class_text(one)}" for one in classes]
+        columns |= {name: likely[:, place] for place, name in enumerate(names)}
+    else:
+        columns[f"score.{class_text(inputs.classes[1])}"] = scores[:, 0]
+    return Predicted(columns, inputs.classes)

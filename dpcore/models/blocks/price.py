@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation
+from weir.dpcore.models.erm.section import refuse_all
 from weir.dpcore.pricing.alternatives import Offer, noises_for, pick, tries
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
@@ -26,7 +26,7 @@ _BITS = 20
 
 
 def shares(
-    schedule: Schedule, split: str, kind: LossKind, presence: Presence = ALONE
+    schedule: FitSchedule, split: str, kind: LossKind, presence: Participation = ALONE
 ) -> tuple[Fraction, ...]:
     """What a fit of each level may cost a record, of the whole budget: so that the unit that pays
     most pays all of it.
@@ -44,7 +44,7 @@ def shares(
 
 
 def _weight(
-    schedule: Schedule, level: int, split: str, kind: LossKind, presence: Presence
+    schedule: FitSchedule, level: int, split: str, kind: LossKind, presence: Participation
 ) -> Fraction:
     size = schedule.sizes[level]
     if split == "paper":
@@ -70,8 +70,8 @@ def two_thirds(size: int) -> Fraction:
 
 def choose(
     terms: Terms,
-    schedule: Schedule,
-    presence: Presence,
+    schedule: FitSchedule,
+    presence: Participation,
     split: str | None,
     noises: tuple[str, ...],
     build: Build,
@@ -107,9 +107,7 @@ def choose(
 
     among = _noises(terms, noises)
     tried = tries(terms, among, ways)
-    refused = [one.refusal for one in tried if one.refusal is not None]
-    if len(refused) == len(tried):
-        raise refused[0]
+    refuse_all(tried)
     compared = [one._replace(program=None) for one in tries(terms, among, others)]
     return pick(replace(terms, continual_sum=split), [*tried, *compared])
 

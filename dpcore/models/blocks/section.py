@@ -10,52 +10,55 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.algorithm import ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import Compiled, ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import Positive
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks import words
-from weir.dpcore.models.blocks.cut import Blocks
-from weir.dpcore.models.blocks.cut_for import cut_for
-from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.fields import (
+    MINIMISER,
+    SOLVERS,
     Block,
     BlockClip,
     BlockLoss,
+    ClassifiedModel,
     ClassList,
     FourierMap,
+    Passes,
     ProjectionMap,
+    Solver,
     Split,
     Users,
+    block_cap_field,
+    block_field,
+    block_users_field,
     made_map,
+    solver_of,
 )
-from weir.dpcore.models.blocks.inputs import Classes, Inputs
 from weir.dpcore.models.blocks.level import Level, level_for
-from weir.dpcore.models.blocks.objective import Objective, row_loss
-from weir.dpcore.models.blocks.predict import predict
-from weir.dpcore.models.blocks.presence import presence_of
+from weir.dpcore.models.blocks.objective import Objective, predict, row_loss
+from weir.dpcore.models.blocks.partition import Blocks, ByUsers, cut_for
 from weir.dpcore.models.blocks.price import Build, choose
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import Schedule
-from weir.dpcore.models.blocks.solver import MINIMISER, SOLVERS, Passes, Solver, solver_of
+from weir.dpcore.models.blocks.schedule import FitSchedule, presence_of
 from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
-from weir.dpcore.models.erm.price import refuse_sums
+from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
-from weir.dpcore.models.losses import parse_loss
-from weir.dpcore.models.prediction import Given, Predicted
-from weir.dpcore.models.predictor import NOISES, Predictor
+from weir.dpcore.models.kit.inputs import Inputs
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.prediction import Given, Predicted, inputs_of
+from weir.dpcore.models.predictor import NOISES
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
+from weir.dpcore.pricing.calibration import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 
 BARE = (
     "Models have no band: how noise moves a fit that follows a noisy model depends on the events."
 )
 
 
-class BlockModel(Predictor):
+class BlockModel(ClassifiedModel):
     """A model of blocks of records, fitted once each and released with noise."""
 
     neighbours: ClassVar[Family] = Family(
@@ -82,11 +85,7 @@ class BlockModel(Predictor):
         "logistic, softmax for more classes, huber for numbers.",
         examples=["logistic"],
     )
-    block: Block = Field(
-        description="Records of a block, in the order of tick and id (under replace_one, with "
-        "schema.id), or a duration of whole ticks.",
-        examples=[1000, "7d"],
-    )
+    block: Block = block_field()
     regularise: Positive = Field(
         default=0.1,
         description="lambda: weight of |w - w_g|^2 beside the mean loss, w_g the released model "
@@ -98,20 +97,8 @@ class BlockModel(Predictor):
         description="Bound of the length of one event's features.",
         examples=["{features: 1.0}"],
     )
-    cap: Cap | None = Field(
-        default=None,
-        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
-        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
-        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
-        "user most users of a block.",
-        examples=[5000],
-    )
-    users: Users | None = Field(
-        default=None,
-        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
-        "are divided by. Public. Without it expect.users times the ticks of a block.",
-        examples=[2000],
-    )
+    cap: Cap | None = block_cap_field()
+    users: Users | None = block_users_field()
     map: FourierMap | ProjectionMap | None = Field(
         default=None,
         description="A public random map of the scaled features, made before any data: "
@@ -154,7 +141,6 @@ class BlockModel(Predictor):
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     grows: ClassVar[bool] = True
-    predicts_by: ClassVar[str] = "theta"
     own_schedule: ClassVar[str] = (
         "a model comes with every block, whose length model.block sets, and in between nothing is "
         "paid"
@@ -166,7 +152,7 @@ class BlockModel(Predictor):
     # ---- what it is
 
     @abstractmethod
-    def schedule(self) -> Schedule:
+    def schedule(self) -> FitSchedule:
         """Which blocks are fitted when."""
 
     @property
@@ -186,30 +172,10 @@ class BlockModel(Predictor):
         return f"R^{made.dimension:,}{of}"
 
     @property
-    def ranged(self) -> tuple[str, ...]:
-        """Columns that have a range: the target has none where it has classes."""
-        return self.features if self.classes is not None else self.columns
-
-    @property
-    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
-        """The target, where it has classes."""
-        return {} if self.classes is None else {self.targets[0]: self.classes}
-
-    @property
     def inputs(self) -> Inputs:
         """From columns to rows."""
-        ranges = self.public_ranges
-        classes: Classes = self.classes or ()
-        pairs = tuple(ranges[name] for name in self.ranged)
-        norm = float(self.clip.features)
-        return Inputs(
-            self.features,
-            self.targets[0],
-            pairs,
-            classes,
-            norm,
-            made_map(self.map, len(self.features)),
-        )
+        mapped = made_map(self.map, len(self.features))
+        return inputs_of(self, float(self.clip.features), self.classes or (), mapped=mapped)
 
     @property
     def objective(self) -> Objective:
@@ -260,7 +226,7 @@ class BlockModel(Predictor):
         passes = PASSES if self.passes is None else self.passes
         return stochastic_level(objective, size, cut.most * size, changes, budget, share, passes)
 
-    def compile(self, terms: Terms) -> tuple[BlockProgram, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """The schedule with the split and noise that serve best, and every one that could.
 
         Raises:
@@ -307,10 +273,9 @@ class BlockModel(Predictor):
                 f"would let a key's state grow to {state / 2**20:,.0f} MiB ({program.row_bytes} "
                 f"bytes a row), above {MOST_STATE >> 20} MiB; take smaller blocks, or fewer.",
             )
-        return program, alternatives
+        return self.compiled(program, alternatives)
 
     def predict(self, given: Given, model: Floats) -> Predicted:
-        """See Predictor."""
         return predict(self.inputs, self.objective, given, model)
 
     # ---- what it says
@@ -319,40 +284,27 @@ class BlockModel(Predictor):
         """See Algorithm; a class is no number that a report could score."""
         return super().columns_read() if self.classes is None and self.map is None else None
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """See Algorithm."""
+    def facts(self, program: BlockProgram, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         yield from super().facts(program, noise)
         if "theta" in noise:
             yield words.noise_fact(noise["theta"])
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: BlockProgram) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
         yield words.bound_fact(program, self.objective)
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: BlockProgram) -> Iterator[tuple[str, str]]:
         """What is fitted, and what is kept."""
-        if isinstance(program, BlockProgram):
-            yield from words.facts(program)
+        yield from words.facts(program)
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        if isinstance(program, BlockProgram):
-            yield from words.notes(program)
-            if self.loss == "squared":
-                yield words.SQUARED
-
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm."""
-        yield from super().doubts(program, terms)
-        if isinstance(program, BlockProgram):
-            yield from program.waits.doubts(terms)
+    def notes(self, program: BlockProgram) -> Iterator[str]:
+        yield from words.notes(program)
+        if self.loss == "squared":
+            yield words.SQUARED
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         yield from words.refused(self.classes is not None, float(self.clip.features))
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        if isinstance(program, BlockProgram):
-            yield from words.warnings(program)
+    def warnings(self, program: BlockProgram) -> Iterator[str]:
+        yield from words.warnings(program)

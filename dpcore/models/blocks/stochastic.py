@@ -14,9 +14,9 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import TOO_LARGE
-from weir.dpcore.models.blocks.noised import FINENESS, Noised, scale_for
+from weir.dpcore.models.blocks.level import FINENESS, TOO_LARGE, PerturbedLevel
 from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.gaussian import PublicNormals
 from weir.dpcore.pricing.calibration import round_up
 
@@ -29,7 +29,7 @@ MOST_STEPS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Stochastic(Noised):
+class Stochastic(PerturbedLevel):
     """Fits of one size by P passes over B batches each, without replacement, a step a batch.
 
     w <- w - eta_t (B / N sum over the batch of grad l(w; z) + 2 lambda (w - w_g)) from w = w_g,
@@ -48,12 +48,12 @@ class Stochastic(Noised):
         of the exact minimiser, however many passes there are and however good the point is.
       Rounding: a gradient that is wrong by r and a step that is wrong by u part two runs by at most
         2 (r / gamma + T u); the centre is shortened to ``room``, at which that is at most
-        ``FINENESS`` of the sensitivity, and as much is paid for. Of the lattice: ``Noised``.
+        ``FINENESS`` of the sensitivity, and as much is paid for. Of the lattice: ``PointNoise``.
       No amplification is claimed: batches are dealt by public permutations.
       Source: Wu, Li, Kumar, Chaudhuri, Jha, Naughton (2017), Algorithm 2, for gradients of the
         loss alone, batches, and any order; Watson et al. (2021), Algorithm 1.
 
-    Attributes: see ``Noised``;
+    Attributes: see ``PerturbedLevel``;
       passes: P. batches: B. smoothness: beta. convexity: gamma.
     """
 
@@ -78,7 +78,6 @@ class Stochastic(Noised):
 
     @property
     def way(self) -> str:
-        """See Noised."""
         some = f"{self.passes:,} pass{'es' if self.passes > 1 else ''}"
         return f"{some} of {self.batches:,} stochastic steps"
 
@@ -91,10 +90,7 @@ class Stochastic(Noised):
             "batches": self.batches,
             "smoothness": self.smoothness.hex(),
             "convexity": self.convexity.hex(),
-            "room": self.room.hex(),
-            "resolution": self.resolution.hex(),
-            "sensitivity": self.sensitivity.hex(),
-            "noise": [self.kind, self.scale.hex()],
+            **self.canonical_noise(),
         }
 
 
@@ -136,14 +132,15 @@ def stochastic_level(
     smoothness = round_up(weight * objective.smoothness + convexity)
     moved = changes * objective.moves(float(rows)) * (1 + 2.0**-30)  # steps are rounded numbers
     allowed = FINENESS * moved
-    noise = scale_for(objective.dimension, moved, allowed, budget, share)
+    units = float(1 / share) * (1 + 2.0**-50)
+    noise = PointNoise.calibrated(objective.dimension, moved, budget, units, allowed)
     room = _room(objective, weight, largest, passes * batches, allowed)
     return Stochastic(
         size,
         float(rows),
         rows,
         room,
-        *noise,
+        noise,
         passes=passes,
         batches=batches,
         smoothness=smoothness,

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.blocks.cut import Blocks
-from weir.dpcore.models.blocks.fitter import Draws, Fit, Fitter, Placing, Weighing
-from weir.dpcore.models.blocks.rows import BlockRows
-from weir.dpcore.models.blocks.schedule import Fit as Planned
-from weir.dpcore.models.blocks.schedule import Schedule
-from weir.dpcore.models.erm.packed import void
-from weir.dpcore.models.erm.prefix import Prefix, row_digests
+from weir.dpcore.models.blocks.fitter import Draws, FitRun, Fitter
+from weir.dpcore.models.blocks.partition import Blocks
+from weir.dpcore.models.blocks.schedule import FitSchedule
+from weir.dpcore.models.blocks.schedule import PlannedFit as Planned
+from weir.dpcore.models.kit.kept import BlockRows, Prefix, row_digests, void
 from weir.dpcore.noise.noise import NoiseOf
 from weir.dpcore.training import Job, Models, Slice
 
@@ -31,7 +29,7 @@ ABREAST = 4
 """Blocks of keys that have slices of ``WORK``; of more, each has less."""
 
 
-class Gathered(NamedTuple):
+class BlockState(NamedTuple):
     """What Tick holds of K keys (clean rows: to be protected).
 
     Attributes:
@@ -65,8 +63,8 @@ class Carry(NamedTuple):
 class BlockTraining:
     """Jobs at the ticks that may complete a block; each brings the rows of complete blocks.
 
-    **Formal guarantees**: those of each level's fits, of ``Schedule`` for all of them, and of the
-    cut for which rows a neighbour moves. What a fit starts from and is pulled to are released
+    **Formal guarantees**: those of each level's fits, of ``FitSchedule`` for all of them, and of
+    the cut for which rows a neighbour moves. What a fit starts from and is pulled to are released
     models. Its noise is keyed with the number of complete blocks, its place among the fits that
     they allow, the user key, and the digest of all that the key had gathered by that tick: where
     data differ all noise is new. How many iterations there are, and how they are cut into slices,
@@ -74,12 +72,12 @@ class BlockTraining:
 
     Attributes:
       fitters: of each level of the schedule. schedule: which fits. cut: into blocks.
-      width: numbers in a row. shared: whether rows say how many share their weight; then fitters
-        are ``Weighing``. sparse: whether rows are packed without their zeros.
+      width: numbers in a row. shared: whether rows say how many share their weight; then fits
+        are of weighed rows. sparse: whether rows are packed without their zeros.
     """
 
     fitters: tuple[Fitter, ...]
-    schedule: Schedule
+    schedule: FitSchedule
     cut: Blocks
     width: int
     shared: bool = False
@@ -87,7 +85,6 @@ class BlockTraining:
 
     @property
     def form(self) -> int:
-        """See Training."""
         if self.sparse:
             return 4
         return 3 if self.shared else 2
@@ -98,18 +95,15 @@ class BlockTraining:
         return self.fitters[0].dimension
 
     def due(self, first: int, stop: int) -> tuple[int, ...]:
-        """See Training."""
         return self.cut.due(first, stop)
 
-    def gathered(self, n_keys: int) -> Gathered:
-        """See Training."""
+    def gathered(self, n_keys: int) -> BlockState:
         chain, seen = np.zeros((n_keys, 2), dtype=np.uint64), np.zeros(n_keys, dtype=np.int64)
-        return Gathered(Prefix.empty(n_keys, self.width, self.sparse), chain, seen)
+        return BlockState(Prefix.empty(n_keys, self.width, self.sparse), chain, seen)
 
     def jobs(
-        self, state: Gathered, leaves: tuple[RowLeaf, ...], noise: NoiseOf
-    ) -> tuple[Gathered, tuple[Job, ...]]:
-        """See Training."""
+        self, state: BlockState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[BlockState, tuple[Job, ...]]:
         keyed = noise(0)
         first, chain = keyed.first_tick, state.chain.copy()
         due = set(self.due(first, first + len(leaves)))
@@ -126,10 +120,9 @@ class BlockTraining:
                 fresh = []
         if fresh:
             waiting, seen = self.cut.wait(waiting, fresh), seen + _counts(fresh)
-        return Gathered(waiting, chain, seen), tuple(found)
+        return BlockState(waiting, chain, seen), tuple(found)
 
     def no_rows(self, n_keys: int) -> BlockRows:
-        """See Training."""
         return BlockRows.empty(n_keys, self.width + self.shared, self.sparse)
 
     def admit(self, kept: BlockRows, job: Job) -> BlockRows:
@@ -150,7 +143,6 @@ class BlockTraining:
         )
 
     def carry(self, n_keys: int) -> Carry:
-        """See Training."""
         return Carry(*self._nothing(), *self.models(n_keys))
 
     def _nothing(self) -> tuple[Ints, Floats, Floats]:
@@ -160,13 +152,11 @@ class BlockTraining:
         return np.zeros(4, dtype=np.int64), np.zeros(first), np.zeros(second)
 
     def begin(self, job: Job, kept: BlockRows, before: Models, noise: NoiseOf) -> Carry:
-        """See Training."""
         return Carry(*self._nothing(), *(array.copy() for array in before))
 
     def train_step(
         self, job: Job, kept: BlockRows, carry: Carry, noise: NoiseOf, iterations: int
     ) -> Slice:
-        """See Training."""
         done = int(carry.at[3])
         x, y = carry.x, carry.y
         slots, spans, shown = (array.copy() for array in carry[3:])
@@ -209,20 +199,18 @@ class BlockTraining:
                 for i in range(skip, len(self.schedule.fits(t))):
                     yield k, t, i
 
-    def _run(self, kept: BlockRows, key: int, fit: Planned, slots: Floats, draws: Draws) -> Fit:
+    def _run(self, kept: BlockRows, key: int, fit: Planned, slots: Floats, draws: Draws) -> FitRun:
         """The fit, with its rows in hand."""
         fitter = self.fitters[fit.level]
         after = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
         chosen = fitter.sample(draws)
-        if isinstance(fitter, Placing):
-            places = _places(kept, key, fit)
-            rows = kept.of(key, fit.first, fit.last, self.width)
-            return fitter.placed(*rows, places, after, draws)
-        if not self.shared:
-            rows = kept.of(key, fit.first, fit.last, self.width, chosen)
-            return fitter.fit(*rows, after, draws)
-        assert isinstance(fitter, Weighing)
-        return fitter.weighed(*kept.weighed(key, fit.first, fit.last, chosen), after, draws)
+        weights: Floats | None = None
+        if self.shared:
+            features, targets, weights = kept.weighed(key, fit.first, fit.last, chosen)
+        else:
+            features, targets = kept.of(key, fit.first, fit.last, self.width, chosen)
+        places = _places(kept, key, fit) if fitter.by_place else None
+        return fitter.fit(features, targets, after, draws, weights, places)
 
     def _show(self, key: int, complete: int, spans: Floats, shown: Floats) -> None:
         """What is released once a fit is done; nothing before a slot was fitted for this key."""

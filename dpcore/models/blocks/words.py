@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weir.dpcore.models.blocks.cut import ByCount
-from weir.dpcore.models.blocks.cut_users import ByUsers
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.models.blocks.presence import Presence
+from weir.dpcore.models.blocks.partition import ByCount, ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.blocks.schedule import Participation
 from weir.dpcore.models.blocks.stochastic import Stochastic
-from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number
 
 SQUARED = (
@@ -28,10 +26,10 @@ def noise_fact(worst: float) -> tuple[str, str]:
     )
 
 
-def bound_fact(program: Program, objective: Objective) -> tuple[str, str]:
+def bound_fact(program: BlockProgram, objective: Objective) -> tuple[str, str]:
     """What one event, or one user, may add."""
     gradient = f"a gradient of l2 norm at most {number(objective.lipschitz)} (scaled units)"
-    if isinstance(program, BlockProgram) and program.cut.users:
+    if program.cut.users:
         return "one user adds", f"to a block, all events together, {gradient}: their mean"
     return "one event adds", gradient
 
@@ -50,7 +48,7 @@ def facts(program: BlockProgram) -> Iterator[tuple[str, str]]:
         yield (
             f"a fit of {level.size:,} block{'s' if level.size > 1 else ''}",
             f"{level.way}; costs {number(level.loss.value)} "
-            f"({level.loss.kind}); noise {number(level.variance(program.dimension) ** 0.5)}",
+            f"({level.loss.kind}); noise {number(level.noise.variance**0.5)}",
         )
     yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
@@ -94,7 +92,7 @@ def warnings(program: BlockProgram) -> Iterator[str]:
         )
 
 
-def shared_note(presence: Presence) -> str:
+def shared_note(presence: Participation) -> str:
     """What rows of a user share, and how many blocks noise is for."""
     blocks = f"{presence.blocks:,} block{'s' if presence.blocks > 1 else ''}"
     return (

@@ -1,34 +1,168 @@
-"""Incremental ERM: a private batch solver, run now and then on all rows so far."""
+"""Models fitted again to kept rows: the program, and its training off the path of ticks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.schedule import Schedule
-from weir.dpcore.models.erm.training import ErmTraining
-from weir.dpcore.models.online.pocg import model_outputs, models
-from weir.dpcore.models.scaling import Scaling
-from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.erm.schedule import RefitSchedule
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.kit import rows as lattice
+from weir.dpcore.models.kit.kept import VOID, Dense, Prefix, row_digests
+from weir.dpcore.models.kit.point import grid_of, to_grid
+from weir.dpcore.models.kit.rows import (
+    ScaledRows,
+    Scaling,
+    model_outputs,
+    names_of_models,
+    released_models,
+)
+from weir.dpcore.models.solvers.queries import Design, Problem, Queries
 from weir.dpcore.models.solvers.solver import BatchSolver
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
-from weir.dpcore.training import Whole, whole_init, whole_step
+from weir.dpcore.noise.noise import NoiseOf
+from weir.dpcore.program import OutputInfo, Released, TrainedProgram
+from weir.dpcore.training import Job, Models, Slice, carried
+
+WORK = 1 << 23
+"""Numbers of rows that a slice reads where few blocks are fitted: a tenth of a second."""
+STEP = 1 << 13
+"""What a step costs beside its rows, in such numbers, and what a key adds to it."""
+STEP_OF_KEY = 1 << 8
+FEWEST = 8
+"""Iterations of a slice at least: every slice makes the rows ready first, which costs as much as
+eight iterations over them."""
+ABREAST = 4
+"""Blocks that have slices of ``WORK``; of more, each has less: a bundle on one of two workers then
+has slices of a quarter of a second in all, however many blocks are fitted."""
+
+
+class RefitState(NamedTuple):
+    """What Tick holds of K keys (clean rows: to be protected).
+
+    Attributes:
+      waiting: rows since the last run.
+      chain: (K, 2) uint64, XOR of the digests of all that each key has gathered.
+      age: (K,) int64, ticks since the key's first.
+    """
+
+    waiting: Prefix
+    chain: Digests
+    age: Ints
+
+
+@dataclass(frozen=True)
+class ErmTraining:
+    """Jobs of ``IncrementalErm``: one at each tick of the schedule, with the rows since the last.
+
+    Train keeps the prefix, and a run starts from the model of the run before.
+
+    Attributes:
+      problem: what is minimised. solver: how. schedule: when. width: numbers in a row.
+    """
+
+    problem: Problem
+    solver: BatchSolver
+    schedule: RefitSchedule
+    width: int
+
+    form: ClassVar[int] = 1
+
+    def due(self, first: int, stop: int) -> tuple[int, ...]:
+        return self.schedule.runs(first, stop)
+
+    def gathered(self, n_keys: int) -> RefitState:
+        chain, age = np.zeros((n_keys, 2), dtype=np.uint64), np.zeros(n_keys, dtype=np.int64)
+        return RefitState(self.no_rows(n_keys), chain, age)
+
+    def jobs(
+        self, state: RefitState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[RefitState, tuple[Job, ...]]:
+        keyed, limit = noise(0), self.problem.limit
+        first, chain = keyed.first_tick, state.chain.copy()
+        due = set(self.due(first, first + len(leaves)))
+        rows, waiting = state.waiting, list[RowLeaf]()
+        found: list[Job] = []
+        for i, digests in enumerate(row_digests(leaves, keyed)):
+            chain ^= digests
+            waiting.append(leaves[i])
+            if first + i in due:
+                age = (state.age + i + 1)[:, None]
+                own = rows.with_rows(waiting, limit)
+                found.append(Job(first + i, chain.copy(), age, own))
+                rows, waiting = self.no_rows(len(chain)), []
+        rows = rows.with_rows(waiting, limit)
+        return RefitState(rows, chain, state.age + len(leaves)), tuple(found)
+
+    def no_rows(self, n_keys: int) -> Prefix:
+        return Prefix.empty(n_keys, self.width)
+
+    def admit(self, kept: Prefix, job: Job) -> Prefix:
+        """See Training: every later run reads all rows so far, within the limit."""
+        return kept.joined(job.rows, self.problem.limit)
+
+    def models(self, n_keys: int) -> Models:
+        """See Training: the set's public start."""
+        start = np.repeat(self.problem.set.start()[None], n_keys, axis=0)
+        return (to_grid(start, grid_of(self.problem.set)),)
+
+    def carry(self, n_keys: int) -> Any:
+        return self.solver.carry(n_keys)
+
+    def begin(self, job: Job, kept: Prefix, before: Models, noise: NoiseOf) -> Any:
+        strength = np.asarray(self.problem.curvature * job.numbers[:, 0], dtype=np.float64)
+        return self.solver.begin(self._queries(job, kept, noise), before[0], strength)
+
+    def train_step(
+        self, job: Job, kept: Prefix, carry: Any, noise: NoiseOf, iterations: int
+    ) -> Slice:
+        queries = self._queries(job, kept, noise, carry)
+        carry, found, left = self.solver.advance(queries, carry, iterations)
+        return Slice(carry, None if found is None else (found,), left)
+
+    def _queries(self, job: Job, kept: Prefix, noise: NoiseOf, carry: Any = None) -> Queries:
+        share = self.schedule.share(job.tick)
+        assert share is not None
+        design = design_of(kept, self.problem.gradients)
+        paid = () if carry is None else (self.solver.paid(carry),)
+        keyed, budget = noise(0), self.schedule.budget
+        return Queries(self.problem, design, keyed, job.digests, budget, share, *paid)
+
+    def iterations(self, n_keys: int, blocks: int) -> int:
+        """See Training. As if every key had as many rows as it may."""
+        each = n_keys * (self.problem.limit * self.problem.dimension + STEP_OF_KEY) + STEP
+        return max(FEWEST, WORK // (each * -(-blocks // ABREAST)))
+
+    def assemble(
+        self, before: Models, fitted: Mapping[int, Models], first: int, ticks: int
+    ) -> tuple[Models, tuple[Floats, ...]]:
+        """See Training: between runs the last model is released again."""
+        return carried(before, fitted, first, ticks)
+
+
+def design_of(kept: Prefix, gradients: Gradients) -> Design:
+    """Kept rows as floats, for a solver: those that have a gradient. Void ones have taken their
+    place within cap and limit, and are in no sum and no count: that swaps, adds or removes one row.
+    """
+    dense = cast(Dense, kept.rows)
+    said = dense[:, -1] != VOID
+    rows = np.multiply(dense[said], lattice.STEP, dtype=np.float64)
+    return Design.of(kept.keys[said], rows, kept.hashes[said], gradients)
+
 
 FIXED = 40
 """Bytes of state of a key beside its rows and its model: two counts, age and digest."""
 
 
 @dataclass(frozen=True)
-class IncrementalErm:
+class IncrementalErm(ScaledRows, TrainedProgram):
     """A linear model per key, fitted in private to everything so far at some public ticks.
 
     At the ticks of the schedule a batch solver minimises F, the sum of the losses of the key's rows
@@ -43,8 +177,8 @@ class IncrementalErm:
       Users: what is seen within n ticks of a period's last one are the runs of the S + n - 1 ticks
         from its first on.
       Guarantee: each run costs at most its share of the budget (``Queries``), and the shares that a
-        record can pay within the window sum to 1 at most (``Schedule``). A run starts from the last
-        release, which is an output. Between runs nothing is computed.
+        record can pay within the window sum to 1 at most (``RefitSchedule``). A run starts from the
+        last release, which is an output. Between runs nothing is computed.
       Noise: each run's is keyed with the digest of every leaf up to its tick, so that equal noise
         never meets different data: a run's rows, its start and all its iterates are functions of
         those leaves.
@@ -62,17 +196,10 @@ class IncrementalErm:
     scaling: Scaling
     problem: Problem
     solver: BatchSolver
-    schedule: Schedule
+    schedule: RefitSchedule
     cap: int
     algorithm: str
     pattern: Pattern | None = None
-
-    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
-    dtype: ClassVar[Any] = np.float64
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
-    most_users: ClassVar[None] = None
-    sums: ClassVar[tuple[()]] = ()
 
     @property
     def dimension(self) -> int:
@@ -80,45 +207,15 @@ class IncrementalErm:
         return self.problem.dimension
 
     @property
-    def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return len(self.scaling.columns)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return tuple(dict.fromkeys(self.scaling.columns))
-
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) float64 in [-1, 1]: scaled by the public ranges."""
-        return self.scaling.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Rows are kept, not summed."""
-        raise TypeError(f"{self.algorithm} takes rows, not sums.")
-
-    @property
     def training(self) -> ErmTraining:
         """What Tick, Train and Assemble do."""
         return ErmTraining(self.problem, self.solver, self.schedule, self.width)
 
-    def init(self, n_keys: int) -> Whole:
-        """No rows, and the set's public start."""
-        return whole_init(self.training, n_keys)
-
-    def step(
-        self, state: Whole, leaves: tuple[RowLeaf, ...], noise: NoiseOf
-    ) -> tuple[Whole, tuple[Floats, ...]]:
-        """A stride -> new state, and theta (n, K, d) released at each tick.
-
-        leaves: n row leaves of K keys, one a tick.
-        """
-        return whole_step(self.training, state, leaves, noise)
-
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units."""
-        gradients = self.problem.gradients
-        return models(noisy[0], self.scaling, gradients.intercept, gradients.loss.labels)
+        gradients, theta = self.problem.gradients, noisy[0]
+        own = self.scaling.coefficients(theta, gradients.intercept, gradients.loss.labels)
+        return released_models(theta, own)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival; of a
@@ -128,7 +225,8 @@ class IncrementalErm:
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The error of a solver is not additive: NaN."""
         moved = 2 * self.problem.changes * self.problem.lipschitz
-        return model_outputs(self.scaling, self.problem.gradients.intercept, moved)
+        names = names_of_models(self.scaling, self.problem.gradients.intercept)
+        return model_outputs(*names, moved)
 
     @property
     def row_bytes(self) -> int:

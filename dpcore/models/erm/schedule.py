@@ -18,7 +18,7 @@ FOREVER = 1 << 40
 
 
 @dataclass(frozen=True)
-class Phase:
+class RefitPhase:
     """Runs at every ``every``-th tick of [start, stop).
 
     Attributes:
@@ -46,7 +46,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RefitSchedule:
     """Public ticks at which prefixes are fitted.
 
     **Formal guarantees**
@@ -66,7 +66,7 @@ class Schedule:
       phases: in order, disjoint. budget: what shares are of.
     """
 
-    phases: tuple[Phase, ...]
+    phases: tuple[RefitPhase, ...]
     budget: PrivacyLoss
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class Schedule:
 
 def schedule_for(
     every: Callable[[int], int], window: int | None, horizon: int | None, budget: PrivacyLoss
-) -> Schedule:
+) -> RefitSchedule:
     """A schedule whose loss within the window is at most the budget.
 
     Args:
@@ -144,17 +144,17 @@ def schedule_for(
       ConfigError: tau leaves no run.
     """
     if window is None and horizon is None:
-        return Schedule(endless(every), budget)
+        return RefitSchedule(endless(every), budget)
     spread = min(ticks for ticks in (window, horizon) if ticks is not None)
     tau = every(spread)
     runs = -(-spread // tau)
     if horizon is not None:
         runs = min(runs, horizon // tau)
-    return Schedule((Phase(0, horizon, tau, Fraction(1, max(1, runs))),), budget)
+    return RefitSchedule((RefitPhase(0, horizon, tau, Fraction(1, max(1, runs))),), budget)
 
 
-def endless(every: Callable[[int], int]) -> tuple[Phase, ...]:
-    """Phases that double; see ``Schedule``."""
+def endless(every: Callable[[int], int]) -> tuple[RefitPhase, ...]:
+    """Phases that double; see ``RefitSchedule``."""
     found: list[tuple[int, int, int]] = []
     start, stop = 0, FIRST
     while start < FOREVER:
@@ -163,6 +163,6 @@ def endless(every: Callable[[int], int]) -> tuple[Phase, ...]:
             found.append((start, stop, tau))
         start, stop = stop, 2 * stop
     return tuple(
-        Phase(start, stop, tau, Fraction(1, len(found) * ((stop - start) // tau)))
+        RefitPhase(start, stop, tau, Fraction(1, len(found) * ((stop - start) // tau)))
         for start, stop, tau in found
     )

@@ -1,36 +1,138 @@
-"""What regressions that keep rows and fit them again have in common in a config."""
+"""Fields of models that are fitted again, and the choice of their noise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.algorithm import Reading, Shown
+from weir.dpcore.algorithm import Compiled, Reading, Shown
 from weir.dpcore.config.section import FARTHEST, NEAREST, Says, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
-from weir.dpcore.models.curved import GradientClipped
+from weir.dpcore.models.erm import tau
 from weir.dpcore.models.erm.incremental import IncrementalErm
-from weir.dpcore.models.erm.price import choose, fraction
-from weir.dpcore.models.erm.schedule import Schedule
-from weir.dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
+from weir.dpcore.models.erm.schedule import RefitSchedule
+from weir.dpcore.models.fields import (
+    AnyLoss,
+    Cap,
+    Count,
+    OneTarget,
+    cap_field,
+    cap_refusal,
+    label_field,
+    loss_of_rows,
+)
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
-from weir.dpcore.models.people import rows_of_user
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.kit.rows import Scaling
+from weir.dpcore.models.model import GradientClipped
 from weir.dpcore.models.regression.section import BARE, FITTED, SO_FAR
-from weir.dpcore.models.scaling import Scaling
-from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.frank_wolfe import refuse_corners
+from weir.dpcore.models.solvers.queries import Problem
+from weir.dpcore.models.users import rows_of_user
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
+from weir.dpcore.pricing.alternatives import Offer, Try, pick, tries
+from weir.dpcore.pricing.calibration import MOST_STATE, Alternative, round_up
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.registry import SOLVERS
 from weir.dpcore.words import bytes_text, number
+
+
+def choose(
+    terms: Terms,
+    noises: tuple[str, ...],
+    schedule_of: Callable[[PrivacyLoss], RefitSchedule],
+    program_of: Callable[[RefitSchedule], IncrementalErm],
+    solver: str,
+) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
+    """The program over the noise with the smallest error of a gradient; all are priced.
+
+    Raises:
+      ConfigError: none of them can serve; says why the first cannot.
+    """
+
+    def offer(budget: PrivacyLoss) -> Offer[IncrementalErm]:
+        schedule = schedule_of(budget)
+        program = program_of(schedule)
+        error = program.gradient_stddev(schedule.smallest)
+        return Offer(program, error**2, {"gradient over=all": error})
+
+    tried = tries(terms, noises, lambda noise: {solver: offer})
+    refuse_all(tried)
+    return pick(terms, tried)
+
+
+def fraction(schedule: RefitSchedule) -> float:
+    """Of a budget's value, what its most generous run may spend."""
+    share = float(schedule.largest)
+    return math.sqrt(share) if schedule.budget.kind == "gdp" else share
+
+
+def rule_of(every: int | str | None, problem: Problem, epsilon: float) -> Callable[[int], int]:
+    """Ticks over which the budget is spread -> tau.
+
+    Raises:
+      ConfigError: no such rule, or one that the problem does not suit.
+    """
+    rule = every
+    if rule is None:
+        rule = "strongly_convex" if problem.curvature else "convex"
+    if isinstance(rule, int):
+        fixed = rule
+        return lambda ticks: fixed
+    size = round_up(problem.set.farthest(np.zeros(problem.dimension)))
+    d, lipschitz = problem.dimension, problem.lipschitz
+    if rule == "convex":
+        return lambda ticks: tau.convex(ticks, d, epsilon)
+    if rule == "strongly_convex":
+        return lambda ticks: tau.strongly_convex(
+            ticks, d, epsilon, lipschitz, problem.curvature, size
+        )
+    if rule == "frank_wolfe":
+        width = round_up(problem.set.gaussian_width())
+        curvature = curvature_of(problem)
+        return lambda ticks: tau.frank_wolfe(ticks, epsilon, lipschitz, curvature, size, width)
+    raise ConfigError(
+        "model.every", rule, f"must be a number of ticks, or one of {', '.join(tau.RULES)}."
+    )
+
+
+def curvature_of(problem: Problem) -> float:
+    """C_l: a bound on the curvature constant of one event's loss over the set. Features lie in
+    [-1, 1], so that a row has l2 norm at most sqrt(d).
+
+    Raises:
+      ConfigError: a loss with a corner.
+    """
+    refuse_corners(problem)
+    moved = problem.set.diameter * problem.set.diameter * problem.dimension
+    return round_up(problem.gradients.loss.smoothness * moved)
+
+
+def refuse_all(tried: Sequence[Try[Any]]) -> None:
+    """Raises the first refusal where there is nothing else."""
+    refused = [one.refusal for one in tried if one.refusal is not None]
+    if len(refused) == len(tried):
+        raise refused[0]
+
+
+def refuse_sums(terms: Terms, name: str) -> None:
+    """Raises ConfigError: settings of continual sums, of which there is none here."""
+    named = terms.continual_sum
+    if named is not None:
+        raise ConfigError(
+            "mechanism.continual_sum", named, f"is not for {name}, which sums nothing; remove it."
+        )
+    for setting, value in terms.options:
+        raise ConfigError(f"mechanism.{setting}", value, f"is not for {name}; remove it.")
+
 
 MOST_ITERATIONS = 1 << 16
 
@@ -70,27 +172,15 @@ class RefittedModel(GradientClipped):
         "every fit reads all rows so far, and clips each gradient",
     )
 
-    target: OneTarget = Field(
-        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
-        examples=["arrival_delay"],
-    )
-    loss: AnyLoss = Field(
-        default="squared",
-        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge.",
-        examples=["squared", "{quantile: 0.9}"],
-    )
+    target: OneTarget = label_field()
+    loss: AnyLoss = loss_of_rows()
     curvature: Curvature = Field(
         default=0.0,
         description="nu: weight of the public (nu/2) |x - centre|^2 that every tick adds, empty "
         "ones too; none unless it is given.",
         examples=[1.0],
     )
-    cap: Cap = Field(
-        default=4096,
-        description="Most events of a key and tick that are learned from; of more, a keyed hash "
-        "chooses, and the others are counted as over capacity.",
-        examples=[4096],
-    )
+    cap: Cap = cap_field()
     rows: Count | None = Field(
         default=None,
         description="Most rows of a key that are kept. Public; needed where the clock has no end.",
@@ -127,13 +217,13 @@ class RefittedModel(GradientClipped):
         self,
         terms: Terms,
         problem: Problem,
-        schedule_of: Callable[[PrivacyLoss], Schedule],
+        schedule_of: Callable[[PrivacyLoss], RefitSchedule],
         noises: tuple[str, ...],
-    ) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
+    ) -> Compiled:
         """The program over the noise with the smallest error of a gradient; all are priced."""
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
 
-        def program(schedule: Schedule) -> IncrementalErm:
+        def program(schedule: RefitSchedule) -> IncrementalErm:
             kind = schedule.budget.kind
             most = PrivacyLoss(kind, schedule.budget.value * fraction(schedule))
             mine = replace(problem, changes=changes_of(terms, kind))
@@ -141,7 +231,7 @@ class RefittedModel(GradientClipped):
             pattern = None if terms.person is None else terms.person.pattern
             return IncrementalErm(scaling, mine, solver, schedule, self.cap, self.name, pattern)
 
-        return choose(terms, noises, schedule_of, program, self.solver)
+        return self.compiled(*choose(terms, noises, schedule_of, program, self.solver))
 
     def problem(self, terms: Terms) -> Problem:
         """What is minimised for each key.
@@ -205,32 +295,26 @@ class RefittedModel(GradientClipped):
 
     # ---- what it says
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What one event may add."""
         shown = number(self.clip.gradient)
         yield "one event adds", f"a gradient of l2 norm at most {shown} (scaled units)"
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What fits, and what is kept."""
         yield "fitted by", self.solver.replace("_", " ")
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: Any) -> Iterator[str]:
         yield (
             "A model follows from all rows so far and stands until the next run; the noise is in "
             "the solver's steps, so that its distance to the best model has no band."
         )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
-        yield (
-            f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
-        )
+        yield cap_refusal(self.cap)
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: IncrementalErm) -> Iterator[str]:
         yield from super().warnings(program)
-        if isinstance(program, IncrementalErm):
-            yield from program.notes
+        yield from program.notes

@@ -14,9 +14,9 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.local_oracle import LocalOracle
-from weir.dpcore.models.grid import row_dot
-from weir.dpcore.models.online.base import OverSet
+from weir.dpcore.models.kit.point import row_dot
 from weir.dpcore.models.online.oracle_step import OracleStep
+from weir.dpcore.models.online.rule import LeaderRule
 
 GLOBAL_OFFSET = 16
 """C0 where there is no local oracle and hence no rho."""
@@ -44,7 +44,7 @@ class GradientState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ConditionalGradient(OverSet):
+class ConditionalGradient(LeaderRule):
     """One local linear oracle call a tick, its radius certified by what was released.
 
     F_t(x) = (H/2) ||x - y||^2 + const, H = mu (t + C0),
@@ -62,14 +62,13 @@ class ConditionalGradient(OverSet):
     Hazan (2016).
 
     Attributes:
-      set: P. curvature: mu. centre: d numbers. own_curvature: see ``Rule``.
+      set: P. curvature: mu. centre: d numbers. own_curvature: see ``LeaderRule``.
       step: line_search, or constant (1 / (2 rho^2); local oracle only).
     """
 
     own_curvature: bool = False
     step: Literal["line_search", "constant"] = "line_search"
 
-    averages: ClassVar[bool] = False
     rule: ClassVar[str] = "conditional_gradient"
 
     def __post_init__(self) -> None:
@@ -101,7 +100,6 @@ class ConditionalGradient(OverSet):
 
     @property
     def regret(self) -> str:
-        """See Rule."""
         if self._oracle is None:
             return (
                 self.set.guarantee_lost
@@ -128,12 +126,7 @@ class ConditionalGradient(OverSet):
             self._step.init(n_keys),
         )
 
-    def probe(self, state: GradientState) -> Floats:
-        """See Rule."""
-        return state.x
-
     def update(self, state: GradientState, data_sum: Floats) -> GradientState:
-        """See Rule."""
         x, mu, offset = state.x, self.curvature, float(self.offset)
         t = state.t + 1
         ticks = t.astype(np.float64)
@@ -168,7 +161,6 @@ class ConditionalGradient(OverSet):
         return not (self.own_curvature or self._centre.any() or self.start.any())
 
     def numbers(self) -> Mapping[str, Any]:
-        """See OverSet."""
         return {"own_curvature": self.own_curvature, "step": self.step}
 
 

@@ -1,33 +1,96 @@
-"""What learners over one private sum of gradients have in common in a config."""
+"""Fields of learners that follow a sum of gradients, and what that sum is charged."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Share
-from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
-from weir.dpcore.models.online.price import Curving, leaf_of
+from weir.dpcore.models.gradients import Gradients, SecondMoments
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.program import Learner
-from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.online.rule import LeaderRule
 from weir.dpcore.models.online.section import GradientModel
-from weir.dpcore.models.online.spaced_learner import SpacedLearner
-from weir.dpcore.models.people import events_of, refuse_blind
-from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.users import events_of, refuse_blind
 from weir.dpcore.pricing.alternatives import Offer, best_sum
-from weir.dpcore.pricing.calibration import Alternative
+from weir.dpcore.pricing.calibration import Alternative, FixedLeaf, round_up
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import number
+
+
+class Curving(NamedTuple):
+    """Second moments beside the gradients. share: of the squared sensitivity."""
+
+    moments: SecondMoments
+    share: float
+
+
+def leaf_of(
+    gradients: Gradients, weight: float, terms: Terms, curving: Curving | None = None
+) -> FixedLeaf:
+    """(gradient, loss, second moments) as a continual sum carries it.
+
+    Formal guarantees:
+      One cell changes by at most (2 L, B, sqrt 2 X^2) / scales =: Delta in l2, whichever relation
+      (a cap makes rows compete). Under replace_anywhere two cells change, by at most Delta each:
+      2 Delta. Of a user: so of each cell (``Gradients.users``), without second moments.
+    """
+    scales, sensitivity = split(gradients, weight, curving)
+    if terms.relation == "replace_anywhere":
+        sensitivity *= 2
+    return FixedLeaf(scales, (None,), sensitivity, sensitivity)
+
+
+def split(
+    gradients: Gradients, weight: float, curving: Curving | None = None
+) -> tuple[tuple[float, ...], float]:
+    """Noise weights of a leaf's coordinates, and its joint sensitivity in units of them.
+
+    The loss takes the share ``weight`` of the squared sensitivity, second moments theirs, the
+    gradient the rest.
+
+    Returns:
+      scales (D,) in lattice units; l2 sensitivity of (leaf / scales), rounded up.
+
+    Raises:
+      ConfigError: a share is not inside (0, 1), or nothing is left.
+    """
+    change, d = 2 * gradients.clip / gradients.lattice.resolution, gradients.parameters
+    loss = 0.0 if gradients.loss_bound is None else weight
+    second = 0.0 if curving is None else curving.share
+    if gradients.loss_bound is not None and not 0 < weight < 1:
+        raise ConfigError("model.weight", weight, "must lie strictly inside (0, 1), like 0.05.")
+    rest = 1 - loss - second
+    if not 0 < rest <= 1:
+        raise ConfigError(
+            "model.curvature_weight",
+            second,
+            "must leave a share for the gradients beside model.weight, like 0.2.",
+        )
+    scale = round_up(change / math.sqrt(rest))
+    scales, norms = [scale] * d, [change / scale]
+    if gradients.loss_bound is not None:
+        loss_change = float(gradients.loss_lattice.steps(gradients.loss_bound))
+        scales.append(round_up(loss_change / math.sqrt(loss)))
+        norms.append(loss_change / scales[-1])
+    if curving is not None:
+        unit = round_up(curving.moments.change / math.sqrt(second))
+        scales += [round_up(unit * one) for one in curving.moments.weights]
+        norms.append(curving.moments.change / unit)
+    if len(norms) == 1:
+        return tuple(scales), 1.0
+    return tuple(scales), round_up(math.hypot(*norms))
 
 
 class LearnerModel(GradientModel):
@@ -53,7 +116,7 @@ class LearnerModel(GradientModel):
     event_only: ClassVar[str] = ""
 
     @abstractmethod
-    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         """What follows from the sum. noise: worst stddev of a coordinate of it, gradient units.
 
         Raises:
@@ -69,12 +132,12 @@ class LearnerModel(GradientModel):
         """
         return None
 
-    def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
+    def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         """What follows from the sum and second moments. noise: worst stddev of one of them, in
         units of the losses' curvature."""
         raise NotImplementedError(f"{self.name} follows no second moments.")
 
-    def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """A learner over the best continual sum for it, and every alternative: its error is that of
         the gradient sum.
 
@@ -95,8 +158,8 @@ class LearnerModel(GradientModel):
             worst = float(np.max(made[0].gradient_stddev(terms.ticks())))
             curving = self.curving(terms, gradients, worst)
             if curving is not None:
-                return self._priced(terms, gradients, curving)
-        return made
+                made = self._priced(terms, gradients, curving)
+        return self.compiled(*made)
 
     def _priced(
         self, terms: Terms, gradients: Gradients, curving: Curving | None
@@ -129,22 +192,17 @@ class LearnerModel(GradientModel):
 
         return best_sum(leaf_of(gradients, self.weight, terms, curving), terms, build)
 
-    def spaced(self, program: Program, every: int) -> Program | None:
-        """See Algorithm."""
-        return SpacedLearner.of(program, every) if isinstance(program, Learner) else None
-
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Learner) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
-        users = isinstance(program, Learner) and program.gradients.users
         for name, words in super().bounds_facts(program):
-            if users:
+            if program.gradients.users:
                 yield "one user adds", f"to a key and tick, all events together, {words}"
             else:
                 yield name, words
 
-    def releases_loss(self, program: Program) -> bool:
+    def releases_loss(self, program: Learner) -> bool:
         """Whether a running loss is among what is released."""
-        return isinstance(program, Learner) and program.gradients.loss_bound is not None
+        return program.gradients.loss_bound is not None
 
     def curvature_words(self, curvature: float) -> str:
         """The public regulariser, or that there is none."""
@@ -152,8 +210,7 @@ class LearnerModel(GradientModel):
             return f"{curvature:g}, the loss's own: nothing is added"
         return super().curvature_words(curvature)
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: Learner) -> Iterator[str]:
         yield from super().notes(program)
         if self.releases_loss(program):
             yield (
@@ -161,10 +218,10 @@ class LearnerModel(GradientModel):
                 "noise is that of the total, per tick it is divided by the number of ticks."
             )
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+    def doubts(self, program: Learner, terms: Terms) -> Iterator[str]:
         """See Algorithm: noise of the gradients beyond all gradients that are expected."""
         yield from super().doubts(program, terms)
-        if terms.events is None or terms.horizon is None or not isinstance(program, Learner):
+        if terms.events is None or terms.horizon is None:
             return
         last = np.array([terms.horizon - 1])
         noise = math.sqrt(self.dimension) * float(program.gradient_stddev(last)[0])
@@ -176,8 +233,7 @@ class LearnerModel(GradientModel):
                 "most. Take fewer features, longer ticks, coarser keys, or a larger epsilon."
             )
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: Learner) -> Iterator[str]:
         if self.releases_loss(program):
             dearer = 1 / math.sqrt(1 - self.weight) - 1
             yield (

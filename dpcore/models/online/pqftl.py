@@ -1,23 +1,93 @@
-"""Private quadratic follow-the-leader: a baseline that sums moments and solves for the model."""
+"""Follow the leader of squared losses, from noisy moments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.lattice import Lattice, clip_l2
-from weir.dpcore.models.moments import BITS, Moments
-from weir.dpcore.models.online.pocg import model_outputs, models
-from weir.dpcore.models.online.ridge_leader import RidgeLeader
-from weir.dpcore.models.scaling import Scaling, is_void
-from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.models.fields import SquaredLoss, algorithm_field
+from weir.dpcore.models.gradients import typical_reach
+from weir.dpcore.models.kit.point import to_grid
+from weir.dpcore.models.kit.rows import (
+    Scaling,
+    is_void,
+    model_outputs,
+    names_of_models,
+    released_models,
+)
+from weir.dpcore.models.moments import BITS, Moments, leaf_of
+from weir.dpcore.models.online.regularisation import pull_of_second_order
+from weir.dpcore.models.online.rule import OverSet
+from weir.dpcore.models.online.second_order import FARTHEST, solve_positive, unpack
+from weir.dpcore.models.online.section import OnlineModel
+from weir.dpcore.models.words import centre_words
+from weir.dpcore.pricing.alternatives import Offer, best_sum, check_named
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import MOST_SUM, Bounded, NoiseOf, OutputInfo, Program, Released
+from weir.dpcore.words import number
+
+
+@dataclass(frozen=True)
+class RidgeLeader(OverSet):
+    """x_{t+1} = Proj_P(argmin of x' Q x / 2 - <q, x> + (r_t/2) ||x - centre||^2), Q and q released
+    sums of x x^T and x y; r_t = mu t, t ticks so far, or r_t = mu, which fades.
+
+    Pivots are raised to r_t, below which no clean system has any, and as ``solve_positive`` says:
+    noise may make Q indefinite.
+    Where the constraint binds, the projection of the unconstrained solution is not the constrained
+    one.
+
+    **Formal guarantees**: post-processing of the sums.
+
+    Attributes:
+      set: P, which projects. curvature: mu. centre: d numbers. growth: of r_t.
+    """
+
+    growth: Literal["linear", "constant"] = "linear"
+
+    rule: ClassVar[str] = "ridge_leader"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.set.projects:
+            raise ConfigError(
+                "model.set", self.set.name, "has no projection, which online.pqftl needs."
+            )
+
+    def __call__(self, statistics: Floats, ticks: Floats) -> Floats:
+        """statistics: (K, D) in units of the data; ticks: (K,), 0 or more -> (K, d) to play."""
+        d = self.set.dimension
+        out = np.repeat(self.set.start()[None], len(statistics), axis=0)
+        some = np.flatnonzero(ticks > 0)
+        if some.size:
+            matrix, right = unpack(statistics[some], d)
+            grown = ticks[some] if self.growth == "linear" else np.ones(some.size)
+            ridge = self.curvature * grown
+            diagonal = np.arange(d)
+            matrix[:, diagonal, diagonal] += ridge[:, None]
+            right += ridge[:, None] * self._centre
+            solved = solve_positive(matrix, right, ridge)
+            # Nothing that noise makes of a system may reach a projection as infinity.
+            solved = np.nan_to_num(np.clip(solved, -FARTHEST, FARTHEST))
+            out[some] = self.set.project(solved)
+        return to_grid(out, self._grid)
+
+    def numbers(self) -> Mapping[str, Any]:
+        return {} if self.growth == "linear" else {"growth": self.growth}
+
 
 NAME = "online.pqftl"
 LATTICE = Lattice(2.0**-BITS)
@@ -30,14 +100,17 @@ class PqftlState(NamedTuple):
     Attributes:
       sums: of the continual sum (clean: to be protected).
       released: (K, D) what it released at the last tick, lattice units.
+      waiting: (K, D) clean sum of the leaves since the last release, where that is at every n-th
+        tick.
     """
 
     sums: SumState
     released: Floats
+    waiting: Any = ()
 
 
 @dataclass(frozen=True)
-class Pqftl:
+class Pqftl(Program):
     """A linear model per key: the ridge solution of noisy running sums of (x x^T, x y).
 
     At tick t theta_t is released: a function of what was released before, made of earlier ticks'
@@ -50,13 +123,16 @@ class Pqftl:
         to a lattice together with |y| <= 1; products are exact, so that the joint change of
         (svec(x x^T), x y) is at most ``Moments.sensitivity``, which ``mechanism`` was given. A void
         row is the event (0, 0), its constant included.
-      Guarantee: that of the continual sum. All the rest is post-processing.
+      Guarantee: that of the continual sum. All the rest is post-processing. Every n-th tick: as
+        ``dpcore.spaced.Spaced``: an event is in one sum of n leaves, and meets ceil(w / n) releases
+        within w ticks of its arrival.
       Source: Jain, Kothari, Thakurta (2012), PQFTL; sums and sensitivity as in incremental
         regression, Kasiviswanathan, Nissim, Jin (2017), joint.
 
     Attributes:
       scaling: the public ranges. rule: what follows from the sums. mechanism: the continual sum.
       reach: X, bound on ||x||_2. intercept: whether theta ends with one.
+      every: n, ticks from one release of the sums to the next.
     """
 
     scaling: Scaling
@@ -64,9 +140,10 @@ class Pqftl:
     mechanism: ContinualSum
     reach: float
     intercept: bool
+    every: int = 1
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
-    training: ClassVar[None] = None
+    def every_nth(self, every: int) -> Pqftl:
+        return replace(self, every=every)
 
     @property
     def dimension(self) -> int:
@@ -80,8 +157,8 @@ class Pqftl:
 
     @property
     def capacity(self) -> int:
-        """Events of a key and tick that exact sums have room for."""
-        return self.moments.capacity
+        """Events of a key in n ticks that exact sums have room for, spread evenly."""
+        return max(1, self.moments.capacity // self.every)
 
     @property
     def row_width(self) -> int:
@@ -140,38 +217,52 @@ class Pqftl:
 
     def init(self, n_keys: int) -> PqftlState:
         """No data."""
-        return PqftlState(self.mechanism.init(n_keys), np.zeros((n_keys, self.dimension)))
+        shape = (n_keys, self.dimension)
+        waiting = () if self.every == 1 else np.zeros(shape, dtype=np.int64)
+        return PqftlState(self.mechanism.init(n_keys), np.zeros(shape), waiting)
 
     def step(
         self, state: PqftlState, leaves: Ints, noise: NoiseOf
     ) -> tuple[PqftlState, tuple[Floats, ...]]:
         """A stride -> new state, and the sums (n, K, D) that were released before each tick."""
-        sums, (released,) = self.mechanism.step(state.sums, leaves, noise(0))
-        before = np.concatenate([state.released[None], released[:-1]])
-        return PqftlState(sums, released[-1].copy()), (before,)
+        if self.every == 1:
+            sums, (released,) = self.mechanism.step(state.sums, leaves, noise(0))
+            before = np.concatenate([state.released[None], released[:-1]])
+            return PqftlState(sums, released[-1].copy()), (before,)
+        keyed, (sums, last, waiting), before = noise(0), state, np.empty(leaves.shape)
+        for i, leaf in enumerate(leaves):
+            before[i], tick = last, keyed.first_tick + i
+            waiting = np.clip(waiting + np.clip(leaf, -MOST_SUM, MOST_SUM), -MOST_SUM, MOST_SUM)
+            if (tick + 1) % self.every == 0:
+                here = keyed.at(tick // self.every)
+                sums, (new,) = self.mechanism.step(sums, waiting[None], here)
+                last, waiting = new[0], np.zeros_like(waiting)
+        return PqftlState(sums, last.copy(), waiting), (before,)
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units."""
         n, n_keys, size = noisy[0].shape
         flat = (noisy[0] * LATTICE.resolution**2).reshape(n * n_keys, size)
-        theta = self.rule(flat, np.repeat(ticks.astype(np.float64), n_keys))
-        return models(theta.reshape(n, n_keys, -1), self.scaling, self.intercept, False)
+        theta = self.rule(flat, np.repeat((ticks // self.every).astype(np.float64), n_keys))
+        theta = theta.reshape(n, n_keys, -1)
+        return released_models(theta, self.scaling.coefficients(theta, self.intercept, False))
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """That of the continual sum."""
-        return self.mechanism.loss(ticks)
+        """That of the continual sum, in its own steps."""
+        return self.mechanism.loss(None if ticks is None else -(-ticks // self.every))
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev of a solution is not additive: NaN."""
-        return model_outputs(self.scaling, self.intercept, self.mechanism.sensitivity)
+        names = names_of_models(self.scaling, self.intercept)
+        return model_outputs(*names, self.mechanism.sensitivity)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""
-        return self.mechanism.state_bytes() + 8 * self.dimension
+        return self.mechanism.state_bytes() + 8 * self.dimension * (1 + (self.every > 1))
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
-        return {
+        whole = {
             "program": NAME,
             "scaling": self.scaling.canonical(),
             "intercept": self.intercept,
@@ -181,8 +272,64 @@ class Pqftl:
             "rule": self.rule.canonical(),
             "mechanism": canonical_mechanism(self.mechanism),
         }
+        return whole if self.every == 1 else {"release_every": self.every, "of": whole}
 
 
 def moments_of(dimension: int, reach: float) -> Moments:
     """Of x with ||x||_2 <= reach, its constant in it, and one target in [-1, 1]."""
     return Moments(dimension, 1, False, reach, 1.0)
+
+
+class PqftlModel(OnlineModel):
+    """Follow the leader of squared losses, from noisy moments."""
+
+    algorithm: Literal["online.pqftl"] = algorithm_field("online.pqftl")
+    loss: SquaredLoss = Field(default="squared", description="squared.", examples=["squared"])
+
+    title: ClassVar[str] = "follow the leader of squared losses, from noisy moments"
+    about: ClassVar[str] = (
+        "The baseline: running sums of the products of features and target, then the ridge "
+        "solution, projected onto the set. Where curvature is not given the ridge is as large as "
+        "the noise needs, and fades beside the events."
+    )
+    source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
+    event_only: ClassVar[str] = ""
+
+    def compile(self, terms: Terms) -> Compiled:
+        """Over the best continual sum for it.
+
+        Raises:
+          ConfigError: what it cannot serve: a set without projection, or what the continual sum
+            refuses.
+        """
+        check_named(terms)
+        scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
+        convex_set = parse_set(self.set, self.dimension)
+        fades = self.curvature is None
+        reach = typical_reach(len(self.features), self.intercept) * (1 + 2.0**-30)
+        ticks = terms.ticks()
+        RidgeLeader(convex_set, 1.0, self.middle)  # what it refuses does not depend on the sum
+
+        def build(mechanism: ContinualSum) -> Offer[Pqftl]:
+            worst = float(mechanism.stddev(ticks, None)[:, -1].max()) * LATTICE.resolution**2
+            if fades:
+                ridge = pull_of_second_order(None, math.sqrt(self.dimension) * worst)
+                rule = RidgeLeader(convex_set, ridge, self.middle, "constant")
+            else:
+                rule = RidgeLeader(convex_set, self.mu(terms), self.middle)
+            program = Pqftl(scaling, rule, mechanism, reach, self.intercept)
+            return Offer(program, worst**2, {"moments over=all": worst})
+
+        leaf = leaf_of(moments_of(self.dimension, reach), None, terms)
+        return self.compiled(*best_sum(leaf, terms, build))
+
+    def own_facts(self, program: Pqftl) -> Iterator[tuple[str, str]]:
+        """Curvature, length of events, and regret."""
+        if program.rule.growth == "linear":
+            yield from super().own_facts(program)
+            return
+        around = centre_words(program.curvature, self.centre).partition(" a tick")[2]
+        pull = f"{number(program.curvature)} in all{around}: it fades beside the events"
+        yield "curvature", pull
+        yield "events", f"of more than length {number(program.reach)} (scaled) are shortened to it"
+        yield "regret", program.regret

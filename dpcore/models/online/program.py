@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints, State, arrays_of, concatenate
 from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism, canonical_value
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import PredictionLoss
-from weir.dpcore.models.online.rule import Rule
-from weir.dpcore.models.scaling import Scaling
-from weir.dpcore.models.second_moments import SecondMoments
-from weir.dpcore.program import CAPACITY, SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.models.gradients import Gradients, SecondMoments
+from weir.dpcore.models.kit.rows import (
+    NAN,
+    ScaledRows,
+    Scaling,
+    model_outputs,
+    names_of_models,
+    released_models,
+)
+from weir.dpcore.models.online.rule import LeaderRule
+from weir.dpcore.program import MOST_SUM, SPARSE_FROM, NoiseOf, OutputInfo, Released
 
 TOGETHER = 1 << 17
 """Weights that are stepped at once: what is worked on stays in the cache."""
 
 
 class LearnerState(NamedTuple):
-    """State of K learners: the rule's, and that of the continual sum (clean: to be protected)."""
+    """State of K learners.
+
+    Attributes:
+      rule: the rule's. sums: that of the continual sum (clean: to be protected).
+      waiting, losses, age: where releases are ``every``-th ticks: (K, D) clean sum of the leaves
+        since the last; (K, 2) losses as released last, NaN before; (K,) ticks since the key's
+        first.
+    """
 
     rule: Any
     sums: SumState
+    waiting: Any = ()
+    losses: Any = ()
+    age: Any = ()
 
 
 @dataclass(frozen=True)
-class Learner:
+class Learner(ScaledRows):
     """A linear model per key that learns from its events, tick by tick.
 
     At tick t theta_t is released: the model that was played at that tick, a function of earlier
@@ -50,6 +64,12 @@ class Learner:
         adaptive, its leaves depend on earlier releases, and nothing else of it on the event.
         Of users: so for each of the cells that caps leave a user, on every path; columns of the
         sum's strategy have no negative inner product (``signed``), or are charged as if.
+      Every n-th tick: a learner plays one model for n ticks, takes the gradients of all of them at
+        that model's point, and follows their sum. An event is in one leaf, and a leaf in one sum of
+        n of them: adding within bounds lengthens no difference. Within w ticks of its arrival an
+        event meets ceil(w / n) releases, those at the ends of spans of n ticks, the first at the
+        end of its own: the loss of the sum within ceil(w / n) of its steps. Which ticks these are
+        is public. Repeats are post-processing. Noise is named by the number of the span.
       Guarantee: that of the continual sum. theta, coefficients, last and loss are post-processing
         of its releases, whatever the rule's steps are: they never enter the sensitivity.
 
@@ -60,22 +80,21 @@ class Learner:
       algorithm: its name in the config.
       events: of a user in a key and tick at most; None: the unit is an event.
       second: what is summed beside the gradients, for a rule that follows the losses' curvature.
+      every: n, ticks from one release of the sum to the next.
     """
 
     scaling: Scaling
     gradients: Gradients
-    rule: Rule
+    rule: LeaderRule
     mechanism: ContinualSum
     cap: int
     algorithm: str
     events: int | None = None
     second: SecondMoments | None = None
+    every: int = 1
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
-    training: ClassVar[None] = None
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
-    dtype: ClassVar[Any] = np.float64
+    def every_nth(self, every: int) -> Learner:
+        return replace(self, every=every)
 
     @property
     def dimension(self) -> int:
@@ -85,18 +104,7 @@ class Learner:
 
     @property
     def most_users(self) -> int | None:
-        """See RowProgram."""
         return None if self.events is None else self.cap // self.events
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return len(self.scaling.columns)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return tuple(dict.fromkeys(self.scaling.columns))
 
     @property
     def curvature(self) -> float:
@@ -108,14 +116,6 @@ class Learner:
         """What is known about its regret, for people."""
         return self.rule.regret
 
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) float64 in [-1, 1]: scaled by the public ranges."""
-        return self.scaling.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Rows are not summed before a model has met them."""
-        raise TypeError("a learner takes rows, not sums.")
-
     @property
     def sums(self) -> tuple[ContinualSum, ...]:
         """Where the noise comes from."""
@@ -123,7 +123,12 @@ class Learner:
 
     def init(self, n_keys: int) -> LearnerState:
         """Every key starts at the set's public start."""
-        return LearnerState(self.rule.init(n_keys), self.mechanism.init(n_keys))
+        rule, sums = self.rule.init(n_keys), self.mechanism.init(n_keys)
+        if self.every == 1:
+            return LearnerState(rule, sums)
+        waiting = np.zeros((n_keys, self.dimension), dtype=np.int64)
+        age = np.zeros(n_keys, dtype=np.int64)
+        return LearnerState(rule, sums, waiting, np.full((n_keys, 2), np.nan), age)
 
     def step(
         self, state: LearnerState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
@@ -149,22 +154,30 @@ class Learner:
         pieces: list[LearnerState] = []
         for start in range(0, max(1, n_keys), together):
             span = slice(start, min(start + together, n_keys))
-            rule, sums = take(state, span)
+            rule, sums, *spaced = take(state, span)
             for i, leaf in enumerate(leaves):
                 theta[i, span] = rule.x
                 at = self.rule.probe(rule)
                 if probes is not None:
                     probes[i, span] = at
                 played = None if probes is None else rule.x
-                own = self.of_rows(at, keys_of(leaf, span), played)
-                here = keyed.at(keyed.first_tick + i, span)
+                own, tick = self.of_rows(at, keys_of(leaf, span), played), keyed.first_tick + i
+                if self.every > 1:
+                    waiting, shown, age = spaced
+                    own, age = np.clip(waiting + own, -MOST_SUM, MOST_SUM), age + 1
+                    if (tick + 1) % self.every:
+                        spaced, losses[i, span] = [own, shown, age], shown
+                        continue
+                here = keyed.at(tick // self.every, span)
                 sums, (released,) = self.mechanism.step(sums, own[None], here)
                 rule = self.rule.update(rule, self.for_rule(released[0]))
                 if self.gradients.loss_bound is not None:
                     scale = self.gradients.loss_lattice.resolution
                     losses[i, span, 0] = released[0, :, d] * scale
-                losses[i, span, 1] = rule.t
-            pieces.append(LearnerState(rule, sums))
+                losses[i, span, 1] = rule.t if self.every == 1 else age
+                if self.every > 1:
+                    spaced = [np.zeros_like(own), losses[i, span].copy(), age]
+            pieces.append(LearnerState(rule, sums, *spaced))
         new = pieces[0] if len(pieces) == 1 else concatenate(pieces)
         return new, ((theta, losses) if probes is None else (theta, losses, probes))
 
@@ -192,11 +205,8 @@ class Learner:
             self.scaling.coefficients(one, self.gradients.intercept, self.gradients.loss.labels)
             for one in (theta, *probes)
         ]
-        released = [
-            Released("theta", None, theta, None),
-            Released("coefficients", None, own[0], None),
-            *(Released("last", None, one, None) for one in own[1:]),
-        ]
+        released = [*released_models(theta, own[0])]
+        released += [Released("last", None, one, None) for one in own[1:]]
         if self.gradients.loss_bound is not None:
             error = np.broadcast_to(self.loss_stddev(ticks)[:, None], losses.shape[:2])
             age = losses[:, :, 1]
@@ -206,28 +216,30 @@ class Learner:
 
     def loss_stddev(self, ticks: Ints) -> Floats:
         """Stddev of the noise in the running sum of losses: (m,) -> (m,)."""
-        spread = self.mechanism.stddev(ticks, None)[:, self.gradients.parameters]
+        spread = self.mechanism.stddev(self._steps(ticks), None)[:, self.gradients.parameters]
         return np.asarray(spread * self.gradients.loss_lattice.resolution)
 
     def gradient_stddev(self, ticks: Ints) -> Floats:
         """Stddev of the noise in a coordinate of the running sum of gradients: (m,) -> (m,)."""
-        spread = self.mechanism.stddev(ticks, None)[:, 0]
+        spread = self.mechanism.stddev(self._steps(ticks), None)[:, 0]
         return np.asarray(spread * self.gradients.lattice.resolution)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """That of the continual sum."""
-        return self.mechanism.loss(ticks)
+        """That of the continual sum, in its own steps."""
+        return self.mechanism.loss(None if ticks is None else -(-ticks // self.every))
+
+    def _steps(self, ticks: Ints) -> Ints:
+        """The step whose release is shown at a tick, or the first."""
+        return np.maximum((np.asarray(ticks) + 1) // self.every - 1, 0)
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev of theta and coefficients is not additive: NaN."""
-        *features, target = self.scaling.columns
-        names = (*features, "intercept")[: self.gradients.parameters]
-        sensitivity, nan = 2 * self.gradients.clip, float("nan")
+        names, own = names_of_models(self.scaling, self.gradients.intercept)
+        moved = 2 * self.gradients.clip
         sparse = self.rule.set.sparse and len(names) >= SPARSE_FROM
-        found = [OutputInfo("theta", None, len(names), sensitivity, nan, names, sparse)]
-        own = (*features, "intercept")
-        for name in ("coefficients", "last") if self.rule.averages else ("coefficients",):
-            found.append(OutputInfo(name, None, len(own), sensitivity, nan, own, sparse))
+        found = [*model_outputs(names, own, moved, sparse)]
+        if self.rule.averages:
+            found.append(OutputInfo("last", None, len(own), moved, NAN, own, sparse))
         if self.gradients.loss_bound is not None:
             worst, bound = float(self.loss_stddev(ticks).max()), self.gradients.loss_bound
             found.append(OutputInfo("loss", None, 2, bound, worst, ("total", "per_tick")))
@@ -236,15 +248,16 @@ class Learner:
     def state_bytes(self) -> int:
         """Bytes of state per key."""
         rule = sum(array.nbytes for array in arrays_of(self.rule.init(1)))
-        return rule + self.mechanism.state_bytes()
+        spaced = 0 if self.every == 1 else 8 * (self.dimension + 3)
+        return rule + self.mechanism.state_bytes() + spaced
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
         gradients = self.gradients
-        return {
+        whole = {
             "program": self.algorithm,
             "scaling": self.scaling.canonical(),
-            "loss": [gradients.loss.name, parameters_of(gradients.loss)],
+            "loss": gradients.loss.canonical(),
             "clip": gradients.clip.hex(),
             "loss_bound": canonical_value(gradients.loss_bound),
             "resolutions": [
@@ -258,11 +271,7 @@ class Learner:
             **({} if self.second is None else {"second": self.second.canonical()}),
             "mechanism": canonical_mechanism(self.mechanism),
         }
-
-
-def parameters_of(loss: PredictionLoss) -> Any:
-    """What a loss is made of; a user's own need not be a dataclass."""
-    return canonical_value(loss if is_dataclass(loss) else dict(sorted(vars(loss).items())))
+        return whole if self.every == 1 else {"release_every": self.every, "of": whole}
 
 
 def take(state: State, keys: slice) -> Any:

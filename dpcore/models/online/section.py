@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from weir.dpcore.algorithm import Reading, Shown
 from weir.dpcore.config.section import FARTHEST, NEAREST, Says, refusal
-from weir.dpcore.models.curved import Curved, GradientClip, GradientClipped
-from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
+from weir.dpcore.models.fields import (
+    AnyLoss,
+    Cap,
+    OneTarget,
+    cap_field,
+    cap_refusal,
+    label_field,
+    loss_of_rows,
+)
+from weir.dpcore.models.model import Curved, GradientClip, GradientClipped
 from weir.dpcore.models.words import OWN_UNITS, centre_words
 from weir.dpcore.neighbours import Family
-from weir.dpcore.program import Program
 from weir.dpcore.words import number
 
 PLAYED = Shown("coefficients in scaled units, as played at the tick", role="scaled_model")
@@ -51,19 +58,6 @@ class LearnerClip(GradientClip):
         return self
 
 
-@runtime_checkable
-class Regretful(Protocol):
-    """A program that knows what its models lose."""
-
-    @property
-    def regret(self) -> str:
-        """What is known about its regret, for people."""
-
-    @property
-    def curvature(self) -> float:
-        """mu, which every tick adds."""
-
-
 class OnlineModel(Curved):
     """A model that is played before its tick's events are seen."""
 
@@ -73,10 +67,7 @@ class OnlineModel(Curved):
         "a gradient at the public start is longest for the longest row and the farthest target",
     )
 
-    target: OneTarget = Field(
-        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
-        examples=["arrival_delay"],
-    )
+    target: OneTarget = label_field()
 
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the events are not in this page. theta is the model as "
@@ -93,12 +84,11 @@ class OnlineModel(Curved):
         "loss": LOSSES,
     }
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """Curvature and regret."""
-        known = program if isinstance(program, Regretful) else None
-        yield "curvature", "-" if known is None else self.curvature_words(known.curvature)
+        yield "curvature", self.curvature_words(program.curvature)
         yield from self.step_facts()
-        yield "regret", "-" if known is None else known.regret
+        yield "regret", program.regret
 
     def curvature_words(self, curvature: float) -> str:
         """The public regulariser."""
@@ -108,8 +98,7 @@ class OnlineModel(Curved):
         """How a step is made, where there is a choice."""
         return iter(())
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: Any) -> Iterator[str]:
         yield (
             "A model is fixed before its tick's events are seen: it follows from what was released "
             "before. Its distance to the model without noise is not additive and has no band."
@@ -119,42 +108,30 @@ class OnlineModel(Curved):
 class GradientModel(OnlineModel, GradientClipped):
     """A model that learns from clipped gradients of capped events."""
 
-    loss: AnyLoss = Field(
-        default="squared",
-        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge.",
-        examples=["squared", "{quantile: 0.9}"],
-    )
+    loss: AnyLoss = loss_of_rows()
     clip: LearnerClip = Field(
         default_factory=LearnerClip,
         description="Bounds of one event's gradient and loss.",
         examples=["{gradient: 1.0, loss: 1.0}"],
     )
-    cap: Cap = Field(
-        default=4096,
-        description="Most events of a key and tick that are learned from; of more, a keyed hash "
-        "chooses, and the others are counted as over capacity.",
-        examples=[4096],
-    )
+    cap: Cap = cap_field()
 
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:
         """The loss as the config writes it."""
         return self.loss
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What one event may add."""
         gradient = f"a gradient of l2 norm at most {number(self.clip.gradient)}"
         released = self.releases_loss(program)
         loss = f", and a loss of at most {number(self.clip.loss)}" if released else ""
         yield "one event adds", f"{gradient}{loss} (scaled units)"
 
-    def releases_loss(self, program: Program) -> bool:
+    def releases_loss(self, program: Any) -> bool:
         """Whether a running loss is among what is released."""
         return False
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
-        yield (
-            f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
-        )
+        yield cap_refusal(self.cap)

@@ -1,20 +1,46 @@
-"""What a one-pass algorithm does with the records of a key, in their public order."""
+"""What an algorithm of one pass does with the records of a key, run after run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, State
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.grid import grid_of
+from weir.dpcore.models.kit.point import grid_of
 from weir.dpcore.noise.noise import Noise
 
-WHOLE = 1 << 62
-"""More rows than any key has."""
+MOST_RUNS = 32
+"""Runs of a key: the last has 2^31 times as many records as the first; what follows is not learned
+from, and the last model stays."""
+
+
+class At(NamedTuple):
+    """Where the next record of a key is.
+
+    Attributes:
+      run: which run. offset: records of it before this one. left: records of it from this one on.
+    """
+
+    run: int
+    offset: int
+    left: int
+
+
+def start_of_run(first: int, run: int) -> int:
+    """Place of the first record of a run: runs of first, 2 first, 4 first, ... records."""
+    return first * ((1 << run) - 1)
+
+
+def at_place(first: int, place: int) -> At:
+    """Which run the record at a place (from 0) is in. Public: places follow from tick and id."""
+    run = (place // first + 1).bit_length() - 1
+    offset = place - start_of_run(first, run)
+    return At(run, offset, (first << run) - offset)
 
 
 class Drawn(NamedTuple):
@@ -40,90 +66,12 @@ class Finished(NamedTuple):
     model: Floats
 
 
-class Course(Protocol):
-    """An algorithm over runs of doubling length; each record of a key is in one run, once.
+@dataclass(frozen=True)
+class OnePassAlgorithm(ABC):
+    """An algorithm over runs of a set, each twice as long as the one before; each record of a key
+    is in one run, once.
 
     Pure but for the arrays of one key that ``read`` is given, which it writes.
-    """
-
-    @property
-    def set(self) -> ConvexSet:
-        """Where models lie."""
-
-    @property
-    def dimension(self) -> int:
-        """d."""
-
-    @property
-    def features(self) -> int:
-        """Numbers in a row before the target."""
-
-    @property
-    def most(self) -> int | None:
-        """Numbers of a row that are not 0, at most, where rows are sparse; None: in tables."""
-
-    @property
-    def intercept(self) -> bool:
-        """Whether a model ends with a constant term."""
-
-    @property
-    def labels(self) -> bool:
-        """Whether the loss reads the sign of the target only."""
-
-    @property
-    def moved(self) -> float:
-        """Most that a record moves a mean, or an average, of the first run."""
-
-    @property
-    def adds(self) -> str:
-        """What one event may add, for people."""
-
-    @property
-    def first(self) -> int:
-        """Records of the first run."""
-
-    @property
-    def read_first(self) -> int:
-        """Records of the first run that are read, the first ones: then there is a model."""
-
-    @property
-    def served(self) -> int:
-        """Runs that there are; what follows the last is not learned from."""
-
-    @property
-    def kind(self) -> str:
-        """Of the noise."""
-
-    def init(self, n_keys: int) -> State:
-        """State of keys before their first record: a NamedTuple of arrays (K, ...)."""
-
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        """Reads the next rows of a key.
-
-        Args:
-          own: the key's part of the state, arrays by name: written.
-          rows: (n, features + 1), the records from ``place`` (from 0) on: a table, or where the
-            course is of sparse ones ``SparseRows``.
-        """
-
-    def loss(self) -> PrivacyLoss:
-        """The most that a record pays, whichever run it is in."""
-
-    def predicted(self, run: int) -> float:
-        """Bound on the excess risk of a run's model, in scaled units."""
-
-    def words(self, run: int) -> str:
-        """What a run does, for people."""
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number."""
-
-
-@dataclass(frozen=True)
-class Doubling:
-    """What every course is made of: runs over a set, each twice as long as the one before.
 
     Attributes:
       set: where models lie. runs: all of them. first: records of the first.
@@ -135,38 +83,58 @@ class Doubling:
 
     @property
     def dimension(self) -> int:
-        """See Course."""
+        """d."""
         return self.set.dimension
 
     @property
     def features(self) -> int:
-        """See Course."""
+        """Numbers in a row before the target."""
         return int(self.runs[0].glm.features)
 
     @property
     def most(self) -> int | None:
-        """See Course."""
+        """Numbers of a row that are not 0, at most, where rows are sparse; None: in tables."""
         found: int | None = self.runs[0].glm.most
         return found
 
     @property
     def intercept(self) -> bool:
-        """See Course."""
+        """Whether a model ends with a constant term."""
         return bool(self.runs[0].glm.intercept)
 
     @property
     def labels(self) -> bool:
-        """See Course."""
+        """Whether the loss reads the sign of the target only."""
         return bool(self.runs[0].glm.loss.labels)
 
     @property
+    @abstractmethod
+    def moved(self) -> float:
+        """Most that a record moves a mean, or an average, of the first run."""
+
+    @property
+    @abstractmethod
+    def adds(self) -> str:
+        """What one event may add, for people."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Of the noise."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a table of releases leaves open about its models."""
+        return ()
+
+    @property
     def read_first(self) -> int:
-        """See Course: all of them."""
+        """Records of the first run that are read, the first ones: then there is a model."""
         return self.first
 
     @property
     def served(self) -> int:
-        """See Course."""
+        """Runs that there are; what follows the last is not learned from."""
         return len(self.runs)
 
     @cached_property
@@ -174,40 +142,62 @@ class Doubling:
         """On which released models lie."""
         return grid_of(self.set)
 
+    @abstractmethod
+    def init(self, n_keys: int) -> State:
+        """State of keys before their first record: a NamedTuple of arrays (K, ...)."""
+
+    def read(
+        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
+    ) -> tuple[Finished, ...]:
+        """Reads the next rows of a key, part by part: parts end at the public ends of stages.
+
+        Args:
+          own: the key's part of the state, arrays by name: written.
+          rows: (n, features + 1), the records from ``place`` (from 0) on: a table, or where the
+            course is of sparse ones ``SparseRows``.
+        """
+        found, done = list[Finished](), 0
+        while done < len(rows):
+            run, offset, left = at_place(self.first, place + done)
+            if run >= len(self.runs):
+                break
+            within = self._left_in_stage(run, offset)
+            left = within if within > 0 else left
+            size = min(left, len(rows) - done)
+            part = rows[done : done + size]
+            finished = self._read_part(own, part, run, offset, size == left, drawn)
+            found += [] if finished is None else [finished]
+            done += size
+        return tuple(found)
+
+    @abstractmethod
+    def _left_in_stage(self, run: int, offset: int) -> int:
+        """Records from an offset of a run to the end of its stage; 0 or less: no stage is left."""
+
+    @abstractmethod
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        """Reads rows of one stage, from an offset of a run on. over: whether they end it."""
+
     def loss(self) -> PrivacyLoss:
-        """See Course."""
+        """The most that a record pays, whichever run it is in."""
         found = [run.loss for run in self.runs]
         return PrivacyLoss(found[0].kind, max(one.value for one in found))
 
     def predicted(self, run: int) -> float:
-        """See Course."""
+        """Bound on the excess risk of a run's model, in scaled units."""
         return float(self.runs[run].predicted)
 
+    @abstractmethod
+    def words(self, run: int) -> str:
+        """What a run does, for people."""
+
     def canonical(self) -> Mapping[str, Any]:
-        """See Course; which course it is, each says itself."""
+        """Every public number; which algorithm it is, each says itself."""
         return {
             "set": self.set.canonical(),
             "first": self.first,
             "grid": self.grid.hex(),
             "runs": [run.canonical() for run in self.runs],
         }
-
-
-def pieces(
-    n: int, place: int, at: Callable[[int], tuple[int, int, int]]
-) -> list[tuple[int, int, int, slice]]:
-    """Cuts n rows from a place on at the public ends of stages.
-
-    at: place -> (run, offset in the run, rows until the next end).
-
-    Returns:
-      (run, offset, rows until the end before these, rows) of each piece.
-    """
-    found = []
-    done = 0
-    while done < n:
-        run, offset, left = at(place + done)
-        size = min(left, n - done)
-        found.append((run, offset, left, slice(done, done + size)))
-        done += size
-    return found

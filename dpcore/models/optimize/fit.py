@@ -31,12 +31,17 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.losses import PredictionLoss, parse_loss
+from weir.dpcore.models.kit.loss import PredictionLoss
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.packing import Packed, Range, pack
-from weir.dpcore.models.optimize.price import SELECTIONS, best_way, budgets
-from weir.dpcore.models.optimize.program import Way
-from weir.dpcore.models.optimize.way import way_for
+from weir.dpcore.models.optimize.program import (
+    SELECTIONS,
+    best_strategy,
+    budgets,
+    strategy_for,
+)
+from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROWS_VERSION = 2
@@ -71,7 +76,7 @@ class BatchPlan:
     """
 
     linear: Linear
-    way: Way
+    way: FitStrategy
     feature_range: Range
     target_range: Range
     epsilon: float
@@ -126,10 +131,10 @@ class BatchPlan:
             raise ConfigError("norm", norm, "must be above 0.")
         linear = Linear(made, convex_set, features, intercept, length)
 
-        def build(name: str, budget: Any) -> Way:
-            return way_for(linear, 1, float(n), n, 1, Fraction(1), iterations, name, budget)
+        def build(name: str, budget: Any) -> FitStrategy:
+            return strategy_for(linear, 1, float(n), n, 1, Fraction(1), iterations, name, budget)
 
-        ways = [best_way(one, epsilon, delta, build) for one in _noises(linear, noise, delta)]
+        ways = [best_strategy(one, epsilon, delta, build) for one in _noises(linear, noise, delta)]
         way = min(ways, key=lambda one: one.error)
         ranges = Range.of(feature_range, features, "feature_range")
         return cls(linear, way, ranges, Range.of(target_range, 1, "target_range"), epsilon, delta)

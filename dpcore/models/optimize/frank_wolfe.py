@@ -9,30 +9,37 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.algorithm import ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import Compiled, Reading, Shown
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import Says
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.cut_for import cut_for
-from weir.dpcore.models.blocks.cut_users import ByUsers
-from weir.dpcore.models.blocks.fields import Block, Users
-from weir.dpcore.models.blocks.predict import predict
-from weir.dpcore.models.blocks.presence import presence_of
+from weir.dpcore.models.blocks.fields import (
+    Block,
+    Users,
+    block_cap_field,
+    block_field,
+    block_users_field,
+)
+from weir.dpcore.models.blocks.objective import predict
+from weir.dpcore.models.blocks.partition import ByUsers, cut_for
+from weir.dpcore.models.blocks.schedule import presence_of
 from weir.dpcore.models.blocks.words import shared_note
-from weir.dpcore.models.erm.price import refuse_sums
-from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
-from weir.dpcore.models.optimize.price import SELECTIONS, choose
-from weir.dpcore.models.optimize.program import Way, WindowProgram
+from weir.dpcore.models.erm.section import refuse_sums
+from weir.dpcore.models.fields import MOST_ROWS, Cap, algorithm_field
+from weir.dpcore.models.optimize.linear import MOST_STEPS
+from weir.dpcore.models.optimize.program import (
+    SELECTIONS,
+    WindowProgram,
+    Windows,
+    choose,
+    strategy_for,
+)
 from weir.dpcore.models.optimize.section import OptimizeModel
-from weir.dpcore.models.optimize.selection import Selection
-from weir.dpcore.models.optimize.steps import MOST_STEPS
-from weir.dpcore.models.optimize.way import way_for
-from weir.dpcore.models.optimize.windows import Windows
+from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.models.prediction import Given, Predicted
 from weir.dpcore.models.words import OWN_UNITS
-from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
+from weir.dpcore.pricing.calibration import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number
 
 WIDE_STATE = 1 << 30
@@ -51,14 +58,8 @@ Span = Annotated[int, Field(ge=1, le=4096), Says("must be a number of blocks fro
 class FrankWolfeModel(OptimizeModel):
     """A model of each window of records, by private Frank-Wolfe steps: the private LASSO."""
 
-    algorithm: Literal["optimize.frank_wolfe"] = Field(
-        description=ALGORITHM, examples=["optimize.frank_wolfe"]
-    )
-    block: Block = Field(
-        description="Records of a block, in the order of tick and id (under replace_one, with "
-        "schema.id), or a duration of whole ticks.",
-        examples=[1000, "7d"],
-    )
+    algorithm: Literal["optimize.frank_wolfe"] = algorithm_field("optimize.frank_wolfe")
+    block: Block = block_field()
     window: Span = Field(
         default=1,
         description="Blocks of the window that a model is fitted to. 1: tumbling windows; more: "
@@ -72,20 +73,8 @@ class FrankWolfeModel(OptimizeModel):
         "of the window and the noise.",
         examples=[30],
     )
-    cap: Cap | None = Field(
-        default=None,
-        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
-        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
-        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
-        "user most users of a block.",
-        examples=[5000],
-    )
-    users: Users | None = Field(
-        default=None,
-        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
-        "are divided by. Public. Without it expect.users times the ticks of a block.",
-        examples=[2000],
-    )
+    cap: Cap | None = block_cap_field()
+    users: Users | None = block_users_field()
 
     title: ClassVar[str] = "a sparse or otherwise bound model of each window: the private LASSO"
     about: ClassVar[str] = (
@@ -114,7 +103,7 @@ class FrankWolfeModel(OptimizeModel):
 
     # ---- what it does
 
-    def compile(self, terms: Terms) -> tuple[WindowProgram, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """The noise with the least bound on its error, and every one that could serve.
 
         Raises:
@@ -137,9 +126,9 @@ class FrankWolfeModel(OptimizeModel):
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
         size = self.window
 
-        def build(noise: str, budget: PrivacyLoss) -> Way:
+        def build(noise: str, budget: PrivacyLoss) -> FitStrategy:
             share = 1 / presence.spent(schedule, [Fraction(1)], budget.kind)
-            return way_for(
+            return strategy_for(
                 linear,
                 size,
                 cut.divisor * size,
@@ -152,7 +141,7 @@ class FrankWolfeModel(OptimizeModel):
                 cut.users * size,
             )
 
-        def program(way: Way) -> WindowProgram:
+        def program(way: FitStrategy) -> WindowProgram:
             return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
         made, alternatives = choose(terms, linear, build, program)
@@ -166,41 +155,30 @@ class FrankWolfeModel(OptimizeModel):
                 f"bytes a row), above {room >> 20:,} MiB; take smaller blocks, or fewer"
                 + (", or a smaller model.features.most." if inputs.sparse else "."),
             )
-        return made, alternatives
+        return self.compiled(made, alternatives)
 
     def predict(self, given: Given, model: Floats) -> Predicted:
-        """See Predictor."""
         return predict(self.inputs, self.linear, given, model)
 
     # ---- what it says
 
-    def columns_read(self) -> ModelColumns | None:
-        """See Algorithm; a class is no number that a report could score."""
-        return super().columns_read() if self.classes is None else None
-
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: WindowProgram) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
         for title, text in super().bounds_facts(program):
-            if isinstance(program, WindowProgram) and program.cut.users:
+            if program.cut.users:
                 yield "one user adds", f"to a block, all events together, {text}: their mean"
             else:
                 yield title, text
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: WindowProgram) -> Iterator[tuple[str, str]]:
         """What is fitted, by which steps, and what is kept."""
-        if not isinstance(program, WindowProgram):
-            return
         cut, way = program.cut, program.way
         whose = "users" if cut.users else "events"
         what = "records" if cut.by_count else f"ticks ({number(cut.divisor)} {whose} expected)"
         count = getattr(cut, "records", getattr(cut, "ticks", 0))
         slides = "tumbling" if way.size == 1 else f"the last {way.size:,}, sliding by one"
         yield "windows", f"of blocks of {count:,} {what}: {slides}"
-        if isinstance(way, Selection):
-            chosen = f"of {way.candidates.count:,} vertices, {way.noise} noise {number(way.scale)}"
-            yield "a step", f"chooses one {chosen} on the mean's scores"
-        else:
-            yield "a step", f"{way.noise} noise {number(way.stddev)} on the mean's gradient"
+        yield "a step", way.step_words
         yield (
             "a fit",
             f"{way.steps:,} steps; costs {number(way.loss.value)} ({way.loss.kind}) of "
@@ -209,30 +187,16 @@ class FrankWolfeModel(OptimizeModel):
         yield "error bound", f"{number(way.error)} above the least mean loss (scaled units)"
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: WindowProgram) -> Iterator[str]:
         yield (
             "A model is fitted once, when its last block is complete, and released until the next; "
             "before the first there is none (null)."
         )
-        if isinstance(program, WindowProgram) and program.cut.users:
+        if program.cut.users:
             yield shared_note(program.presence)
-        if isinstance(program, WindowProgram) and isinstance(program.way, Selection):
-            yield (
-                f"A model has at most {program.way.steps:,} vertices of the set: those that its "
-                "steps chose. Which they are is what is released."
-            )
+        yield from program.way.notes
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm."""
-        yield from super().doubts(program, terms)
-        if isinstance(program, WindowProgram):
-            yield from program.waits.doubts(terms)
-
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        if not isinstance(program, WindowProgram):
-            return
+    def warnings(self, program: WindowProgram) -> Iterator[str]:
         mebibytes, way = program.state_bytes() / 2**20, program.way
         yield (
             f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "

@@ -1,25 +1,23 @@
-"""The program: records in their public order, each read once; a model at every doubling."""
+"""A program that reads each record of a key once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints, State, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.blocks.cut import by_hash
-from weir.dpcore.models.blocks.waits import Waits
-from weir.dpcore.models.erm.prefix import row_digests
-from weir.dpcore.models.optimize.course import Course, Drawn
-from weir.dpcore.models.optimize.glm import shortened
-from weir.dpcore.models.optimize.runs import start_of_run
-from weir.dpcore.models.scaling import Scaling, is_void
-from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.models.blocks.partition import by_hash
+from weir.dpcore.models.blocks.schedule import Waits
+from weir.dpcore.models.kit.inputs import InputRows, Inputs
+from weir.dpcore.models.kit.kept import row_digests
+from weir.dpcore.models.kit.rows import model_outputs, released_models
+from weir.dpcore.models.optimize.course import Drawn, OnePassAlgorithm, start_of_run
+from weir.dpcore.program import NoiseOf, OutputInfo, Released
 
 FIXED = 64
 """Bytes of state of a key beside what its course keeps."""
@@ -42,7 +40,7 @@ class OnePassState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnePass:
+class OnePass(InputRows):
     """A linear model per key that reads each record once, and is released anew when the records
     have doubled.
 
@@ -56,53 +54,23 @@ class OnePass:
         gathered by that tick: where data differ all noise is new.
 
     Attributes:
-      scaling: the public ranges. dual, norm: features have an lq norm of at most ``norm``, q =
-      ``dual``. course: the algorithm. cap: rows a key and tick. algorithm: its name in the config.
+      inputs: from columns to rows, within an lq norm. course: the algorithm. cap: rows a key and
+      tick. algorithm: its name in the config.
     """
 
-    scaling: Scaling
-    dual: float
-    norm: float
-    course: Course
+    inputs: Inputs
+    course: OnePassAlgorithm
     cap: int
     algorithm: str
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
-    training: ClassVar[None] = None
-    sums: ClassVar[tuple[()]] = ()
-    capacity: ClassVar[int] = CAPACITY
-    row_width: ClassVar[int] = 0
-    most_users: ClassVar[None] = None
-    by_id: ClassVar[bool] = True
-    dtype: ClassVar[Any] = np.float64
+    @property
+    def by_id(self) -> bool:
+        return True
 
     @property
     def dimension(self) -> int:
         """d, length of theta."""
         return self.course.dimension
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return len(self.scaling.columns)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return tuple(dict.fromkeys(self.scaling.columns))
-
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Rows (n_events, width) float64 in [-1, 1], features clipped in the lq norm."""
-        found = self.scaling.bound(columns, n_events)
-        rows = np.asarray(found.rows)
-        void = is_void(rows)
-        rows[:, :-1], longer = shortened(rows[:, :-1], self.dual, self.norm)
-        rows[void, :-1] = 0.0
-        return Bounded(rows, found.clipped + longer, found.non_finite)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Rows are read in order, not summed."""
-        raise TypeError(f"{self.algorithm} takes rows, not sums.")
 
     @property
     def waits(self) -> Waits:
@@ -156,15 +124,9 @@ class OnePass:
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units, and the records behind it."""
         theta, behind = noisy
-        return (
-            Released("theta", None, theta, None),
-            Released("coefficients", None, self.own_units(theta), None),
-            Released("model_of", None, behind, None),
-        )
-
-    def own_units(self, theta: Floats) -> Floats:
-        """(..., d) -> (..., features + 1), the same models in the user's units."""
-        return self.scaling.coefficients(theta, self.course.intercept, self.course.labels)
+        course = self.course
+        own = self.inputs.coefficients(theta, course.intercept, course.labels)
+        return released_models(theta, own, behind)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival: at most
@@ -173,17 +135,11 @@ class OnePass:
         return PrivacyLoss(whole.kind, 0.0) if ticks is not None and ticks <= 0 else whole
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
-        """What is released. A model's error is not additive: NaN."""
-        *features, _ = self.scaling.columns
-        nan, moved = float("nan"), self.course.moved
-        names = (*features, "intercept")[: self.dimension]
-        return (
-            OutputInfo("theta", None, len(names), moved, nan, names),
-            OutputInfo(
-                "coefficients", None, len(features) + 1, moved, nan, (*features, "intercept")
-            ),
-            OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")),
-        )
+        """What is released. A model's error is not additive: NaN. Of sparse rows models over hulls
+        of unit vectors are released without their zeros."""
+        names = self.inputs.names(self.course.intercept)
+        few = self.inputs.sparse and self.course.set.sparse
+        return model_outputs(*names, self.course.moved, few, behind=True)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""
@@ -191,13 +147,16 @@ class OnePass:
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
+        inputs = self.inputs
+        assert inputs.dual is not None
+        scaled = {"scaling": inputs.scaling.canonical()}
         return {
             "program": self.algorithm,
-            "scaling": self.scaling.canonical(),
-            "dual": self.dual.hex(),
-            "norm": self.norm.hex(),
+            "dual": inputs.dual.hex(),
+            "norm": inputs.norm.hex(),
             "cap": self.cap,
             "course": self.course.canonical(),
+            **({"inputs": inputs.canonical()} if inputs.sparse else scaled),
         }
 
 

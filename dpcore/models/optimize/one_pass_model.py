@@ -1,26 +1,211 @@
-"""What one-pass models have in common: how they are compiled, and what they say."""
+"""Fields and words of algorithms of one pass."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, cast
 
-from weir.dpcore.algorithm import Reading, Shown
+from pydantic import Field
+
+from weir.dpcore.algorithm import Compiled, Reading, Shown
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.section import Positive, Says, Section
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.cut_for import check_places
-from weir.dpcore.models.erm.price import refuse_sums
-from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.models.blocks.partition import check_places
+from weir.dpcore.models.erm.section import refuse_sums
+from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget, cap_refusal, label_field
+from weir.dpcore.models.kit.inputs import Inputs, SparseInputs
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.model import Model
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
+from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.one_pass import OnePass
-from weir.dpcore.models.optimize.one_pass_section import WIDE_STATE, OnePassSection
-from weir.dpcore.models.optimize.wide_one_pass import WideOnePass
+from weir.dpcore.models.optimize.rehearsed import rehearsed
+from weir.dpcore.models.optimize.sfw import TreeRun, tree_runs
+from weir.dpcore.models.optimize.tree import MOST_PHASES
+from weir.dpcore.models.prediction import Given, Predicted, inputs_of, sparse_linear
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 from weir.dpcore.words import bytes_text, number
+
+MOST_RECORDS = 1 << 31
+MOST_A_TICK = 1 << 16
+"""Rows of a key and tick, at most, where the config does not say."""
+WIDE_STATE = 1 << 30
+"""Bytes of state of a key, at most, where rows are sparse: vectors of d numbers are what there is.
+"""
+
+Records = Annotated[
+    int,
+    Field(ge=3, le=MOST_RECORDS),
+    Says(f"must be a whole number from 3 to {MOST_RECORDS:,}."),
+]
+Phases = Annotated[
+    int,
+    Field(ge=1, le=MOST_PHASES),
+    Says(f"must be a whole number from 1 to {MOST_PHASES}."),
+]
+WIDTHS = tuple(2.0**-k for k in range(-1, 12))
+"""Widths of a smoothed corner that are tried."""
+
+
+class Planned(Protocol):
+    """A run, as far as the choice of a smoothing looks at it."""
+
+    @property
+    def glm(self) -> Glm: ...
+
+    @property
+    def predicted(self) -> float: ...
+
+
+R = TypeVar("R", bound=Planned)
+
+
+class OnePassClip(Section):
+    """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
+
+    features: Positive = Field(
+        default=1.0,
+        description="An event whose scaled features have a larger norm is shortened to it: the "
+        "norm that is dual to the set's (of an lp_ball the lq norm, 1/p + 1/q = 1; of an l1_ball "
+        "or simplex the largest entry), l2 for optimize.phased_sgd. Noise grows with it.",
+        examples=[1.0],
+    )
+
+
+class OnePassSection(Model):
+    """The fields of a model that reads each record once, and what follows from them alone."""
+
+    target: OneTarget = label_field()
+    loss: AnyLoss = Field(
+        default="squared",
+        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge. The "
+        "corner of absolute, quantile and plain hinge is smoothed as far as serves best, less in "
+        "every run; {hinge: 0.5} keeps its width.",
+        examples=["logistic"],
+    )
+    records: Records = Field(
+        default=1024,
+        description="Records of the first run; every next run has twice as many. The first model "
+        "is released when it is complete.",
+        examples=[1024],
+    )
+    clip: OnePassClip = Field(
+        default=OnePassClip(),
+        description="Bound of the norm of one event's features.",
+        examples=["{features: 1.0}"],
+    )
+    cap: Cap | None = Field(
+        default=None,
+        description="Most events of a key and tick that are learned from; of more, a keyed hash "
+        "chooses, and the others are counted as over capacity. Without it 65,536, fewer of very "
+        "wide rows.",
+        examples=[65536],
+    )
+
+    @property
+    def loss_spec(self) -> str | Mapping[str, Any]:
+        """The loss as the config writes it."""
+        return self.loss
+
+    @property
+    def bounded_set(self) -> ConvexSet:
+        """Where models lie."""
+        return parse_set(self.set, self.dimension)
+
+    @property
+    def dual(self) -> float:
+        """q, of the norm of features."""
+        return 2.0
+
+    @property
+    def inputs(self) -> Inputs:
+        """From columns to rows, sparse ones where a list column is wide."""
+        return inputs_of(self, float(self.clip.features), dual=self.dual)
+
+    @property
+    def most_filled(self) -> int | None:
+        listed = self.listed
+        return None if listed is None or listed.size <= MOST_DENSE else listed.filled
+
+    def glms(self, convex_set: ConvexSet, radius: float) -> Callable[[float], Glm]:
+        """smoothing -> the loss with its constants, of a loss with corners; else of any number."""
+        loss = parse_loss(self.loss)
+        rough, most = self.smooths, self.most_filled
+
+        def made(smoothing: float) -> Glm:
+            return Glm(
+                loss.envelope(smoothing) if rough else loss,
+                len(self.features),
+                self.intercept,
+                self.dual,
+                float(self.clip.features),
+                radius,
+                most,
+            )
+
+        return made
+
+    @property
+    def smooths(self) -> bool:
+        """Whether the loss has a corner whose smoothing nobody gave."""
+        return self.loss == "hinge" or parse_loss(self.loss).cornered
+
+    def best_width(self, run: Callable[[float], R]) -> R:
+        """The run of the least predicted error over all widths of a smoothed corner, g slope^2 / 2
+        of which the smoothing itself adds; of a loss that is smooth the only one there is."""
+        if not self.smooths:
+            return run(1.0)
+        found = [(run(width), width) for width in WIDTHS]
+        return min(found, key=lambda one: one[0].predicted + one[1] * one[0].glm.slope ** 2 / 2)[0]
+
+    def trees(
+        self,
+        convex_set: ConvexSet,
+        radius: float,
+        make: Callable[[Glm, int, int], TreeRun],
+        phases: int | None,
+        rehearse: bool,
+    ) -> tuple[TreeRun, ...]:
+        """All runs of a tree. make, phases: see ``tree_runs``. rehearse: whether R is chosen by it,
+        else by ``tree_guess``."""
+        glms = self.glms(convex_set, radius)
+        judged = partial(rehearsed, convex_set=convex_set) if rehearse else None
+        sizes = [self.records << k for k in range(MOST_RUNS)]
+        return tree_runs(
+            make,
+            lambda run: self.best_width(lambda width: run(glms(width))),
+            sizes,
+            phases,
+            judged,
+        )
+
+    def cap_for(self, inputs: Inputs) -> int:
+        """Rows of a key and tick, at most: what is said, or as many as there is room for."""
+        if self.cap is not None:
+            return self.cap
+        if not inputs.sparse:
+            return MOST_A_TICK
+        return max(1, min(MOST_A_TICK, WIDE_STATE // 4 // inputs.row_bytes))
+
+    def predict(self, given: Given, model: Floats) -> Predicted:
+        inputs = self.inputs
+        if not isinstance(inputs, SparseInputs):
+            return super().predict(given, model)
+        loss = parse_loss(self.loss_spec)
+        name, rows = loss.name if loss.labels else None, cast(Any, given[inputs.column])
+        ends = inputs.target_ends
+        return sparse_linear(rows, inputs.bound_at, inputs.target, ends, model, name)
+
 
 SHOWN_RUNS = 4
 """Runs that a plan tells of."""
@@ -62,7 +247,7 @@ class OnePassModel(OnePassSection):
     )
 
     @abstractmethod
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         """(form, noise) -> the course of it, for every one that could serve.
 
         Raises:
@@ -90,7 +275,7 @@ class OnePassModel(OnePassSection):
             )
         return (terms.noise,)
 
-    def compile(self, terms: Terms) -> tuple[OnePass, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """The form and noise of the least predicted error, and every one that could be.
 
         Raises:
@@ -115,7 +300,7 @@ class OnePassModel(OnePassSection):
         best = offers[0][0]
         program = self._program(offers[0][3])
         program.waits.check("model.records", self.records, terms)
-        state, room = program.state_bytes(), MOST_STATE if self.inputs is None else WIDE_STATE
+        state, room = program.state_bytes(), WIDE_STATE if program.inputs.sparse else MOST_STATE
         if state > room:
             raise ConfigError(
                 "model.features",
@@ -123,7 +308,7 @@ class OnePassModel(OnePassSection):
                 f"coefficients take {state / 2**20:,.0f} MiB of state a key, above "
                 f"{room >> 20:,} MiB; take fewer, or {self.smaller}.",
             )
-        return program, tuple(
+        alternatives = tuple(
             Alternative(
                 form,
                 noise,
@@ -135,47 +320,39 @@ class OnePassModel(OnePassSection):
             )
             for i, (score, form, noise, course) in enumerate(offers)
         )
+        return self.compiled(program, alternatives)
 
-    def _program(self, course: Course) -> OnePass:
-        norm, inputs = float(self.clip.features), self.inputs
-        cap = self.cap_for(inputs)
-        if inputs is None:
-            return OnePass(self.scaling, self.dual, norm, course, cap, self.name)
-        return WideOnePass(inputs.scaling, self.dual, norm, course, cap, self.name, inputs)
+    def _program(self, course: OnePassAlgorithm) -> OnePass:
+        inputs = self.inputs
+        return OnePass(inputs, course, self.cap_for(inputs), self.name)
 
     # ---- what it says
 
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def bounds_facts(self, program: OnePass) -> Iterator[tuple[str, str]]:
         """What one event may add."""
-        if isinstance(program, OnePass):
-            yield "one event adds", program.course.adds
+        yield "one event adds", program.course.adds
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: OnePass) -> Iterator[tuple[str, str]]:
         """What runs do."""
-        if not isinstance(program, OnePass):
-            return
         yield "noise", program.course.kind.replace("_", " ")
         for run in range(min(SHOWN_RUNS, program.course.served)):
             yield f"run {run + 1}", program.course.words(run)
         yield "state", f"{bytes_text(program.state_bytes())} a key, however many records"
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: OnePass) -> Iterator[str]:
         yield (
             "Each record is read once, in the run that its place is in; the model of a run is "
             "released when the last record that it reads is there, and until the next one is. "
             "Before the first there is none (null). Excess risks are bounds, in scaled units, "
             "over the best model of the set: what is measured lies below."
         )
+        yield from program.course.notes
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm."""
+    def doubts(self, program: OnePass, terms: Terms) -> Iterator[str]:
         yield from super().doubts(program, terms)
-        if isinstance(program, OnePass):
-            yield from program.waits.doubts(terms)
+        yield from program.waits.doubts(terms)
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         norm = "largest entry" if math.isinf(self.dual) else f"l{self.dual:g} norm"
         yield (
@@ -183,13 +360,10 @@ class OnePassModel(OnePassSection):
             "counted as clipped"
         )
         cap = self.cap_for(self.inputs)
-        yield f"of more than {cap:,} events of a key and tick, a keyed hash chooses {cap:,}"
+        yield cap_refusal(cap)
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: OnePass) -> Iterator[str]:
         yield from super().warnings(program)
-        if not isinstance(program, OnePass):
-            return
         yield (
             "Runs are of records, in the order of tick and id: how many events a key has so far "
             "is told by model_of. Events without an id are refused."

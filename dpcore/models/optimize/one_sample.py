@@ -13,12 +13,11 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.grid import to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
+from weir.dpcore.models.kit.point import to_grid
+from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.predicted import one_sample_error
-from weir.dpcore.models.optimize.runs import at_place
-from weir.dpcore.models.optimize.vertices import MANY, Vertices
+from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
@@ -93,15 +92,7 @@ class OneSampleRun:
         else:
             scale = made._range / math.sqrt(8 * budget * eta * (2 - eta))
         scale = round_up(scale * _UP)
-        predicted = one_sample_error(
-            records=records,
-            eta=eta,
-            vertices=vertices,
-            lipschitz=glm.lipschitz,
-            smoothness=glm.smoothness,
-            diameter=diameter,
-            scale=scale,
-        )
+        predicted = one_sample_error(glm, diameter, records, eta, vertices, scale)
         return cls(glm, diameter, records, eta, scale, pure, predicted)
 
     @property
@@ -142,7 +133,7 @@ class OneSampleRun:
 
 
 @dataclass(frozen=True)
-class OneSample(Doubling):
+class OneSample(OnePassAlgorithm):
     """A vertex a record, in runs of doubling length.
 
     **Formal guarantees**: those of ``OneSampleRun``; a record is in one run.
@@ -152,61 +143,46 @@ class OneSample(Doubling):
     """
 
     runs: tuple[OneSampleRun, ...]
-    vertices: Vertices
+    vertices: VertexChoice
 
     @property
     def kind(self) -> str:
-        """See Course."""
         return "gumbel"
 
     @property
     def moved(self) -> float:
-        """See Course."""
         return self.runs[0]._range / self.runs[0].diameter
 
     @property
     def adds(self) -> str:
-        """See Course."""
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of largest entry at most {most}, once (scaled units)"
 
     def init(self, n_keys: int) -> OneSampleState:
-        """See Course."""
         x = np.repeat(self.set.start()[None], n_keys, axis=0)
         nothing = np.zeros((n_keys, self.dimension))
         total = np.zeros((n_keys, self.dimension), dtype=np.int64)
         return OneSampleState(x, x.copy(), nothing, total)
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
-        batch = self.runs[run].batch
-        return run, offset, batch - offset if offset < batch else left
+    def _left_in_stage(self, run: int, offset: int) -> int:
+        return self.runs[run].batch - offset
 
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        """See Course."""
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            made, size = self.runs[run], some.stop - some.start
-            if offset >= made.batch:
-                self._steps(made, run, offset, rows[some], own, drawn)
-                if size == left:
-                    found.append(Finished(run, made.records, own["x"].copy()))
-                continue
-            resolution = Lattice.fitting(made.glm.lipschitz).resolution
-            most = made.glm.lipschitz
-            own["total"][:] += made.glm.sums(rows[some], own["x"], None, most, resolution)
-            if size == left:
-                own["gradient"][:] = own["total"] * (resolution / made.batch)
-                own["total"][:] = 0
-                own["before"][:] = own["x"]
-                self._step(made, own, self._chosen(made, own, drawn, label(run, 0)))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        made = self.runs[run]
+        if offset >= made.batch:
+            self._steps(made, run, offset, rows, own, drawn)
+            return Finished(run, made.records, own["x"].copy()) if over else None
+        most = made.glm.lipschitz
+        resolution = Lattice.fitting(most).resolution
+        own["total"][:] += made.glm.sums(rows, own["x"], None, most, resolution)
+        if over:
+            own["gradient"][:] = own["total"] * (resolution / made.batch)
+            own["total"][:] = 0
+            own["before"][:] = own["x"]
+            self._step(made, own, self._chosen(made, own, drawn, label(run, 0)))
+        return None
 
     def _steps(
         self,
@@ -252,7 +228,6 @@ class OneSample(Doubling):
         own["x"][:] = to_grid(x, self.grid)
 
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         return (
             f"{made.records:,} records: a gradient of half of them, then a step a record; excess "
@@ -260,7 +235,6 @@ class OneSample(Doubling):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {
             "course": "one_sample",
             "vertices": self.vertices.canonical(),

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
-from weir.dpcore.models.scaling import STEP
-from weir.dpcore.models.sparse_scaling import scaled_values, shortened
+from weir.dpcore.models.kit.rows import STEP, scaled_values, shortened_sparse
 
 PIECE = 1 << 22
 """Numbers that are worked on at once."""
@@ -143,7 +142,7 @@ def _dense(values: NDArray[Any], ranges: Range, norm: float) -> tuple[Any, NDArr
         scaled = ranges.scaled(piece)
         if np.isfinite(norm):
             row, index = np.nonzero(scaled)
-            scaled[row, index], _ = shortened(scaled[row, index], row, len(scaled), norm)
+            scaled[row, index], _ = shortened_sparse(scaled[row, index], row, len(scaled), norm)
         out[at] = scaled
     return out, finite
 
@@ -171,7 +170,7 @@ def _sparse(values: Any, ranges: Range, norm: float) -> tuple[Any, NDArray[np.bo
         half = ranges.half if len(ranges.half) == 1 else ranges.half[indices[at]]
         data[at] = scaled_values(piece, half)
     if np.isfinite(norm):
-        data, _ = shortened(data, np.repeat(np.arange(n), np.diff(ends)), n, norm)
+        data, _ = shortened_sparse(data, np.repeat(np.arange(n), np.diff(ends)), n, norm)
     whole = np.count_nonzero(data) == len(data)
     parts = (data, indices, ends) if whole else (data, indices.copy(), ends.copy())
     found = sparse.csr_array(parts, shape=values.shape)

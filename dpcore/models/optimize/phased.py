@@ -1,9 +1,9 @@
-"""Phased stochastic gradient descent: noise on the average of each phase, in one pass."""
+"""Phased SGD: phases of a run, their noise, and steps through them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,22 +11,66 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats
-from weir.dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
+from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.norm_balls import LpBall
-from weir.dpcore.models.grid import to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
-from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.phase import Phase, phase_for
+from weir.dpcore.models.kit.point import PointNoise, to_grid
+from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
+from weir.dpcore.models.optimize.glm import Glm, walked
 from weir.dpcore.models.optimize.predicted import phased_error
-from weir.dpcore.models.optimize.runs import at_place
-from weir.dpcore.models.optimize.walk import walked
-from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
+
+
+class Phase(NamedTuple):
+    """One phase.
+
+    Attributes:
+      start, size: its records within the run. eta: of its steps. noise: of its average.
+    """
+
+    start: int
+    size: int
+    eta: float
+    noise: PointNoise
+
+    @classmethod
+    def of(
+        cls,
+        dimension: int,
+        start: int,
+        size: int,
+        eta: float,
+        moved: float,
+        budget: PrivacyLoss,
+        name: str = "a model",
+    ) -> Phase:
+        """A phase whose noisy point costs a budget.
+
+        Args:
+          dimension: d, of the point. moved: most that a record moves it in l2, before the lattice.
+          name: of what is released, for people.
+
+        Raises:
+          ConfigError: noise that cannot be drawn.
+        """
+        noise = PointNoise.calibrated(dimension, moved, budget, spare=1.0, name=name)
+        return cls(start, size, eta, noise)
+
+    def canonical(self) -> list[Any]:
+        """Every public number."""
+        numbers = (self.eta, self.noise.resolution, self.noise.sensitivity, self.noise.scale)
+        return [self.start, self.size, *(value.hex() for value in numbers)]
+
+
+def worst_of(phases: Iterable[Phase]) -> PrivacyLoss:
+    """The most that a record of one of the phases pays."""
+    return max((phase.noise.loss for phase in phases), key=lambda loss: loss.value)
+
 
 SPARE = 2.0**-5
 """Phases end where rounding would make up more than this share of a sensitivity."""
@@ -96,8 +140,7 @@ class PhasedRun:
     @property
     def loss(self) -> PrivacyLoss:
         """The most that a record of the run pays."""
-        found = [loss_of_units(self.kind, 1, p.sensitivity, p.scale) for p in self.phases]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+        return worst_of(self.phases)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -106,7 +149,7 @@ class PhasedRun:
             "records": self.records,
             "eta": self.eta.hex(),
             "noise": self.kind,
-            "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
+            "phases": [phase.canonical() for phase in self.phases],
             "late": True,
         }
 
@@ -178,7 +221,7 @@ def phased_run(
         off = size * slip(convex_set, glm, own, distance)
         if not size or (found and off > SPARE * moved):
             break
-        found.append(phase_for(d, start, size, own, moved + off, kind, budget))
+        found.append(Phase.of(d, start, size, own, moved + off, budget))
         start += size
     if not found:
         raise ConfigError("model.records", records, "must be 2 or more.")
@@ -190,7 +233,7 @@ def phased_run(
 
 
 @dataclass(frozen=True)
-class Phased(Doubling):
+class Phased(OnePassAlgorithm):
     """Phased SGD in runs of doubling length.
 
     **Formal guarantees**: those of ``PhasedRun``; a record is in one run. A run starts from the
@@ -204,29 +247,23 @@ class Phased(Doubling):
 
     @property
     def kind(self) -> str:
-        """See Course."""
         return self.runs[0].kind
 
     @property
     def moved(self) -> float:
-        """See Course."""
-        phase = self.runs[0].phases[0]
-        return phase.sensitivity * phase.resolution
+        return self.runs[0].phases[0].noise.moved
 
     @property
     def adds(self) -> str:
-        """See Course."""
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of l2 norm at most {most}, once (scaled units)"
 
     @property
     def read_first(self) -> int:
-        """See Course."""
         last = self.runs[0].phases[-1]
         return last.start + last.size
 
     def init(self, n_keys: int) -> PhasedState:
-        """See Course."""
         x = np.repeat(self.set.start()[None], n_keys, axis=0)
         return PhasedState(x, np.zeros((n_keys, self.dimension)))
 
@@ -235,37 +272,27 @@ class Phased(Doubling):
         place = max(i for i, phase in enumerate(phases) if phase.start <= offset)
         return place, phases[place]
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
+    def _left_in_stage(self, run: int, offset: int) -> int:
         phase = self._phase(run, offset)[1]
-        within = phase.start + phase.size - offset
-        return run, offset, within if within > 0 else left
+        return phase.start + phase.size - offset
 
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        """See Course."""
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            at, phase = self._phase(run, offset)
-            if offset >= phase.start + phase.size:
-                continue  # what is left over
-            made = self.runs[run]
-            leave = made.left_out(phase)
-            early = max(0, leave - (offset - phase.start))
-            self._steps(made.glm, phase.eta, rows[some], own, early)
-            if left > some.stop - some.start:
-                continue
-            average = own["total"] / (phase.size - leave)
-            own["total"][:] = 0.0
-            own["x"][:] = self._released(made.kind, phase, average, drawn, label(run, at))
-            if at + 1 == len(made.phases):
-                found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        at, phase = self._phase(run, offset)
+        if offset >= phase.start + phase.size:
+            return None  # what is left over
+        made = self.runs[run]
+        leave = made.left_out(phase)
+        early = max(0, leave - (offset - phase.start))
+        self._steps(made.glm, phase.eta, rows, own, early)
+        if not over:
+            return None
+        average = own["total"] / (phase.size - leave)
+        own["total"][:] = 0.0
+        own["x"][:] = self._released(phase, average, drawn, label(run, at))
+        last = at + 1 == len(made.phases)
+        return Finished(run, phase.start + phase.size, own["x"].copy()) if last else None
 
     def _steps(
         self, glm: Glm, eta: float, rows: Any, own: Mapping[str, Any], early: int = 0
@@ -273,20 +300,17 @@ class Phased(Doubling):
         """A projected step at each of these records, of which the first are too early to count."""
         own["x"][:] = walked(glm, self.set, eta, rows, own["x"].copy(), own["total"], early)
 
-    def _released(
-        self, kind: str, phase: Phase, average: Floats, drawn: Drawn, labels: Digests
-    ) -> Floats:
+    def _released(self, phase: Phase, average: Floats, drawn: Drawn, labels: Digests) -> Floats:
         """The noisy average, back in the set: (d,)."""
-        noise: Noise = drawn.noise
-        ones = (1.0,) * self.dimension
-        units = draw_units(kind, noise, labels, drawn.digest[None, None], phase.scale, ones)[0, 0]
-        steps = np.rint(average * (1.0 / phase.resolution)).astype(np.int64) + units
-        noisy = steps * phase.resolution
+        noisy = self._noisy(phase, average, drawn, labels)
         found: Floats = to_grid(self.set.project(noisy[None]), self.grid)[0]
         return found
 
+    def _noisy(self, phase: Phase, point: Floats, drawn: Drawn, labels: Digests) -> Floats:
+        """A point with the noise of its phase, on the lattice."""
+        return phase.noise.released(point, drawn.noise, labels, drawn.digest)
+
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         return (
             f"{made.records:,} records: {len(made.phases)} phases, steps of "
@@ -294,7 +318,6 @@ class Phased(Doubling):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {
             "course": "phased",
             **super().canonical(),

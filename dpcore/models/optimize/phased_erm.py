@@ -11,17 +11,13 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats
-from weir.dpcore.continual.unit import loss_of_units, noise_scale_for
+from weir.dpcore.continual.unit import noise_scale_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
-from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
-from weir.dpcore.models.optimize.glm import Envelope, Glm
-from weir.dpcore.models.optimize.phase import Phase, phase_for
-from weir.dpcore.models.optimize.phased import SPARE, Phased, terms_of
-from weir.dpcore.models.optimize.points import SparsePoints, dot, inner
-from weir.dpcore.models.optimize.runs import at_place
-from weir.dpcore.models.optimize.walk import projection_of
+from weir.dpcore.models.kit.loss import PiecewiseLinearLoss, PredictionLoss
+from weir.dpcore.models.optimize.course import Drawn, Finished, start_of_run
+from weir.dpcore.models.optimize.glm import Glm, SparsePoints, dot, inner, projection_of
+from weir.dpcore.models.optimize.phased import SPARE, Phase, Phased, terms_of, worst_of
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.words import number
@@ -34,48 +30,22 @@ VOID = 2.0
 """The target of a void row that is kept: no target lies there."""
 
 
-class Bent(NamedTuple):
-    """A loss whose slope is (prediction - at) / width, held between two bounds.
+def pieces_of(loss: PredictionLoss, slope: float, sharp: bool) -> PiecewiseLinearLoss:
+    """The slope of a loss, as steps use it.
 
-    Attributes:
-      width: of the parabola. below, above: bounds of the slope, as sizes. labels: the hinge: ``at``
-      is the sign of the target, and the slope has the other sign or is 0.
+    Args:
+      slope: most that it is. sharp: whether corners are as they are, whatever the loss smooths.
+
+    Raises:
+      ConfigError: a loss of another shape.
     """
-
-    width: float
-    below: float
-    above: float
-    labels: bool
-
-    @classmethod
-    def of(cls, loss: PredictionLoss, slope: float, sharp: bool) -> Bent:
-        """slope: most that it is. sharp: whether the hinge has a corner.
-
-        Raises:
-          ConfigError: a loss of another shape.
-        """
-        if isinstance(loss, Squared | Huber):
-            return cls(1.0, slope, slope, False)
-        if isinstance(loss, Absolute):
-            return cls(CORNER, 1.0, 1.0, False)
-        if isinstance(loss, Quantile):
-            return cls(CORNER, loss.tau, 1 - loss.tau, False)
-        if isinstance(loss, Envelope):
-            return cls(max(CORNER, loss.smoothing), loss.below, loss.above, False)
-        if isinstance(loss, Hinge):
-            return cls(CORNER if sharp else max(CORNER, loss.smoothing), 1.0, 1.0, True)
+    own = loss.pieces
+    if own is None:
         raise ConfigError(
             "model.form", "erm", f"has no step for {loss.name}, which is smooth: take halving."
         )
-
-    def slope(self, prediction: float, target: float, more: float) -> float:
-        """Of the step: s = slope of the loss at prediction - more s. more >= 0."""
-        below, above = self.below, self.above
-        if self.labels:
-            target = -1.0 if target < 0 else 1.0
-            below, above = (below, 0.0) if target > 0 else (0.0, above)
-        found = (prediction - target) / (self.width + more)
-        return min(max(found, -below), above) if math.isfinite(found) else 0.0
+    width = CORNER if sharp else max(CORNER, own.width)
+    return PiecewiseLinearLoss(width, min(own.below, slope), min(own.above, slope), own.labels)
 
 
 class ErmState(NamedTuple):
@@ -117,13 +87,13 @@ class ErmRun:
       Source: Feldman, Koren, Talwar (2020), Algorithm 3; with steps in place of exact minimisers.
 
     Attributes:
-      glm: loss and its constants, in l2. bent: its slope. records: n. passes: P. eta: of phase 0.
+      glm: loss and its constants, in l2. pieces: its slope. records: n. passes: P. eta: of phase 0.
       kind: of the noise. phases: all of them. predicted: bound on the excess risk of the exact
       minimisers.
     """
 
     glm: Glm
-    bent: Bent
+    pieces: PiecewiseLinearLoss
     records: int
     passes: int
     eta: float
@@ -134,19 +104,18 @@ class ErmRun:
     @property
     def loss(self) -> PrivacyLoss:
         """The most that a record of the run pays."""
-        found = [loss_of_units(self.kind, 1, p.sensitivity, p.scale) for p in self.phases]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+        return worst_of(self.phases)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
         return {
             "glm": self.glm.canonical(),
-            "bent": [self.bent.width.hex(), self.bent.below.hex(), self.bent.above.hex()],
+            "bent": [value.hex() for value in self.pieces[:3]],
             "records": self.records,
             "passes": self.passes,
             "eta": self.eta.hex(),
             "noise": self.kind,
-            "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
+            "phases": [phase.canonical() for phase in self.phases],
         }
 
 
@@ -164,7 +133,7 @@ def spread_of(size: int, passes: int) -> float:
 
 def erm_run(
     glm: Glm,
-    bent: Bent,
+    pieces: PiecewiseLinearLoss,
     convex_set: ConvexSet,
     records: int,
     passes: int,
@@ -193,7 +162,7 @@ def erm_run(
     best = distance / (glm.lipschitz * math.sqrt(first * weight))
     eta = step if step is not None else 4 / round_up(1 / best)
     predicted = 2 * distance * glm.lipschitz * math.sqrt(weight / first)
-    predicted += bent.width * glm.slope**2 / 2 if bent.width <= CORNER else 0.0
+    predicted += pieces.width * glm.slope**2 / 2 if pieces.width <= CORNER else 0.0
     found: list[Phase] = []
     start = 0
     for i in range(1, max(2, records.bit_length())):
@@ -201,25 +170,25 @@ def erm_run(
         if not size:
             break
         moved = spread_of(size, passes) * glm.lipschitz * own
-        off = size * passes * slip(convex_set, glm, bent, own, size, distance)
+        off = size * passes * slip(convex_set, glm, pieces.width, own, size, distance)
         if found and off > SPARE * moved:
             break
-        found.append(phase_for(d, start, size, own, moved + off, kind, budget))
+        found.append(Phase.of(d, start, size, own, moved + off, budget))
         start += size
-    return ErmRun(glm, bent, records, passes, eta, kind, tuple(found), predicted)
+    return ErmRun(glm, pieces, records, passes, eta, kind, tuple(found), predicted)
 
 
 def slip(
-    convex_set: ConvexSet, glm: Glm, bent: Bent, eta: float, size: int, distance: float
+    convex_set: ConvexSet, glm: Glm, width: float, eta: float, size: int, distance: float
 ) -> float:
-    """Most that rounding takes two points further apart in a step, in l2.
+    """Most that rounding takes two points further apart in a step, in l2. width: of the parabola.
 
     An error e of a prediction moves a step by e |x| / (k width + |x|^2) <= e / (2 sqrt(k width)), k
     = gamma (t + 1) at least 2 gamma.
     """
     reach = convex_set.reach
     k = 4 / (eta * size)
-    error = (glm.reach * reach + 1) / (2 * math.sqrt(k * bent.width))
+    error = (glm.reach * reach + 1) / (2 * math.sqrt(k * width))
     most = reach + glm.lipschitz / k + error
     return 2 * _ULP * (terms_of(convex_set, glm) + 16) * most + 2.0**-50 * distance
 
@@ -240,57 +209,44 @@ class PhasedErm(Phased):
     keep: int
 
     def init(self, n_keys: int) -> ErmState:  # type: ignore[override]
-        """See Course."""
         x, total = super().init(n_keys)
         rows = np.zeros((n_keys, self.keep, self.features + 1), dtype=np.float32)
         return ErmState(x, x.copy(), total, rows)
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
-        phase = self._phase(run, offset)[1]
-        within = phase.start + phase.size - offset
-        return run, offset, within if within > 0 else left
-
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        """See Course."""
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            at, phase = self._phase(run, offset)
-            if offset >= phase.start + phase.size:
-                continue  # what is left over
-            made, within = self.runs[run], offset - phase.start
-            over = left == some.stop - some.start
-            if made.passes == 1:
-                self._meet(made, phase, rows[some], own, within)
-            else:
-                here = slice(within, within + some.stop - some.start)
-                own["rows"][here] = np.where(np.isnan(rows[some]), VOID, rows[some])
-                if over:
-                    kept = own["rows"][: phase.size].astype(np.float64)
-                    kept[kept == VOID] = np.nan
-                    for turn in range(made.passes):
-                        self._meet(made, phase, kept, own, turn * phase.size)
-                    own["rows"][:] = 0.0
-            if not over:
-                continue
-            average = own["total"] / averaged(phase.size, made.passes)
-            own["total"][:] = 0.0
-            own["x"][:] = self._released(made.kind, phase, average, drawn, label(run, at))
-            own["start"][:] = own["x"]
-            if at + 1 == len(made.phases):
-                found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        at, phase = self._phase(run, offset)
+        if offset >= phase.start + phase.size:
+            return None  # what is left over
+        made, within = self.runs[run], offset - phase.start
+        if made.passes == 1:
+            self._meet(made, phase, rows, own, within)
+        else:
+            own["rows"][within : within + len(rows)] = np.where(np.isnan(rows), VOID, rows)
+            if over:
+                kept = own["rows"][: phase.size].astype(np.float64)
+                kept[kept == VOID] = np.nan
+                for turn in range(made.passes):
+                    self._meet(made, phase, kept, own, turn * phase.size)
+                own["rows"][:] = 0.0
+        if not over:
+            return None
+        average = own["total"] / averaged(phase.size, made.passes)
+        own["total"][:] = 0.0
+        own["x"][:] = self._released(phase, average, drawn, label(run, at))
+        own["start"][:] = own["x"]
+        last = at + 1 == len(made.phases)
+        return Finished(run, phase.start + phase.size, own["x"].copy()) if last else None
 
     def _meet(self, made: ErmRun, phase: Phase, rows: Any, own: Mapping[str, Any], t: int) -> None:
         """A step at each of these records, after t others."""
         points, targets, void = made.glm.split(rows)
-        bent, project, gamma = made.bent, projection_of(self.set), 2 / (phase.eta * phase.size)
+        slope, project, gamma = (
+            made.pieces.scalar(),
+            projection_of(self.set),
+            2 / (phase.eta * phase.size),
+        )
         early = phase.size * made.passes - averaged(phase.size, made.passes)
         x, start, total = own["x"].copy(), own["start"].copy(), own["total"]
         labelled = zip(targets.tolist(), void.tolist(), strict=True)
@@ -303,7 +259,7 @@ class PhasedErm(Phased):
                 x = x + (start - x) / (t + 1)
                 if not empty:
                     weight = gamma * (t + 1)
-                    s = bent.slope(dot(numbers, x[at]), target, square / weight)
+                    s = slope(dot(numbers, x[at]), target, square / weight)
                     x[at] -= s / weight * numbers
                     x = project(x)
                 if t > early:
@@ -316,14 +272,24 @@ class PhasedErm(Phased):
             x = x + (start - x) / (t + 1)
             if not empty:
                 weight = gamma * (t + 1)
-                s = bent.slope(inner(point, x), target, square / weight)
+                s = slope(inner(point, x), target, square / weight)
                 x = project(x - s / weight * point)
             if t > early:
                 total += x
         own["x"][:] = x
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self.keep == 1:
+            return ()
+        last = start_of_run(self.first, len(self.runs))
+        return (
+            f"A key keeps up to {self.keep:,} records of a phase, and goes over them at the tick "
+            f"in which the phase ends. Records after the first {last:,} are not learned from: "
+            "model.keep.",
+        )
+
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         passes = f"{made.passes} passes" if made.passes > 1 else "one pass"
         return (
@@ -332,5 +298,4 @@ class PhasedErm(Phased):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {**super().canonical(), "course": "phased_erm", "keep": self.keep}

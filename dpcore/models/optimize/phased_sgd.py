@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -15,19 +15,16 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
-from weir.dpcore.models.losses import parse_loss
-from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.fields import MOST_ROWS, algorithm_field
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.optimize.adaptive_clipping import ASKED, STAGES, AdaptiveClipping, rungs_for
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
-from weir.dpcore.models.optimize.node_noise import budget_for
-from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel
 from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
-from weir.dpcore.models.optimize.phased_erm import Bent, PhasedErm, erm_run
-from weir.dpcore.models.optimize.runs import MOST_RUNS, start_of_run
+from weir.dpcore.models.optimize.phased_erm import PhasedErm, erm_run, pieces_of
+from weir.dpcore.models.optimize.tree import budget_for
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 
 PHASED_NOISES = ("gaussian", "discrete_gaussian")
 MOST_PASSES = 64
@@ -48,9 +45,7 @@ Kept = Annotated[
 class PhasedSgdModel(OnePassModel):
     """Phased SGD over any set with a projection: for p >= 2."""
 
-    algorithm: Literal["optimize.phased_sgd"] = Field(
-        description=ALGORITHM, examples=["optimize.phased_sgd"]
-    )
+    algorithm: Literal["optimize.phased_sgd"] = algorithm_field("optimize.phased_sgd")
     form: Form | None = Field(
         default=None,
         description="halving (the paper's: phases of n/2, n/4, ... records), learned (four equal "
@@ -90,8 +85,7 @@ class PhasedSgdModel(OnePassModel):
     source: ClassVar[str] = "Feldman, Koren & Talwar 2020; Bassily, Guzman & Nandi 2022 (p > 2)"
     noises: ClassVar[tuple[str, ...]] = PHASED_NOISES
 
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
-        """See OnePassModel."""
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         names = self.noises_asked(terms)
         for field in ("passes", "keep"):
             if getattr(self, field) is not None and self.form != "erm":
@@ -104,27 +98,8 @@ class PhasedSgdModel(OnePassModel):
             return {("learned", name): partial(self._learned, terms, name) for name in names}
         return {("phased", name): partial(self._course, terms, name) for name in names}
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        yield from super().notes(program)
-        if isinstance(program, OnePass) and isinstance(program.course, Narrowing):
-            yield (
-                "Residuals are clipped at a bound that is learned: models are those of a Huber "
-                "loss of that width, which large residuals pull less than they pull a mean. Where "
-                "they are one-sided take form: halving."
-            )
-        if isinstance(program, OnePass) and isinstance(program.course, PhasedErm):
-            last = start_of_run(self.records, len(program.course.runs))
-            if program.course.keep > 1:
-                yield (
-                    f"A key keeps up to {program.course.keep:,} records of a phase, and goes over "
-                    "them at the tick in which the phase ends. Records after the first "
-                    f"{last:,} are not learned from: model.keep."
-                )
-
     @property
     def smaller(self) -> str:
-        """See OnePassModel."""
         return "a smaller model.keep"
 
     def _form(self, terms: Terms) -> str:
@@ -146,7 +121,7 @@ class PhasedSgdModel(OnePassModel):
             raise ConfigError(
                 "model.set", convex_set.name, "has no projection, which optimize.phased_sgd needs."
             )
-        if self.inputs is not None and not isinstance(convex_set, Box | L2Ball):
+        if self.most_filled is not None and not isinstance(convex_set, Box | L2Ball):
             raise ConfigError(
                 "model.set",
                 convex_set.name,
@@ -161,7 +136,7 @@ class PhasedSgdModel(OnePassModel):
             raise ConfigError("model.set", self.set, "must be more than one point.")
         return convex_set, radius, distance
 
-    def _learned(self, terms: Terms, noise: str) -> Narrowing:
+    def _learned(self, terms: Terms, noise: str) -> AdaptiveClipping:
         convex_set, radius, distance = self._where()
         glm = self.glms(convex_set, radius)(1.0)
         budget = budget_for(noise, terms.epsilon, terms.delta)
@@ -174,7 +149,7 @@ class PhasedSgdModel(OnePassModel):
         largest = 1.0 + glm.reach * float(np.sqrt(start @ start)) * (1 + 2.0**-30)
         begin = max(i for i, one in enumerate(ladder[0]) if i == 0 or one.run.glm.slope >= largest)
         runs = tuple(rungs[0].run for rungs in ladder)
-        return Narrowing(convex_set, runs, self.records, ladder, begin)
+        return AdaptiveClipping(convex_set, runs, self.records, ladder, begin)
 
     def _erm(self, terms: Terms, noise: str) -> PhasedErm:
         convex_set, radius, distance = self._where()
@@ -182,7 +157,7 @@ class PhasedSgdModel(OnePassModel):
         features = len(self.features)
         norm, most = float(self.clip.features), self.most_filled
         glm = Glm(loss, features, self.intercept, self.dual, norm, radius, most)
-        bent = Bent.of(loss, glm.slope, self.smooths)
+        pieces = pieces_of(loss, glm.slope, self.smooths)
         budget = budget_for(noise, terms.epsilon, terms.delta)
         step = None if self.step is None else float(self.step)
         passes = PASSES if self.passes is None else self.passes
@@ -206,7 +181,9 @@ class PhasedSgdModel(OnePassModel):
                 "it, or lower model.records, or take model.passes: 1, which keeps none.",
             )
         made = tuple(
-            erm_run(glm, bent, convex_set, self.records << k, passes, noise, budget, step, distance)
+            erm_run(
+                glm, pieces, convex_set, self.records << k, passes, noise, budget, step, distance
+            )
             for k in range(runs)
         )
         held = self.records << (runs - 1) >> 1 if passes > 1 else 1

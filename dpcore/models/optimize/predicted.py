@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.noise.generalised_gaussian import best_exponent, kappa
 
 
@@ -29,27 +30,19 @@ def length_of(dual: float, dimension: int) -> float:
 
 
 def tree_error(
-    *,
-    batch: int,
-    phases: int,
-    dimension: int,
-    dual: float,
-    lipschitz: float,
-    smoothness: float,
-    diameter: float,
-    noise: float,
-    chosen: float = 0.0,
+    glm: Glm, diameter: float, batch: int, phases: int, noise: float, chosen: float = 0.0
 ) -> float:
     """Bound on E F(x) - F* after the last phase.
 
     Args:
-      batch, phases: b, R. lipschitz, smoothness: L0, L1. diameter: M.
+      glm: loss and its constants. diameter: M. batch, phases: b, R.
       noise: E of the dual norm of the noise in a gradient. chosen: what selection adds to a step.
 
     Source: Bassily, Guzman, Nandi (2022), Theorem 5, re-derived (with gradients of b 2^-j records
     whose variances add up along a path); Asi, Feldman, Koren, Talwar (2021) for selection.
     """
-    spread = 2 * math.sqrt(regularity(dual, dimension) / batch)
+    lipschitz, smoothness = glm.lipschitz, glm.smoothness
+    spread = 2 * math.sqrt(regularity(glm.dual, glm.dimension) / batch)
     error = spread * (lipschitz + 2 * smoothness * diameter) + noise
     curved = smoothness * diameter * diameter * 2.0**-phases
     start = 2 * lipschitz * diameter / (4.0 ** (phases + 1) - 2.0 ** (phases + 1))
@@ -57,17 +50,7 @@ def tree_error(
 
 
 def tree_guess(
-    *,
-    batch: int,
-    phases: int,
-    dimension: int,
-    dual: float,
-    slope: float,
-    reach: float,
-    smoothness: float,
-    diameter: float,
-    noise: float,
-    chosen: float = 0.0,
+    glm: Glm, diameter: float, batch: int, phases: int, noise: float, chosen: float = 0.0
 ) -> float:
     """What the error of features that are evenly spread may be, to choose R by: no bound.
 
@@ -76,24 +59,17 @@ def tree_guess(
     gradient half of its slope, half of the diameter lies between models, and an eighth of the
     curvature is left at first, a quarter of that after every phase.
 
-    Args:
-      as of ``tree_error``; slope: of the loss. reach: A.
+    Args: as of ``tree_error``.
     """
+    dimension, dual = glm.dimension, glm.dual
     even = math.pow(dimension, 0.0 if math.isinf(dual) else -2 / dual)
-    curved = smoothness * diameter * diameter * even / 8 * 4.0**-phases
-    spread = slope / 2 * reach * math.sqrt(even / batch) * length_of(dual, dimension)
+    curved = glm.smoothness * diameter * diameter * even / 8 * 4.0**-phases
+    spread = glm.slope / 2 * glm.reach * math.sqrt(even / batch) * length_of(dual, dimension)
     return diameter / 2 * (spread + noise) + chosen + curved
 
 
 def one_sample_error(
-    *,
-    records: int,
-    eta: float,
-    vertices: int,
-    lipschitz: float,
-    smoothness: float,
-    diameter: float,
-    scale: float,
+    glm: Glm, diameter: float, records: int, eta: float, vertices: int, scale: float
 ) -> float:
     """Bound on E F(x) - F* of the polyhedral algorithm with a record a step.
 
@@ -102,6 +78,7 @@ def one_sample_error(
 
     Source: Bassily, Guzman, Nandi (2022), Theorem 8, re-derived.
     """
+    lipschitz, smoothness = glm.lipschitz, glm.smoothness
     steps = records - records // 2
     left = (1 - eta) ** steps
     largest = math.sqrt(2 * math.log(2 * vertices))

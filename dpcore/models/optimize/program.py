@@ -1,27 +1,94 @@
-"""The program: rows are gathered into windows, each is fitted once, models are released."""
+"""Frank-Wolfe over windows of records: strategy, price and program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from weir.dpcore.accounting.guarantee import LossKind
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Ints
-from weir.dpcore.models.blocks.cut import Blocks
-from weir.dpcore.models.blocks.inputs import Inputs
-from weir.dpcore.models.blocks.kept import KeptBlocks
-from weir.dpcore.models.blocks.presence import ALONE, Presence
-from weir.dpcore.models.blocks.schedule import Schedule
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.partition import Blocks
+from weir.dpcore.models.blocks.program import KeptBlocks
+from weir.dpcore.models.blocks.schedule import (
+    ALONE,
+    FitSchedule,
+    Participation,
+    Period,
+    PlannedFit,
+    ShownFit,
+)
+from weir.dpcore.models.erm.section import refuse_all
+from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.optimize.selection import Selection
-from weir.dpcore.models.optimize.width import Width
+from weir.dpcore.models.optimize.selection import COST, selection_for
+from weir.dpcore.models.optimize.width import FitStrategy, width_for
+from weir.dpcore.pricing.alternatives import Offer, Try, noises_for, pick, priced
+from weir.dpcore.pricing.calibration import Alternative, budget_of
+from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import SPARSE_FROM, OutputInfo
 
-Way = Selection | Width
-"""How windows are fitted."""
+
+@dataclass(frozen=True)
+class Windows(FitSchedule):
+    """When t >= span blocks are complete, a model of the last span of them, by itself.
+
+    Windows of one block are tumbling; of more they slide by a block.
+
+    **Formal guarantees**: a record is in exactly span fits (``spent`` counts them), each of which
+    costs 1 / span of the budget; nothing follows anything.
+
+    Attributes:
+      span: blocks of a window.
+    """
+
+    span: int
+
+    name: ClassVar[str] = "windows"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.span,)
+
+    @property
+    def period(self) -> Period:
+        return Period(self.span, 1)
+
+    def fits(self, complete: int) -> tuple[PlannedFit, ...]:
+        if complete < self.span:
+            return ()
+        return (PlannedFit(0, complete - self.span, complete - 1, None, 0),)
+
+    def shown(self, complete: int) -> ShownFit | None:
+        if complete < self.span:
+            return None
+        return ShownFit(0, complete - self.span, complete - 1)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {"name": self.name, "span": self.span}
+
+
+def strategy_for(
+    linear: Linear,
+    size: int,
+    divisor: float,
+    most: int,
+    changes: int,
+    share: Fraction,
+    steps: int | None,
+    noise: str,
+    budget: PrivacyLoss,
+    users: int = 0,
+) -> FitStrategy:
+    """See ``selection_for`` and ``width_for``."""
+    if noise in SELECTIONS:
+        shape = (linear, size, divisor, most, changes, noise, budget)
+        return selection_for(*shape, share, steps, users)
+    return width_for(linear, size, divisor, most, changes, budget, share, steps, users)
 
 
 @dataclass(frozen=True)
@@ -34,7 +101,7 @@ class WindowProgram(KeptBlocks):
       Sensitivity: of a fit, ``Selection`` or ``Width``. Guarantee: what a record pays is the sum of
         what the fits cost that its block is in, found by brute force (``schedule.spent``); costs
         of one currency add up, adaptively. It does not grow with time. A user is in several blocks
-        (``Presence``).
+        (``Participation``).
       Source: Talwar, Thakurta, Zhang (2015), for each window.
 
     Attributes:
@@ -42,44 +109,34 @@ class WindowProgram(KeptBlocks):
       cap: rows a key and tick. algorithm: its name in the config. presence: of the unit.
     """
 
-    inputs: Inputs | WideInputs
-    schedule: Schedule
+    inputs: Inputs
+    schedule: FitSchedule
     cut: Blocks
-    way: Way
+    way: FitStrategy
     cap: int
     algorithm: str
-    presence: Presence = ALONE
+    presence: Participation = ALONE
 
     @property
-    def fitters(self) -> tuple[Way]:
-        """See KeptBlocks."""
+    def fitters(self) -> tuple[FitStrategy]:
         return (self.way,)
 
     @property
     def scored(self) -> Linear:
-        """See KeptBlocks."""
         return self.way.linear
 
     @property
     def kind(self) -> LossKind:
-        """See KeptBlocks."""
         return self.way.kind
 
     @property
     def costs(self) -> list[Fraction]:
-        """See KeptBlocks."""
         return [self.way.cost]
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. A model's error is not additive: NaN."""
-        nan, convex_set = float("nan"), self.way.linear.set
-        moved = convex_set.diameter
-        theta, own = self.inputs.labels(self.scored)
-        sparse = convex_set.sparse and len(theta) >= SPARSE_FROM
-        found = [OutputInfo("theta", None, len(theta), moved, nan, theta, sparse)]
-        if self.inputs.plain:
-            found.append(OutputInfo("coefficients", None, len(own), moved, nan, own, sparse))
-        return (*found, OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")))
+        own = self.way.linear
+        return self.outputs_of(own.set.diameter, own.set.sparse and own.dimension >= SPARSE_FROM)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release, and all that a prediction needs."""
@@ -93,3 +150,69 @@ class WindowProgram(KeptBlocks):
             "cap": self.cap,
             **({} if self.presence == ALONE else {"presence": self.presence.canonical()}),
         }
+
+
+SELECTIONS = tuple(COST)
+"""Noises of selections."""
+VARIANT = "the paper's noise, at an exact scale: taken where mechanism.noise names it"
+
+Build = Callable[[str, PrivacyLoss], FitStrategy]
+"""Noise and budget -> how windows are fitted."""
+
+
+def budgets(noise: str, epsilon: float, delta: float) -> tuple[PrivacyLoss, ...]:
+    """The whole budget, in every currency that a noise can be paid in."""
+    if noise not in SELECTIONS:
+        return (budget_of(noise, epsilon, delta),)
+    pure = PrivacyLoss("pure", epsilon)
+    if delta == 0:
+        return (pure,)
+    return (budget_of("discrete_gaussian", epsilon, delta), pure)
+
+
+def tried_noises(linear: Linear, terms: Terms) -> tuple[str, ...]:
+    """Noises to try: those that can keep the promise, over this set.
+
+    Raises:
+      ConfigError: the one that was named cannot.
+    """
+    if terms.noise in SELECTIONS:
+        return (str(terms.noise),)
+    others = noises_for(terms)
+    some = SELECTIONS if terms.noise is None and linear.set.corners() is not None else ()
+    return (*some, *others)
+
+
+def best_strategy(noise: str, epsilon: float, delta: float, build: Build) -> FitStrategy:
+    """The way with the least error bound among the currencies of a noise.
+
+    Raises:
+      ConfigError: none of them can serve.
+    """
+    found = [build(noise, budget) for budget in budgets(noise, epsilon, delta)]
+    return min(found, key=lambda way: way.error)
+
+
+def choose(
+    terms: Terms, linear: Linear, build: Build, program: Callable[[FitStrategy], WindowProgram]
+) -> tuple[WindowProgram, tuple[Alternative, ...]]:
+    """The program with the least bound on its error; every noise is priced.
+
+    Raises:
+      ConfigError: none of them can serve; says why the first cannot.
+    """
+    tried: list[Try[WindowProgram]] = []
+    for noise in tried_noises(linear, terms):
+        try:
+            way = best_strategy(noise, terms.epsilon, terms.delta, build)
+        except ConfigError as error:
+            cannot = Alternative(noise, noise, False, math.inf, 0, None, {}, error.remedy)
+            tried.append(Try(cannot, None, error))
+            continue
+        offer = Offer(program(way), way.error**2, {"gap over=all": way.error})
+        found = priced(way.way, noise, offer, terms)
+        if noise == "laplace" and terms.noise != noise:
+            found = replace(found, note=VARIANT)
+        tried.append(Try(found, offer.program))
+    refuse_all(tried)
+    return pick(terms, tried)

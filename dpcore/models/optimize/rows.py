@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.kit.rows import STEP
 
 CHUNK = 1 << 13
 """Rows whose products with numbers of 2^20 grid steps are added at once: 2^(13 + 20 + 20)."""
@@ -28,7 +28,7 @@ PIECE = 1 << 20
 """Numbers that are made double at once, where rows are stored in less."""
 
 
-class Rows:
+class RowMatrix:
     """n rows of p numbers, whole multiples of ``STEP`` in [-1, 1].
 
     Args:

@@ -6,45 +6,32 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from weir.dpcore.config.section import Positive, Section, refusal
-from weir.dpcore.config.yaml import with_numbers
+from weir.dpcore.config.section import Positive, Section
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
-from weir.dpcore.leaves.sparse_rows import MOST_DENSE
-from weir.dpcore.models.blocks.fields import ClassList
-from weir.dpcore.models.blocks.inputs import Classes, Inputs
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
-from weir.dpcore.models.fields import ConvexSetSpec, HingeLoss, HuberLoss, OneTarget
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.blocks.fields import ClassifiedModel, ClassList
+from weir.dpcore.models.fields import (
+    ConvexSetSpec,
+    HingeLoss,
+    HuberLoss,
+    OneTarget,
+    loss_field,
+)
+from weir.dpcore.models.kit.inputs import Inputs
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.models.prediction import inputs_of
 from weir.dpcore.models.words import set_words
 from weir.dpcore.neighbours import Family
 from weir.dpcore.words import number
 
-
-def _loss(value: Any) -> Any:
-    """A loss that there is, with its parameter."""
-    if not isinstance(value, str | Mapping):
-        raise ValueError("must be a name, like squared, or {huber: 0.5}.")
-    value = with_numbers(value)
-    try:
-        parse_loss(value, "")
-    except ConfigError as error:
-        below = error.field.removeprefix("model.loss").removeprefix(".")
-        raise refusal(below, error.value, error.remedy) from None
-    return value
-
-
 SmoothLoss = Annotated[
     str | dict[str, Any],
-    BeforeValidator(
-        _loss,
-        json_schema_input_type=Literal["squared", "logistic", "huber", "hinge"]
-        | HuberLoss
-        | HingeLoss,
+    loss_field(
+        "squared, or {huber: 0.5}",
+        Literal["squared", "logistic", "huber", "hinge"] | HuberLoss | HingeLoss,
     ),
 ]
 
@@ -60,7 +47,7 @@ class RowClip(Section):
     )
 
 
-class OptimizeModel(Predictor):
+class OptimizeModel(ClassifiedModel):
     """A linear model over a convex set, by private optimisation of a smooth loss."""
 
     neighbours: ClassVar[Family] = Family(
@@ -97,14 +84,7 @@ class OptimizeModel(Predictor):
         examples=["{features: 1.0}"],
     )
 
-    predicts_by: ClassVar[str] = "theta"
-
     # ---- what it is
-
-    def ends_of(self, name: str) -> tuple[float, float]:
-        """Range of a column."""
-        low, high = self.ranges[name]
-        return float(low), float(high)
 
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:
@@ -119,40 +99,14 @@ class OptimizeModel(Predictor):
         return f"{set_words(self.set)}, dimension {self.dimension:,}"
 
     @property
-    def ranged(self) -> tuple[str, ...]:
-        """Columns that have a range: the target has none where it has classes."""
-        return self.features if self.classes is not None else self.columns
-
-    @property
-    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
-        """The target, where it has classes."""
-        return {} if self.classes is None else {self.targets[0]: self.classes}
-
-    @property
     def norm(self) -> float:
         """Most that the l2 norm of an event's features is."""
         return math.inf if self.clip.features is None else float(self.clip.features)
 
     @property
-    def inputs(self) -> Inputs | WideInputs:
+    def inputs(self) -> Inputs:
         """From columns to rows, sparse ones where a list column is wide."""
-        classes: Classes = self.classes or ()
-        if self.listed is not None and self.listed.size > MOST_DENSE:
-            target = None if self.classes else self.ends_of(self.targets[0])
-            bound_at = self.ends_of(self.listed.name)[1]
-            return WideInputs(
-                self.listed.name,
-                self.listed.size,
-                bound_at,
-                self.listed.filled,
-                self.targets[0],
-                target,
-                classes,
-                self.norm,
-            )
-        ranges = self.public_ranges
-        pairs = tuple(ranges[name] for name in self.ranged)
-        return Inputs(self.features, self.targets[0], pairs, classes, self.norm)
+        return inputs_of(self, self.norm, self.classes or ())
 
     @property
     def linear(self) -> Linear:
@@ -191,7 +145,6 @@ class OptimizeModel(Predictor):
         )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         if self.classes is not None:
             yield "a target that is none of the classes counts as missing"

@@ -9,26 +9,38 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
+import numpy as np
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.arrays import Floats
+from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.losses import Squared
-from weir.dpcore.models.optimize.candidates import Candidates
-from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.optimize.rows import FINE, Rows
-from weir.dpcore.models.optimize.selecting import Selecting
-from weir.dpcore.models.optimize.steps import best_steps, gap
+from weir.dpcore.models.blocks.fitter import Draws, FitResult
+from weir.dpcore.models.kit.rows import STEP
+from weir.dpcore.models.optimize.linear import Linear, best_steps, gap, total
+from weir.dpcore.models.optimize.rows import RowMatrix, on_lattice
+from weir.dpcore.models.optimize.vertices import VertexCandidates
+from weir.dpcore.models.optimize.width import FitStrategy
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.selection import select
 from weir.dpcore.pricing.calibration import round_up
+from weir.dpcore.words import number
 
+AT_ONCE = 1 << 16
+"""Numbers of noise that are drawn at once, where steps need fewer."""
+MANY = 1 << 12
+"""Candidates from which on logarithms are taken of few of them only: the same choices."""
+TOGETHER = 1 << 10
+"""Columns up to which all moments are made at once: as many would be asked for one by one."""
+KEPT = 1 << 23
+"""Numbers of moments that are kept of more columns than that."""
+STEP_BITS = 20
+"""Bits of a noise label's level that tell the steps of a fit apart."""
 COST: Mapping[str, Fraction] = {"gumbel": Fraction(1, 8), "laplace": Fraction(1, 2)}
 """zCDP of one selection, over (range sensitivity / scale)^2: see ``dpcore.noise.selection``."""
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(FitStrategy):
     """Makes fits of T steps: vertex argmin_v <v, grad L(theta_t)> - b noise_v, mu_t = 2 / (t + 2).
 
     **Formal guarantees**
@@ -54,35 +66,16 @@ class Selection:
         times as much (``Presence``).
       Source: Talwar, Thakurta, Zhang (2015), Algorithm 2.
 
-    Attributes:
-      linear: what is minimised. size: blocks of a fit. divisor: N. most: rows of a fit, at most.
-      changes: rows that a neighbour swaps. steps: T. noise: gumbel or laplace.
-      kind: the currency of the budget, zcdp or pure. scale: b, in the units of a mean's scores.
-      users: whose rows have a weight of 1 together, at most; 0: each row has it.
+    Attributes: see ``FitStrategy``;
+      noise: gumbel or laplace. kind: zcdp or pure. scale: b, in the units of a mean's scores.
     """
-
-    linear: Linear
-    size: int
-    divisor: float
-    most: int
-    changes: int
-    steps: int
-    noise: str
-    kind: LossKind
-    scale: float
-    users: int = 0
 
     way: ClassVar[str] = "selection"
 
     @cached_property
-    def candidates(self) -> Candidates:
+    def candidates(self) -> VertexCandidates:
         """The vertices."""
         return candidates_of(self.linear)
-
-    @property
-    def dimension(self) -> int:
-        """See Fitter."""
-        return self.linear.dimension
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -93,22 +86,11 @@ class Selection:
     @property
     def quadratic(self) -> bool:
         """Whether gradients follow from moments of the rows, which have no weights."""
-        return isinstance(self.linear.loss, Squared) and not self.users
+        return self.linear.loss.quadratic and not self.users
 
     @property
     def work(self) -> int:
-        """See Fitter."""
         return 2 * self.most * self.candidates.columns
-
-    @property
-    def unit(self) -> float:
-        """Lattice of slopes."""
-        return math.ldexp(1.0, math.ceil(math.log2(self.linear.slope))) / FINE
-
-    @property
-    def steepest(self) -> int:
-        """Most steps of that lattice that a slope has."""
-        return math.ceil(self.linear.slope / self.unit)
 
     @property
     def sensitivity(self) -> float:
@@ -126,51 +108,36 @@ class Selection:
 
     @property
     def loss(self) -> PrivacyLoss:
-        """What a fit costs a record in it."""
         return loss_of(self.noise, self.kind, self.steps, self.sensitivity / self.scale)
 
     @property
-    def cost(self) -> Fraction:
-        """The same as a number that adds up: rho or eps."""
-        return Fraction(self.loss.value)
-
-    @property
     def error(self) -> float:
-        """Bound on the expected gap of a fit of N rows."""
         return gap(self.linear.curvature, self.steps, self.scale * largest(self))
 
-    def sample(self, draws: Draws) -> NDArray[Any] | None:
-        """See Fitter: all rows."""
-        return None
+    @property
+    def step_words(self) -> str:
+        chosen = f"of {self.candidates.count:,} vertices, {self.noise} noise {number(self.scale)}"
+        return f"chooses one {chosen} on the mean's scores"
 
-    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> Selecting:
-        """See Fitter: it starts anew, whatever was released before."""
-        return self._made(features, targets, None, draws)
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            f"A model has at most {self.steps:,} vertices of the set: those that its steps chose. "
+            "Which they are is what is released.",
+        )
 
-    def weighed(
-        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    def fit(
+        self,
+        features: Any,
+        targets: Floats,
+        after: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+        places: Ints | None = None,
     ) -> Selecting:
-        """See Weighing."""
-        return self._made(features, targets, weights, draws)
-
-    def _made(
-        self, features: Any, targets: Floats, weights: Floats | None, draws: Draws
-    ) -> Selecting:
-        rows = Rows(self.linear.points(features))
+        """See Fitter: it starts again, whatever was released before."""
+        rows = RowMatrix(self.linear.points(features))
         return Selecting(self, self.candidates.rows(rows), targets, draws, weights)
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number."""
-        return {
-            "way": self.way,
-            "size": self.size,
-            "divisor": self.divisor.hex(),
-            "most": self.most,
-            "changes": self.changes,
-            "steps": self.steps,
-            "noise": [self.noise, self.kind, self.scale.hex()],
-            **({"users": self.users} if self.users else {}),
-        }
 
 
 def largest(made: Selection) -> float:
@@ -179,13 +146,13 @@ def largest(made: Selection) -> float:
     return logs if made.noise == "gumbel" else logs + 1
 
 
-def candidates_of(linear: Linear) -> Candidates:
+def candidates_of(linear: Linear) -> VertexCandidates:
     """The vertices to choose among.
 
     Raises:
       ConfigError: there are none, or too many.
     """
-    found = Candidates.of(linear.set)
+    found = VertexCandidates.of(linear.set)
     if found is None:
         raise ConfigError(
             "mechanism.noise",
@@ -236,7 +203,7 @@ def selection_for(
 
     def scale(taken: int) -> float:
         """b at which so many selections cost the part."""
-        made = _with(one, taken, 1.0)
+        made = replace(one, steps=taken, scale=1.0)
         if straight:
             return made.sensitivity * taken / part
         return made.sensitivity * math.sqrt(taken * float(COST[noise]) / part)
@@ -244,12 +211,138 @@ def selection_for(
     if steps is None:
         steps = best_steps(linear.curvature, round_up(scale(1) * largest(one)), straight)
     b = round_up(scale(steps))
-    found = _with(one, steps, b)
+    found = replace(one, steps=steps, scale=b)
     while found.loss.value > budget.value * float(share):
         b *= 1 + 2.0**-30
-        found = _with(one, steps, round_up(b))
+        found = replace(one, steps=steps, scale=round_up(b))
     return found
 
 
-def _with(made: Selection, steps: int, scale: float) -> Selection:
-    return replace(made, steps=steps, scale=scale)
+class Selecting:
+    """See ``Fit`` and ``Selection``.
+
+    Slices carry z, the sum of the weights t + 1 of what step t chose (whole numbers, negative for a
+    negative sign), and of a squared loss h, the same sum of columns of X^T X. From z the sums of
+    what is predicted follow exactly, whether added up step by step or made again: so a fit gives
+    the same bits however it is cut.
+
+    Gradients: of a squared loss from h, a column of X^T X a step (one product with the rows, none
+    where a vertex is chosen again or all moments are there); of others from all slopes, one
+    product a step. Either way a step costs one pass over the rows, and no (d, d) array is made
+    unless d is small.
+    """
+
+    def __init__(
+        self,
+        made: Selection,
+        rows: RowMatrix,
+        targets: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+    ) -> None:
+        self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
+        self._weights = weights
+        self._columns: dict[int, Floats] = {}
+        self._against: Floats | None = None
+        self._sums: Floats | None = None
+
+    def start(self) -> tuple[Floats, Floats]:
+        """Nothing is chosen yet: the first step is taken from 0, or where that is no point of the
+        set from the first vertex, and leaves nothing of it (mu_0 = 1)."""
+        first, second = self._made.sizes
+        return np.zeros(first), np.zeros(second)
+
+    def advance(self, z: Floats, h: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
+        z, h = z.copy(), h.copy()
+        made, columns = self._made, self._made.candidates.columns
+        many = made.candidates.count >= MANY and made.noise == "gumbel"
+        ahead = max(1, AT_ONCE // made.candidates.count)
+        signs = np.empty((2 if made.candidates.signed else 1, columns))
+        for first in range(done, done + steps, ahead):
+            count = min(ahead, done + steps - first)
+            noise = None if many else self._noise(first, count)
+            for t in range(first, first + count):
+                np.multiply(self.gradient(z, h, t), made.candidates.radius, out=signs[0])
+                for other in signs[1:]:
+                    np.negative(signs[0], out=other)
+                scores = signs.reshape(-1)
+                if noise is None:
+                    named = self._named(t, 1)
+                    (chosen,) = self._draws.noise.select(*named, scores[None], made.scale).tolist()
+                else:
+                    chosen = int(select(scores, made.scale, noise[t - first]))
+                self._take(z, h, t, chosen % columns, -1.0 if chosen >= columns else 1.0)
+        return z, h
+
+    def finish(self, z: Floats, h: Floats) -> FitResult:
+        return FitResult(self._made.candidates.model(z / total(self._made.steps)))
+
+    def gradient(self, z: Floats, h: Floats, t: int) -> Floats:
+        """Of the mean loss along each column, at the model of step t: (J,)."""
+        if t == 0:
+            z, h = self._from(z, h)
+        weight, radius = 1.0 / total(max(t, 1)), self._made.candidates.radius
+        if self._made.quadratic:
+            if self._against is None:
+                self._against = self._rows.down(self._targets, STEP).astype(np.float64)
+            sums = h * (radius * weight) - self._against
+            return np.asarray(sums * (STEP * STEP / self._made.divisor))
+        if self._sums is None or t == 0:
+            self._sums = self._made_sums(z)
+        predicted = self._sums * (radius * weight)
+        slopes = self._made.linear.loss.derivative(predicted, self._targets)
+        unit = self._made.unit
+        slopes = on_lattice(slopes, unit, self._made.steepest, self._weights)
+        exact = self._rows.down(slopes, unit)
+        return np.asarray(exact * (STEP * unit / self._made.divisor))
+
+    def _from(self, z: Floats, h: Floats) -> tuple[Floats, Floats]:
+        """Where the first gradient is taken."""
+        if self._made.candidates.signed:
+            return z, h
+        z, h = z.copy(), h.copy()
+        z[0] = 1.0
+        if self._made.quadratic:
+            h += self._column(0)
+        return z, h
+
+    def _take(self, z: Floats, h: Floats, t: int, j: int, sign: float) -> None:
+        """A step to a vertex."""
+        weight = sign * (t + 1)
+        z[j] += weight
+        if self._made.quadratic:
+            h += weight * self._column(j)
+        elif t == 0:
+            self._sums = weight * self._rows.column(j)
+        elif self._sums is not None:
+            self._sums += weight * self._rows.column(j)
+
+    def _made_sums(self, z: Floats) -> Floats:
+        """Sum of the chosen columns by their weights: (n,), exact."""
+        out = np.zeros(self._rows.n)
+        for j in np.flatnonzero(z).tolist():
+            out += z[j] * self._rows.column(j)
+        return out
+
+    def _column(self, j: int) -> Floats:
+        """Column j of X^T X: (J,) float64, in steps of ``STEP``^2."""
+        if self._rows.p <= TOGETHER:
+            return np.asarray(self._rows.moments[j])
+        if j not in self._columns:
+            if len(self._columns) * self._rows.p > KEPT:
+                self._columns.clear()
+            self._columns[j] = self._rows.against(j)
+        return self._columns[j]
+
+    def _noise(self, first: int, count: int) -> Floats:
+        """(count, candidates), of steps from one on: named by fit and step, keyed by the data."""
+        draws, size = self._draws, self._made.candidates.count
+        drawn = draws.noise.gumbel if self._made.noise == "gumbel" else draws.noise.laplace
+        return np.asarray(drawn(*self._named(first, count), size)[:, 0])
+
+    def _named(self, first: int, count: int) -> tuple[Digests, Digests]:
+        """Labels and digests of the noise of steps from one on."""
+        draws = self._draws
+        level = (draws.place << STEP_BITS) + np.arange(first + 1, first + count + 1)
+        labels = np.concatenate([label(int(one), draws.complete) for one in level])
+        return labels, np.broadcast_to(draws.digest, (count, 1, 2)).astype(np.uint64)

@@ -15,14 +15,18 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.grid import to_grid
-from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
+from weir.dpcore.models.kit.point import to_grid
+from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.node_noise import NodeNoise
-from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
-from weir.dpcore.models.optimize.runs import at_place
-from weir.dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, needed, stages_for
-from weir.dpcore.models.optimize.vertices import Vertices
+from weir.dpcore.models.optimize.tree import (
+    MOST_PHASES,
+    NodeNoise,
+    Stage,
+    batch_for,
+    needed,
+    stages_for,
+)
+from weir.dpcore.models.optimize.vertices import VertexChoice
 from weir.dpcore.noise.noise import label
 from weir.dpcore.words import number
 
@@ -123,7 +127,7 @@ class TreeRun:
 
 
 @dataclass(frozen=True)
-class Sfw(Doubling):
+class Sfw(OnePassAlgorithm):
     """Stochastic Frank-Wolfe in one pass: runs of doubling length, a tree of phases in each.
 
     **Formal guarantees**: a record is in one run, and pays what ``TreeRun`` says. Steps, batches
@@ -137,30 +141,26 @@ class Sfw(Doubling):
     """
 
     runs: tuple[TreeRun, ...]
-    vertices: Vertices | None
+    vertices: VertexChoice | None
 
     @property
     def moved(self) -> float:
-        """See Course."""
         run = self.runs[0]
         return max(2 * run.clip(0), 4 * run.clip(1)) / run.batch
 
     @property
     def adds(self) -> str:
-        """See Course."""
         glm = self.runs[0].glm
         norm = "largest entry" if math.isinf(glm.dual) else f"l{glm.dual:g} norm"
         return f"a gradient of {norm} at most {number(glm.lipschitz)}, once (scaled units)"
 
     @property
     def kind(self) -> str:
-        """See Course."""
         root = self.runs[0].root
         return "gumbel" if root is None else root.kind
 
     @property
     def read_first(self) -> int:
-        """See Course."""
         last = self.runs[0].stages[-1]
         return last.start + last.size
 
@@ -169,7 +169,6 @@ class Sfw(Doubling):
         return tuple([stage.start for stage in run.stages] for run in self.runs)
 
     def init(self, n_keys: int) -> SfwState:
-        """See Course."""
         depths = max(run.phases for run in self.runs) + 1
         x = np.repeat(self.set.start()[None], n_keys, axis=0)
         path = np.zeros((n_keys, depths, self.dimension))
@@ -180,36 +179,25 @@ class Sfw(Doubling):
         place = bisect.bisect_right(self._starts[run], offset) - 1
         return place, self.runs[run].stages[place]
 
-    def _at(self, place: int) -> tuple[int, int, int]:
-        run, offset, left = at_place(self.first, place)
-        if run >= len(self.runs):
-            return run, offset, WHOLE
+    def _left_in_stage(self, run: int, offset: int) -> int:
         stage = self._stage(run, offset)[1]
-        within = stage.start + stage.size - offset
-        return run, offset, within if within > 0 else left
+        return stage.start + stage.size - offset
 
-    def read(
-        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
-    ) -> tuple[Finished, ...]:
-        """See Course."""
-        found = []
-        for run, offset, left, some in pieces(len(rows), place, self._at):
-            if run >= len(self.runs):
-                break
-            at, stage = self._stage(run, offset)
-            if offset >= stage.start + stage.size:
-                continue  # too few are left for another batch
-            made = self.runs[run]
-            clip, x = made.clip(stage.depth), own["x"]
-            before = own["points"][stage.depth - 1] if stage.depth else None
-            resolution = Lattice.fitting(clip).resolution
-            own["total"][:] += made.glm.sums(rows[some], x, before, clip, resolution)
-            if left > some.stop - some.start:
-                continue
-            self._finish(made, stage, own, drawn, label(run, at))
-            if at + 1 == len(made.stages):
-                found.append(Finished(run, stage.start + stage.size, x.copy()))
-        return tuple(found)
+    def _read_part(
+        self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
+    ) -> Finished | None:
+        at, stage = self._stage(run, offset)
+        if offset >= stage.start + stage.size:
+            return None  # too few are left for another batch
+        made = self.runs[run]
+        clip, x = made.clip(stage.depth), own["x"]
+        before = own["points"][stage.depth - 1] if stage.depth else None
+        own["total"][:] += made.glm.sums(rows, x, before, clip, Lattice.fitting(clip).resolution)
+        if not over:
+            return None
+        self._finish(made, stage, own, drawn, label(run, at))
+        last = at + 1 == len(made.stages)
+        return Finished(run, stage.start + stage.size, x.copy()) if last else None
 
     def _finish(
         self, made: TreeRun, stage: Stage, own: Mapping[str, Any], drawn: Drawn, labels: Digests
@@ -236,7 +224,6 @@ class Sfw(Doubling):
         x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self.grid)
 
     def words(self, run: int) -> str:
-        """See Course."""
         made = self.runs[run]
         several = "one phase" if made.phases == 1 else f"{made.phases} phases"
         return (
@@ -246,7 +233,6 @@ class Sfw(Doubling):
         )
 
     def canonical(self) -> Mapping[str, Any]:
-        """See Course."""
         return {
             "course": "tree",
             "vertices": None if self.vertices is None else self.vertices.canonical(),
@@ -320,33 +306,3 @@ def tree_runs(
             one = best_tree(partial(make, one.glm), n, phases, rehearsed, max(1, fixed - 1))
         found.append(one)
     return tuple(found)
-
-
-def errors_of(
-    glm: Glm, diameter: float, batch: int, phases: int, noise: float, chosen: float = 0.0
-) -> tuple[float, float]:
-    """The bound and the guess of a run's error. noise, chosen: see ``tree_error``."""
-    bound = tree_error(
-        batch=batch,
-        phases=phases,
-        dimension=glm.dimension,
-        dual=glm.dual,
-        lipschitz=glm.lipschitz,
-        smoothness=glm.smoothness,
-        diameter=diameter,
-        noise=noise,
-        chosen=chosen,
-    )
-    guess = tree_guess(
-        batch=batch,
-        phases=phases,
-        dimension=glm.dimension,
-        dual=glm.dual,
-        slope=glm.slope,
-        reach=glm.reach,
-        smoothness=glm.smoothness,
-        diameter=diameter,
-        noise=noise,
-        chosen=chosen,
-    )
-    return bound, guess

@@ -11,16 +11,15 @@ from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says
-from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.fields import ConvexSetSpec, algorithm_field
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.node_noise import budget_for
-from weir.dpcore.models.optimize.one_pass_model import OnePassModel
-from weir.dpcore.models.optimize.one_pass_section import Phases
+from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
 from weir.dpcore.models.optimize.one_sample import OneSample, OneSampleRun
-from weir.dpcore.models.optimize.runs import MOST_RUNS
-from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
-from weir.dpcore.models.optimize.vertices import Vertices
+from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
+from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
+from weir.dpcore.models.optimize.tree import budget_for
+from weir.dpcore.models.optimize.vertices import VertexChoice
 from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.terms import Terms
 
@@ -31,9 +30,7 @@ Form = Annotated[Literal["tree", "one_sample"], Says(f"must be one of {', '.join
 class SfwPolyhedralModel(OnePassModel):
     """Stochastic Frank-Wolfe over a polytope whose vertices are chosen privately."""
 
-    algorithm: Literal["optimize.sfw_polyhedral"] = Field(
-        description=ALGORITHM, examples=["optimize.sfw_polyhedral"]
-    )
+    algorithm: Literal["optimize.sfw_polyhedral"] = algorithm_field("optimize.sfw_polyhedral")
     set: ConvexSetSpec = Field(
         default={"l1_ball": 2.0},
         description="Where the coefficients lie, in scaled units: {l1_ball: r}, {simplex: 1} or "
@@ -69,14 +66,13 @@ class SfwPolyhedralModel(OnePassModel):
         """q = infinity, of p = 1."""
         return math.inf
 
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
-        """See OnePassModel."""
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         self.noises_asked(terms)
         return {(self.form, "gumbel"): partial(self._course, terms, self.form)}
 
-    def _course(self, terms: Terms, form: str) -> Course:
+    def _course(self, terms: Terms, form: str) -> OnePassAlgorithm:
         convex_set = self.bounded_set
-        vertices = Vertices(convex_set)
+        vertices = VertexChoice(convex_set)
         glms = self.glms(convex_set, vertices.radius)
         pure = terms.delta == 0
         budget = PrivacyLoss("pure", terms.epsilon)
@@ -100,7 +96,7 @@ class SfwPolyhedralModel(OnePassModel):
 
 
 def chosen_run(
-    vertices: Vertices, budget: PrivacyLoss, glm: Glm, batch: int, phases: int
+    vertices: VertexChoice, budget: PrivacyLoss, glm: Glm, batch: int, phases: int
 ) -> TreeRun:
     """A run whose leaves choose vertices.
 
@@ -118,5 +114,6 @@ def chosen_run(
             scale = 2 * m / batch * most * math.sqrt(2.0**r / (8 * budget.value))
         scales.append(round_up(scale * (1 + 2.0**-30)))
     chosen = scales[-1] * math.log(vertices.count)
-    predicted, guess = errors_of(glm, m, batch, phases, 0.0, chosen)
-    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, predicted, guess)
+    about = (glm, m, batch, phases, 0.0, chosen)
+    errors = (tree_error(*about), tree_guess(*about))
+    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, *errors)

@@ -14,13 +14,13 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.norm_balls import LpBall
-from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.fields import ConvexSetSpec, algorithm_field
+from weir.dpcore.models.optimize.course import OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
-from weir.dpcore.models.optimize.node_noise import NODE_NOISES, NodeNoise
-from weir.dpcore.models.optimize.one_pass_model import OnePassModel
-from weir.dpcore.models.optimize.one_pass_section import Phases
-from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
+from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
+from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
+from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
+from weir.dpcore.models.optimize.tree import NODE_NOISES, NodeNoise
 from weir.dpcore.pricing.terms import Terms
 
 NoiseName = Annotated[
@@ -32,9 +32,7 @@ NoiseName = Annotated[
 class SfwTreeModel(OnePassModel):
     """Noisy stochastic Frank-Wolfe over trees of phases, 1 < p <= 2."""
 
-    algorithm: Literal["optimize.sfw_tree"] = Field(
-        description=ALGORITHM, examples=["optimize.sfw_tree"]
-    )
+    algorithm: Literal["optimize.sfw_tree"] = algorithm_field("optimize.sfw_tree")
     set: ConvexSetSpec = Field(
         default={"l2_ball": 2.0},
         description="Where the coefficients lie, in scaled units: {lp_ball: {radius: r, p: 1.5}} "
@@ -68,8 +66,7 @@ class SfwTreeModel(OnePassModel):
         """q of the set's p."""
         return _exponent(self.bounded_set)[1]
 
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
-        """See OnePassModel."""
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         names = self.noises_asked(terms, self.noise)
         return {("tree", name): partial(self._course, terms, name) for name in names}
 
@@ -93,8 +90,9 @@ def noisy_run(
     right = NodeNoise.calibrated(clip, d, dual, noise, *budget)
     lengths = root.length(batch), right.length(batch // 2)
     noisy = math.hypot(lengths[0], math.sqrt(phases) * lengths[1])
-    predicted, guess = errors_of(glm, diameter, batch, phases, noisy)
-    return TreeRun(glm, diameter, batch, phases, root, right, (), False, predicted, guess)
+    about = (glm, diameter, batch, phases, noisy)
+    errors = (tree_error(*about), tree_guess(*about))
+    return TreeRun(glm, diameter, batch, phases, root, right, (), False, *errors)
 
 
 def _exponent(convex_set: ConvexSet) -> tuple[float, float]:

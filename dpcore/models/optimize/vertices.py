@@ -1,4 +1,4 @@
-"""Private choice of a vertex with a small score: the leaf step over a polytope."""
+"""Vertices of a set that are chosen among in private."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from weir.dpcore.arrays import Digests, Floats
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.convex_set import ConvexSet, Corners
+from weir.dpcore.geometry.convex_set import ConvexSet, Corners, norm_of
+from weir.dpcore.models.kit.rows import STEP
+from weir.dpcore.models.optimize.rows import RowMatrix, grid_for, on_grid
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.noise.selection import select
 
@@ -20,7 +22,7 @@ MANY = 1 << 12
 
 
 @dataclass(frozen=True)
-class Vertices:
+class VertexChoice:
     """The vertices of an l1 ball, a simplex or a polytope, and noise that chooses among them.
 
     Attributes:
@@ -106,3 +108,67 @@ class Vertices:
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
         return {"vertices": self.count}
+
+
+@dataclass(frozen=True)
+class VertexCandidates:
+    """Vertices +-radius e_j, radius e_j, or listed ones.
+
+    A vertex predicts radius times a column of what ``rows`` makes of the rows: their own columns,
+    or of listed vertices the products with each over ``radius``, rounded to the lattice of
+    ``STEP``. So the 2 d vertices of an l1 ball are scored by one product, and none is ever made.
+
+    Attributes:
+      columns: J. signed: whether both signs of each are there. radius: see above.
+      listed: J vertices of d numbers; (): multiples of unit vectors.
+    """
+
+    columns: int
+    signed: bool
+    radius: float
+    listed: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def of(cls, convex_set: ConvexSet) -> VertexCandidates | None:
+        """Those of a set; None where it has too many."""
+        found = convex_set.corners()
+        if found is None:
+            return None
+        if found.listed is None:
+            return cls(convex_set.dimension, found.signed, found.radius)
+        listed = tuple(tuple(vertex) for vertex in found.listed.tolist())
+        radius = max((norm_of(vertex, 1.0) for vertex in found.listed), default=0.0)
+        return cls(len(listed), False, radius or 1.0, listed)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.columns * (2 if self.signed else 1)
+
+    @property
+    def rounding(self) -> float:
+        """Most that rounding adds to the range of what vertices predict for one row."""
+        return self.radius * 2.0 * STEP if self.listed else 0.0
+
+    def rows(self, rows: RowMatrix) -> RowMatrix:
+        """As columns of candidates: (n, J)."""
+        if not self.listed:
+            return rows
+        grid = grid_for(rows.p, 1.0)
+        out = np.empty((rows.n, self.columns))
+        for j, vertex in enumerate(self.listed):
+            weights = on_grid(np.array(vertex) / self.radius, grid)
+            out[:, j] = np.rint(rows.across(weights) * (1.0 / STEP)) * STEP
+        return RowMatrix(np.clip(out, -1.0, 1.0))
+
+    def model(self, weights: Floats) -> Floats:
+        """The mixture of vertices with weights (J,), negative for those of a negative sign: (d,).
+
+        Weights add up to 1 in size.
+        """
+        if not self.listed:
+            return np.asarray(weights * self.radius + 0.0)
+        total = np.zeros(len(self.listed[0]))
+        for weight, vertex in zip(weights.tolist(), self.listed, strict=True):
+            total += weight * np.array(vertex)
+        return total

@@ -1,8 +1,9 @@
-"""Frank and Wolfe's steps over any convex set, with noise on every gradient."""
+"""Strategies of a Frank-Wolfe fit: what they share, and steps with noise on every gradient."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,36 +14,104 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.accounting.precision import refuse_coarse
-from weir.dpcore.arrays import Floats
-from weir.dpcore.continual.unit import (
-    NOISE_OF,
-    draw_units,
-    lattice_variances,
-    loss_of_units,
-    noise_scale_for,
-    unit_variance,
-)
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fitter import Draws, Made
-from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
-from weir.dpcore.models.optimize.steps import best_steps, gap
-from weir.dpcore.models.scaling import STEP
-from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.models.blocks.fitter import Draws, FitResult, Fitter
+from weir.dpcore.models.kit.point import PointNoise
+from weir.dpcore.models.kit.rows import STEP
+from weir.dpcore.models.optimize.linear import Linear, best_steps, gap
+from weir.dpcore.models.optimize.rows import FINE, RowMatrix, grid_for, on_grid, on_lattice
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.calibration import round_up
+from weir.dpcore.words import number
 
 COARSE = 23
 """Bits of the sensitivity of a rounded sum, in its steps."""
 STEP_BITS = 20
 """Bits of a noise label's level that tell the steps of a fit apart."""
-ROOM = 1 << 60
-"""Noise stays below this many lattice steps, so that a gradient and its noise fit an int64."""
 
 
 @dataclass(frozen=True)
-class Width:
+class FitStrategy(Fitter):
+    """Makes fits of T Frank-Wolfe steps over the rows of a window.
+
+    Attributes:
+      linear: what is minimised. size: blocks of a fit. divisor: N. most: rows of a fit, at most.
+      changes: rows that a neighbour swaps. steps: T. noise: its name.
+      kind: the currency of the budget. scale: of the noise.
+      users: whose rows have a weight of 1 together, at most; 0: each row has it.
+    """
+
+    linear: Linear
+    size: int
+    divisor: float
+    most: int
+    changes: int
+    steps: int
+    noise: str
+    kind: LossKind
+    scale: float
+    users: int = 0
+
+    way: ClassVar[str]
+
+    @property
+    def dimension(self) -> int:
+        return self.linear.dimension
+
+    @property
+    def unit(self) -> float:
+        """Lattice of slopes."""
+        return math.ldexp(1.0, math.ceil(math.log2(self.linear.slope))) / FINE
+
+    @property
+    def steepest(self) -> int:
+        """Most steps of that lattice that a slope has."""
+        return math.ceil(self.linear.slope / self.unit)
+
+    @property
+    @abstractmethod
+    def loss(self) -> PrivacyLoss:
+        """What a fit costs a record in it."""
+
+    @property
+    def cost(self) -> Fraction:
+        """The same as a number that adds up: mu^2, rho or eps."""
+        value = Fraction(self.loss.value)
+        return value * value if self.kind == "gdp" else value
+
+    @property
+    @abstractmethod
+    def error(self) -> float:
+        """Bound on the expected gap of a fit of N rows."""
+
+    @property
+    @abstractmethod
+    def step_words(self) -> str:
+        """What a step does, for people."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a table of releases leaves open about its models."""
+        return ()
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "way": self.way,
+            "size": self.size,
+            "divisor": self.divisor.hex(),
+            "most": self.most,
+            "changes": self.changes,
+            "steps": self.steps,
+            "noise": [self.noise, self.kind, self.scale.hex()],
+            **({"users": self.users} if self.users else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Width(FitStrategy):
     """Makes fits of T steps: theta moves to argmin over C of <grad L(theta_t) + noise, .>, by
     mu_t = 2 / (t + 2). Noise costs what the set's Gaussian width makes of it.
 
@@ -63,34 +132,10 @@ class Width:
       Error: E gap <= 2 Gamma / (T + 2) + 2 sigma G_C, G_C the Gaussian width of C.
       Source: Talwar, Thakurta, Zhang (2015), Theorem 2.6.
 
-    Attributes:
-      linear: what is minimised. size: blocks of a fit. divisor: N. most: rows of a fit, at most.
-      changes: rows that a neighbour swaps. steps: T. kind: the currency of the budget.
-      scale: of the noise, in lattice steps of a sum.
-      users: whose rows have a weight of 1 together, at most; 0: each row has it.
+    Attributes: see ``FitStrategy``; scale: in lattice steps of a sum.
     """
 
-    linear: Linear
-    size: int
-    divisor: float
-    most: int
-    changes: int
-    steps: int
-    kind: LossKind
-    scale: float
-    users: int = 0
-
     way: ClassVar[str] = "width"
-
-    @property
-    def noise(self) -> str:
-        """Name of the noise."""
-        return NOISE_OF[self.kind]
-
-    @property
-    def dimension(self) -> int:
-        """See Fitter."""
-        return self.linear.dimension
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -99,18 +144,7 @@ class Width:
 
     @property
     def work(self) -> int:
-        """See Fitter."""
         return 4 * self.most * self.dimension
-
-    @property
-    def unit(self) -> float:
-        """Lattice of slopes."""
-        return math.ldexp(1.0, math.ceil(math.log2(self.linear.slope))) / FINE
-
-    @property
-    def steepest(self) -> int:
-        """Most steps of that lattice that a slope has."""
-        return math.ceil(self.linear.slope / self.unit)
 
     @cached_property
     def grid(self) -> float:
@@ -139,54 +173,40 @@ class Width:
         return round_up(math.ldexp(self.exact, -self.shift) + rounding)
 
     @property
-    def loss(self) -> PrivacyLoss:
-        """What a fit costs a record in it."""
-        return loss_of_units(self.noise, self.steps, self.sensitivity, self.scale)
+    def point(self) -> PointNoise:
+        """Noise of the sum of gradients that a step takes."""
+        shape = (self.noise, self.dimension, self.lattice)
+        return PointNoise(*shape, self.sensitivity, self.scale)
 
     @property
-    def cost(self) -> Fraction:
-        """The same as a number that adds up: mu^2, rho or eps."""
-        value = Fraction(self.loss.value)
-        return value * value if self.kind == "gdp" else value
+    def loss(self) -> PrivacyLoss:
+        return self.point.loss_of(self.steps)
 
     @property
     def stddev(self) -> float:
         """Of a coordinate of the noise in the gradient of a mean."""
-        variance = unit_variance(self.noise, self.scale, (1.0,) * self.dimension)
-        return math.sqrt(variance) * self.lattice / self.divisor
+        return self.point.stddev / self.divisor
 
     @property
     def error(self) -> float:
-        """Bound on the expected gap of a fit of N rows."""
         noise = 2 * self.stddev * self.linear.set.gaussian_width()
         return gap(self.linear.curvature, self.steps, noise)
 
-    def sample(self, draws: Draws) -> NDArray[Any] | None:
-        """See Fitter: all rows."""
-        return None
+    @property
+    def step_words(self) -> str:
+        return f"{self.noise} noise {number(self.stddev)} on the mean's gradient"
 
-    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> Moving:
-        """See Fitter: it starts anew, whatever was released before."""
-        return Moving(self, Rows(self.linear.points(features)), targets, draws)
-
-    def weighed(
-        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    def fit(
+        self,
+        features: Any,
+        targets: Floats,
+        after: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+        places: Ints | None = None,
     ) -> Moving:
-        """See Weighing."""
-        return Moving(self, Rows(self.linear.points(features)), targets, draws, weights)
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number."""
-        return {
-            "way": self.way,
-            "size": self.size,
-            "divisor": self.divisor.hex(),
-            "most": self.most,
-            "changes": self.changes,
-            "steps": self.steps,
-            "noise": [self.noise, self.kind, self.scale.hex()],
-            **({"users": self.users} if self.users else {}),
-        }
+        """See Fitter: it starts again, whatever was released before."""
+        return Moving(self, RowMatrix(self.linear.points(features)), targets, draws, weights)
 
 
 class Moving:
@@ -195,20 +215,19 @@ class Moving:
     def __init__(
         self,
         made: Width,
-        rows: Rows,
+        rows: RowMatrix,
         targets: Floats,
         draws: Draws,
         weights: Floats | None = None,
     ) -> None:
         self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
-        self._weights = weights
+        self._weights, self._point = weights, made.point
 
     def start(self) -> tuple[Floats, Floats]:
         """The set's public start."""
         return on_grid(self._made.linear.set.start(), self._made.grid), np.zeros(0)
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
-        """See Fit."""
         made = self._made
         for t in range(done, done + steps):
             costs = (self.sums(x) + self._noise(t)).astype(np.float64)
@@ -217,9 +236,8 @@ class Moving:
             x = on_grid((1.0 - step) * x + step * vertex, made.grid)
         return x, y
 
-    def finish(self, x: Floats, y: Floats) -> Made:
-        """See Fit."""
-        return Made(x)
+    def finish(self, x: Floats, y: Floats) -> FitResult:
+        return FitResult(x)
 
     def sums(self, x: Floats) -> NDArray[np.int64]:
         """Of all rows' gradients: (d,), lattice steps."""
@@ -232,12 +250,9 @@ class Moving:
         return np.asarray((exact + (1 << (made.shift - 1))) >> made.shift)
 
     def _noise(self, t: int) -> NDArray[np.int64]:
-        draws, made = self._draws, self._made
+        draws = self._draws
         labels = label((draws.place << STEP_BITS) + t + 1, draws.complete)
-        ones = (1.0,) * made.dimension
-        digests = draws.digest[None, None]
-        drawn = draw_units(made.noise, draws.noise, labels, digests, made.scale, ones)
-        return np.asarray(drawn[0, 0])
+        return np.asarray(self._point.draw(draws.noise, labels, draws.digest[None])[0])
 
 
 def width_for(
@@ -263,7 +278,8 @@ def width_for(
         raise ConfigError(
             "model.set", linear.set.name, "is a single point: there is nothing to learn."
         )
-    one = Width(linear, size, divisor, most, changes, 1, budget.kind, 1.0, users)
+    noise_name, kind = NOISE_OF[budget.kind], budget.kind
+    one = Width(linear, size, divisor, most, changes, 1, noise_name, kind, 1.0, users)
 
     def with_steps(taken: int) -> Width:
         units = taken * float(1 / share) * (1 + 2.0**-50)
@@ -275,9 +291,5 @@ def width_for(
         noise = round_up(2 * with_steps(1).stddev * linear.set.gaussian_width())
         steps = best_steps(linear.curvature, noise, budget.kind == "pure")
     made = with_steps(steps)
-    kind, stddev = made.noise, made.stddev * divisor / made.lattice
-    refuse_coarse("a gradient", kind, stddev)
-    exact = lattice_variances(made.scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-    if exact[0] > MAX_VARIANCE or not made.scale < ROOM / (64 + linear.dimension):
-        raise ConfigError("privacy.epsilon", None, "leaves too little; raise epsilon or delta.")
+    made.point.check("a gradient")
     return made

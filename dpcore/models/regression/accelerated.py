@@ -91,7 +91,7 @@ def solve(
     return Solution(theta, gap)
 
 
-class Objective(Protocol):
+class DescentProblem(Protocol):
     """Convex quadratics side by side, as far as the descent knows them.
 
     Attributes:
@@ -133,7 +133,7 @@ class _Dense(NamedTuple):
         return _Dense(*(array[kept] for array in self))
 
 
-def descend(problem: Objective, convex_set: ConvexSet, start: Floats, steps: int) -> Solution:
+def descend(problem: DescentProblem, convex_set: ConvexSet, start: Floats, steps: int) -> Solution:
     """Accelerated projected gradient, all systems side by side; a target is done by itself.
 
     Args:
@@ -170,7 +170,7 @@ def descend(problem: Objective, convex_set: ConvexSet, start: Floats, steps: int
     return best
 
 
-def gap_of(problem: Objective, theta: Floats, convex_set: ConvexSet) -> Floats:
+def gap_of(problem: DescentProblem, theta: Floats, convex_set: ConvexSet) -> Floats:
     """A bound above f(theta) - min f: (n, k).
 
     f(s) >= f(theta) + <g, s - theta> + least |s - theta|^2 for every s in P: the smallest right

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,21 @@ from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum, canonical_mechanism
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.moments import Statistics
-from weir.dpcore.models.regression.debiased import Debiased
-from weir.dpcore.models.regression.fit import Fit, score_of
-from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, prior_of, quadratic_for
-from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.models.regression.margins import Debiased, FitScores, score_of
+from weir.dpcore.models.regression.quadratic import (
+    PrivateQuadratic,
+    Ridge,
+    canonical_ridge,
+    prior_of,
+    quadratic_for,
+)
+from weir.dpcore.models.regression.rows import EventRows, MomentsProgram
 from weir.dpcore.models.regression.solver import Solver
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, Runs
 
 
 @dataclass(frozen=True)
-class Incremental:
+class Incremental(MomentsProgram):
     """A linear model per key and target: least squares over a set, of all events so far.
 
     At tick t theta_t is released, a function of what the private sums show of ticks 0 .. t:
@@ -61,41 +65,16 @@ class Incremental:
     algorithm: str
     scores: ContinualSum | None = None
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
-    training: ClassVar[None] = None
-
-    @property
-    def dimension(self) -> int:
-        """D, coordinates of a leaf."""
-        return self.rows.moments.dimension
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return self.rows.columns
-
-    @property
-    def capacity(self) -> int:
-        """Events of a key and tick that exact sums have room for."""
-        return self.rows.moments.capacity
-
-    @property
-    def row_width(self) -> int:
-        """Numbers in a row: few rows are smaller than their moments, and summed late."""
-        return self.rows.moments.width
+    projected: ClassVar[bool] = False
 
     @property
     def over(self) -> int | None:
         """Ticks that a model is of; None: all since the start."""
         return self.parts[0].overs[0]
 
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Lattice rows of scaled features and targets, within their norms."""
-        return self.rows.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Exact moments per cell."""
-        return self.rows.moments.accumulate(rows, cells, n_cells)
+    @property
+    def sums_runs(self) -> bool:
+        return True
 
     def sum_runs(
         self, columns: Mapping[str, NDArray[Any]], n_events: int, runs: Runs, n_cells: int
@@ -197,7 +176,7 @@ class Incremental:
         band = np.minimum(Debiased(quadratic, theta, stddev, self.set).typical(count), widest)
         return self._released("band", band * self._half, shape)
 
-    def _errors(self, fit: Fit, shape: tuple[int, int]) -> tuple[Released, Released]:
+    def _errors(self, fit: FitScores, shape: tuple[int, int]) -> tuple[Released, Released]:
         unit = self._half**2
         return (
             self._released("mse", fit.mse * unit, shape, fit.mse_stddev * unit),
@@ -229,13 +208,6 @@ class Incremental:
         """Composition over the sums."""
         return compose(tuple(part.loss(ticks) for part in self.sums))
 
-    def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of coefficients, of each target in turn where there are several."""
-        targets = self.rows.targets
-        if len(targets) == 1:
-            return names
-        return tuple(f"{target}.{name}" for target in targets for name in names)
-
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev of a model depends on the data: NaN."""
         rows, over, nan = self.rows, self.over, float("nan")
@@ -249,9 +221,12 @@ class Incremental:
             named["band"] = rows.targets
         if self.error:
             named.update({"mse": rows.targets, "r2": rows.targets})
-        found = [OutputInfo(name, over, len(x), sensitivity, nan, x) for name, x in named.items()]
+        worst = float(self.stddev(ticks).max())
+        found = [
+            OutputInfo(name, over, len(x), sensitivity, nan, x, inner_stddev=worst)
+            for name, x in named.items()
+        ]
         if self.statistics:
-            worst = float(self.stddev(ticks).max())
             size = self.dimension
             names = rows.moments.labels((*rows.features, *constant), rows.targets)
             found.append(OutputInfo("moments", over, size, sensitivity, worst, names))

@@ -1,7 +1,8 @@
-"""From a model of projected features back to one of the features themselves."""
+"""Models lifted from projected features, and the image of a set under a projection."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,46 @@ from numpy.typing import NDArray
 from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.regression.accelerated import Objective, Solution, descend
+from weir.dpcore.models.regression.accelerated import DescentProblem, Solution, descend
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """{Phi theta: theta in P}, by its ends alone.
+
+    Attributes:
+      set: P, in d dimensions. phi: (m, d). spread: its largest singular value, or more.
+    """
+
+    set: ConvexSet
+    phi: Floats
+    spread: float
+
+    @property
+    def dimension(self) -> int:
+        """d: the linear oracle is P's."""
+        return self.set.dimension
+
+    @property
+    def diameter(self) -> float:
+        """A bound above the largest distance of two points."""
+        return self.spread * self.set.diameter
+
+    @property
+    def prior(self) -> float:
+        """What a coordinate is taken to vary by: r / sqrt(2 m), r the length of P's farthest.
+
+        A random map keeps lengths and spreads them over all m coordinates, whatever P's models
+        look like.
+        """
+        reach = self.set.farthest(np.zeros(self.set.dimension))
+        return float(reach / np.sqrt(2.0 * len(self.phi)))
+
+    def linear_oracle(self, costs: Floats) -> Floats:
+        """argmin over it of <cost, point>: (n, m) -> (n, m)."""
+        return np.asarray(self.set.linear_oracle(costs @ self.phi) @ self.phi.T)
+
 
 LOOSE = 1e-3
 """Share of the least gauge that a model's may be above it."""
@@ -26,7 +65,7 @@ class Embedded(NamedTuple):
 
     Attributes:
       phi: (m, d). matrix: (n, m, m) A. right: (n, k, m) q.
-      least, step, goal: see ``Objective``.
+      least, step, goal: see ``DescentProblem``.
     """
 
     phi: Floats
@@ -76,7 +115,7 @@ def solve_embedded(
     return descend(problem, convex_set, np.repeat(start[None], n * k, 0).reshape(n, k, -1), steps)
 
 
-def is_least(problem: Objective, theta: Floats, convex_set: ConvexSet) -> NDArray[np.bool_]:
+def is_least(problem: DescentProblem, theta: Floats, convex_set: ConvexSet) -> NDArray[np.bool_]:
     """Whether no theta' with Phi theta' = Phi theta has a gauge below 1 - ``LOOSE``: (n, k).
 
     With g the gradient of f(Phi theta), <g, theta'> = <g, theta> for all of them. If c < 0 is the

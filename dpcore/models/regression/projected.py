@@ -6,23 +6,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.models.regression.debiased import Debiased
-from weir.dpcore.models.regression.image import Image
-from weir.dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
-from weir.dpcore.models.regression.projected_rows import ProjectedRows
-from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, quadratic_for
+from weir.dpcore.models.regression.lifting import Embedded, Image, is_least, lift, solve_embedded
+from weir.dpcore.models.regression.margins import Debiased
+from weir.dpcore.models.regression.projection import ProjectedRows
+from weir.dpcore.models.regression.quadratic import (
+    PrivateQuadratic,
+    Ridge,
+    canonical_ridge,
+    quadratic_for,
+)
+from weir.dpcore.models.regression.rows import MomentsProgram
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.program import SPARSE_FROM, NoiseOf, OutputInfo, Released
 
 NAME = "regression.projected"
 STEPS = 5000
@@ -31,7 +34,7 @@ _TOGETHER = 1 << 20
 
 
 @dataclass(frozen=True)
-class Projected:
+class Projected(MomentsProgram):
     """A linear model per key and target of d features, from moments in m < d dimensions.
 
     At tick t theta_t is released: the theta in the set whose Phi theta is best for the noisy
@@ -65,18 +68,7 @@ class Projected:
     statistics: bool
     notes: tuple[str, ...] = ()
 
-    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
-    training: ClassVar[None] = None
-
-    @property
-    def dimension(self) -> int:
-        """D, coordinates of a leaf."""
-        return self.rows.moments.dimension
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return self.rows.columns
+    projected: ClassVar[bool] = True
 
     @property
     def algorithm(self) -> str:
@@ -84,27 +76,9 @@ class Projected:
         return NAME
 
     @property
-    def capacity(self) -> int:
-        """Events of a key and tick that exact sums have room for."""
-        return self.rows.moments.capacity
-
-    @property
-    def row_width(self) -> int:
-        """Numbers in a row: few rows are smaller than their moments, and summed late."""
-        return self.rows.moments.width
-
-    @property
     def over(self) -> int | None:
         """Ticks that a model is of; None: all since the start."""
         return self.mechanism.overs[0]
-
-    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Lattice rows of projected features and targets, within their norms."""
-        return self.rows.bound(columns, n_events)
-
-    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
-        """Exact moments per cell."""
-        return self.rows.moments.accumulate(rows, cells, n_cells)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -215,13 +189,6 @@ class Projected:
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """That of the continual sum."""
         return self.mechanism.loss(ticks)
-
-    def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of coefficients, of each target in turn where there are several."""
-        targets = self.rows.events.targets
-        if len(targets) == 1:
-            return names
-        return tuple(f"{target}.{name}" for target in targets for name in names)
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev of a lifted model depends on the data: NaN."""

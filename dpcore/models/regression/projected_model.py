@@ -9,26 +9,35 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from weir.dpcore.algorithm import Compiled
 from weir.dpcore.config.section import Positive, Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import InputsSpec
-from weir.dpcore.models.fields import ALGORITHM, MOST, MOST_COEFFICIENTS, OverSpan, Tolerance
-from weir.dpcore.models.moments import Moments
-from weir.dpcore.models.regression.dimension import dimension_for
+from weir.dpcore.models.fields import (
+    MOST,
+    MOST_COEFFICIENTS,
+    OverSpan,
+    Tolerance,
+    algorithm_field,
+    span_field,
+)
+from weir.dpcore.models.moments import SLACK, Moments
 from weir.dpcore.models.regression.incremental import Incremental
-from weir.dpcore.models.regression.membership import Inputs, Sparse, parse_inputs
-from weir.dpcore.models.regression.price import SLACK, choose_moments
 from weir.dpcore.models.regression.projected import Projected
-from weir.dpcore.models.regression.projected_rows import ProjectedRows
-from weir.dpcore.models.regression.projection import RandomProjection
+from weir.dpcore.models.regression.projection import (
+    InputSet,
+    ProjectedRows,
+    RandomProjection,
+    Sparse,
+    dimension_for,
+    parse_inputs,
+)
 from weir.dpcore.models.regression.rows import EventRows
-from weir.dpcore.models.regression.section import MomentsModel
+from weir.dpcore.models.regression.section import MomentsModel, choose_moments
 from weir.dpcore.models.regression.solver import Solver
-from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.program import Program
 
 Dimension = Annotated[
     int,
@@ -75,19 +84,13 @@ class Unprojected(Incremental):
 class ProjectedModel(MomentsModel):
     """Least squares in many dimensions, from noisy moments in few."""
 
-    algorithm: Literal["regression.projected"] = Field(
-        description=ALGORITHM, examples=["regression.projected"]
-    )
+    algorithm: Literal["regression.projected"] = algorithm_field("regression.projected")
     tolerance: Tolerance = Field(
         default=1e-7,
         description="Gap at which the solver stops, relative to the objective's size.",
         examples=[1e-7],
     )
-    over: OverSpan = Field(
-        default="all",
-        description="all: a model of everything since the start; N: of the last N ticks.",
-        examples=["all"],
-    )
+    over: OverSpan = span_field()
     projection: Projection = Field(
         default=Projection(),
         description="The random map to fewer dimensions.",
@@ -109,7 +112,7 @@ class ProjectedModel(MomentsModel):
     source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg2), joint release"
     event_only: ClassVar[str] = ""
 
-    def compile(self, terms: Terms) -> tuple[Projected | Unprojected, tuple[Alternative, ...]]:
+    def compile(self, terms: Terms) -> Compiled:
         """Projected regression over the best continual sum for it, and every alternative.
 
         Where the rule asks for as many dimensions as there are features, or more, it is incremental
@@ -162,7 +165,7 @@ class ProjectedModel(MomentsModel):
                 tuple(notes),
             )
 
-        return choose_moments(self._over(), terms, rows.moments, build)
+        return self.compiled(*choose_moments(self._over(), terms, rows.moments, build))
 
     def _over(self) -> int | None:
         return None if self.over == "all" else self.over
@@ -170,7 +173,7 @@ class ProjectedModel(MomentsModel):
     def _solver(self) -> Solver:
         return Solver("accelerated", float(self.tolerance), self.steps)
 
-    def _dimension(self, terms: Terms, inputs: Inputs, convex_set: ConvexSet) -> tuple[int, str]:
+    def _dimension(self, terms: Terms, inputs: InputSet, convex_set: ConvexSet) -> tuple[int, str]:
         """m, and where it comes from."""
         m = self.projection.dimension
         if m is not None:
@@ -189,9 +192,7 @@ class ProjectedModel(MomentsModel):
         m = dimension_for(inputs, convex_set, size, factor)
         return m, f"The rule with constant {factor:g} asks for {m:,} dimensions at {size:,} {of}"
 
-    def _unprojected(
-        self, terms: Terms, convex_set: ConvexSet, reach: float, why: str
-    ) -> tuple[Unprojected, tuple[Alternative, ...]]:
+    def _unprojected(self, terms: Terms, convex_set: ConvexSet, reach: float, why: str) -> Compiled:
         """Incremental regression with the same bound on events."""
         notes = [
             f"{why}: a projection would save nothing, so this runs regression.incremental. A "
@@ -220,7 +221,7 @@ class ProjectedModel(MomentsModel):
                 notes=tuple(notes),
             )
 
-        return choose_moments(self._over(), terms, moments, build)
+        return self.compiled(*choose_moments(self._over(), terms, moments, build))
 
     def _check_middles(self) -> None:
         """Sparse features need 0 to stay 0 when they are scaled."""
@@ -236,32 +237,27 @@ class ProjectedModel(MomentsModel):
                     f"middle of a range. Write [{-bound:g}, {bound:g}].",
                 )
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        if isinstance(program, Unprojected):
+    def notes(self, program: Projected | Unprojected) -> Iterator[str]:
+        if not program.projected:
             yield from super().notes(program)
             return
         yield (
             "A model is lifted from what its features were projected to. It has no band: what the "
             "projection leaves out is no noise, and is not known."
         )
-        if isinstance(program, Projected):
-            yield (
-                "What it was lifted from, projected, has bands: they cover the best model of the "
-                "set for the projected events, as the projection shows it. So does band cover what "
-                "noise does to its predictions."
-            )
+        yield (
+            "What it was lifted from, projected, has bands: they cover the best model of the set "
+            "for the projected events, as the projection shows it. So does band cover what noise "
+            "does to its predictions."
+        )
 
     def refused(self) -> Iterator[str]:
-        """See Algorithm."""
         yield from super().refused()
         if self.inputs is not None:
             yield "an event outside model.inputs counts as none, where features are projected"
 
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def warnings(self, program: Projected | Unprojected) -> Iterator[str]:
         yield from super().warnings(program)
-        if isinstance(program, Unprojected):
+        if not program.projected:
             yield from self.length_notes(program.rows.moments)
-        if isinstance(program, Projected | Unprojected):
-            yield from program.notes
+        yield from program.notes

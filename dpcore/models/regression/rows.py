@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.event_kernel import SHRINK, EventKernel, square_of, too_long
-from weir.dpcore.models.scaling import Scaling
-from weir.dpcore.program import Bounded, Runs
+from weir.dpcore.program import Bounded, Program, Runs
 
 _CHUNK = 1 << 15
 """Events that are bounded at once: a column of them stays in the cache."""
@@ -290,3 +290,49 @@ class EventRows:
 
     def _outer_canonical(self) -> Mapping[str, Any]:
         return {"outer": [[e.hex() for e in ends] for ends in self.outer]} if self.outer else {}
+
+
+class MomentsProgram(Program):
+    """A program whose leaves are exact moments of lattice rows.
+
+    Attributes:
+      rows: from columns to rows, and their moments.
+    """
+
+    rows: Any
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf."""
+        return int(self.rows.moments.dimension)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(self.rows.columns)
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key and tick that exact sums have room for."""
+        return int(self.rows.moments.capacity)
+
+    @property
+    def row_width(self) -> int:
+        """Numbers in a row: few rows are smaller than their moments, and summed late."""
+        return int(self.rows.moments.width)
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Lattice rows of scaled features and targets, within their norms."""
+        bounded: Bounded = self.rows.bound(columns, n_events)
+        return bounded
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Exact moments per cell."""
+        return np.asarray(self.rows.moments.accumulate(rows, cells, n_cells))
+
+    def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of coefficients, of each target in turn where there are several."""
+        targets = self.rows.targets
+        if len(targets) == 1:
+            return names
+        return tuple(f"{target}.{name}" for target in targets for name in names)

@@ -1,32 +1,71 @@
-"""What regressions from noisy moments have in common in a config, and what they say."""
+"""Fields and words of regressions from running moments, and the choice of their sum."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from weir.dpcore.algorithm import Error, Reading, Shown
-from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Ints
 from weir.dpcore.config.section import NotNegative, Says, Section
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.unit import NOISE_OF
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Count, Length, SquaredLoss, Tolerance
 from weir.dpcore.models.model import Model
-from weir.dpcore.models.moments import Moments
-from weir.dpcore.models.regression import compared
-from weir.dpcore.models.regression.price import SLACK
-from weir.dpcore.models.regression.ridge import ADASSP, Ridge
+from weir.dpcore.models.moments import SLACK, Moments, leaf_of
+from weir.dpcore.models.regression.quadratic import ADASSP, Ridge, compare_clips, compare_ridges
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.alternatives import Offer, best_sum
+from weir.dpcore.pricing.calibration import Alternative, budget_of, calibrated, share
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.words import number
+
+P = TypeVar("P", bound=Program)
+
+
+def choose_moments(
+    over: int | None,
+    terms: Terms,
+    moments: Moments,
+    build: Callable[..., P],
+    scored: float = 0.0,
+) -> tuple[P, tuple[Alternative, ...]]:
+    """A program over the best continual sum for its moments: its error is that of a coordinate.
+
+    Args:
+      build: the sum that models are made of, and one more of the same leaves if they are scored.
+      scored: share of the budget for that one.
+
+    Raises:
+      ConfigError: nothing (or not what the user named) can serve the plan.
+    """
+    ticks, leaf = terms.ticks(), leaf_of(moments, over, terms)
+
+    def of_share(mechanism: ContinualSum, fraction: float) -> ContinualSum:
+        noise = NOISE_OF[mechanism.loss(1).kind]
+        budget = budget_of(noise, terms.epsilon, terms.delta)
+        return calibrated(mechanism.name, leaf, terms, share(budget, fraction))
+
+    def offer(mechanism: ContinualSum) -> Offer[P]:
+        parts = [mechanism]
+        if scored:
+            parts = [of_share(mechanism, 1 - scored), of_share(mechanism, scored)]
+        worst = float(np.sqrt(np.max(parts[0].unit_variance * parts[0].factor(ticks, over))))
+        named = {f"moments over={'all' if over is None else over}": worst}
+        return Offer(build(*parts), worst**2, named)
+
+    return best_sum(leaf, terms, offer)
+
 
 EVENTS = 10_000
 """Events in the span at which the error of a model is predicted."""
@@ -70,14 +109,6 @@ class MomentsClip(Section):
 RidgeRule = Annotated[
     Literal["default", "adassp"], Says("must be a number, 0 or more, or default or adassp.")
 ]
-
-
-@runtime_checkable
-class Banded(Protocol):
-    """A program that knows the noise of its moments."""
-
-    def stddev(self, ticks: Ints) -> Floats:
-        """(n,), of a coordinate at ticks (n,)."""
 
 
 class MomentsModel(Model):
@@ -176,35 +207,35 @@ class MomentsModel(Model):
         """Length of an event whose features are spread evenly over their ranges."""
         return math.sqrt(len(self.features) / 3 + self.intercept)
 
-    def clips(self, program: Program) -> dict[str, float | None]:
+    def clips(self, program: Any) -> dict[str, float | None]:
         """See Predictor; without a clip events have the typical length at most."""
-        own: Any = getattr(program, "program", program)
-        reach = float(own.rows.moments.reach)
-        longest = math.sqrt(own.rows.moments.features) * SLACK
+        moments = program.rows.moments
+        longest = math.sqrt(moments.features) * SLACK
+        reach = float(moments.reach)
         return {"features": reach if reach < longest else None, "target": self.clip.target}
 
-    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+    def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         """A model's: the stddev of a coefficient, scaled units, at EVENTS events spread evenly over
         their ranges.
 
         Their moments are a third of EVENTS along every feature, and noise of stddev s in a sum
         moves the solution by s over that.
         """
-        if info.name == "theta" and isinstance(program, Banded):
-            worst = float(np.max(program.stddev(ticks)))
+        worst = info.inner_stddev
+        if info.name == "theta" and not math.isnan(worst):
             return Error(3 * worst / EVENTS if math.isfinite(worst) else math.nan, "*")
-        return super().expected_error(info, program, ticks)
+        return super().expected_error(info, ticks)
 
-    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
         """See Algorithm: a model that its noise takes across its set, by ``expected_error``."""
         yield from super().doubts(program, terms)
         over = getattr(self, "over", None)
         span = over if isinstance(over, int) else terms.horizon
-        if terms.events is None or span is None or not isinstance(program, Banded):
+        if terms.events is None or span is None:
             return
+        worst = next(x.inner_stddev for x in program.describe(terms.ticks()) if x.name == "theta")
         convex_set = self.projectable_set()
         reach = convex_set.farthest(np.zeros(convex_set.dimension))
-        worst = float(np.max(program.stddev(terms.ticks())))
         noise = math.sqrt(self.dimension) * 3 * worst / (terms.events * span)
         if noise > reach:
             yield (
@@ -214,31 +245,29 @@ class MomentsModel(Model):
                 "clip.features, longer ticks or spans, coarser keys, or a larger epsilon."
             )
 
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+    def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """How models are solved for, and what is kept."""
         yield "solved", self.solver_words()
         yield "kept", f"{program.dimension:,} running sums a key; no row"
 
-    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    def facts(self, program: Any, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm; and other ridges and clips beside its own."""
         yield from super().facts(program, noise)
-        own: Any = getattr(program, "program", program)
         std = max((one for one in noise.values() if math.isfinite(one)), default=0.0)
-        if not (isinstance(program, Banded) and std > 0):
+        if program.projected or not std > 0:
             return
         chosen = self.weight_of_ridge
-        told = compared.ridges(chosen, EVENTS, std, self.projectable_set())
+        told = compare_ridges(chosen, EVENTS, std, self.projectable_set())
         yield "ridges", f"{told} (predicted excess of the mean squared error, scaled units*)"
-        moments = own.rows.moments
-        told = compared.clips(moments, len(self.features), self.intercept, EVENTS, std)
+        moments = program.rows.moments
+        told = compare_clips(moments, len(self.features), self.intercept, EVENTS, std)
         yield "clips", f"{told} (clip.features, predicted std of a coefficient of theta*)"
 
     def solver_words(self) -> str:
         """How far, or by what."""
         return f"to a relative gap of {self.tolerance:g}"
 
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
+    def notes(self, program: Any) -> Iterator[str]:
         yield (
             f"* at {EVENTS:,} events in the span, spread evenly over the ranges; with n events it "
             f"is {EVENTS:,} / n times this, and more where features hardly vary or go together. "

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.grid import grid_of, to_grid
-from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
-from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
+from weir.dpcore.models.kit.point import grid_of, to_grid
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
+from weir.dpcore.models.solvers.solver import BatchSolver, SolverRun
 from weir.dpcore.pricing.calibration import round_up
 
 DEFAULT = 32
 """Iterations where none are given: noise costs as the root of them from then on."""
 
 
-class Steps(NamedTuple):
+class FrankWolfeState(NamedTuple):
     """A run of K keys.
 
     Attributes:
@@ -57,9 +53,6 @@ class FrankWolfe(BatchSolver):
       problem: what is minimised. iterations: T.
     """
 
-    problem: Problem
-    iterations: int
-
     name: ClassVar[str] = "frank_wolfe"
     title: ClassVar[str] = "Frank-Wolfe steps with noise on every full gradient"
     source: ClassVar[str] = "Talwar, Thakurta & Zhang 2015 (Gaussian width)"
@@ -74,25 +67,11 @@ class FrankWolfe(BatchSolver):
         refuse_corners(problem)
         return cls(problem, DEFAULT if iterations is None else iterations)
 
-    @property
-    def share(self) -> Fraction:
-        """Of a run's budget, for one gradient."""
-        return (1 - COUNT) / self.iterations
-
-    def carry(self, n_keys: int) -> Steps:
-        """See BatchSolver."""
-        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
+    def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> FrankWolfeState:
         nothing = np.zeros(1, dtype=np.int64)
-        return Steps(points, numbers, numbers, points, nothing, Paid().stored)
+        return FrankWolfeState(start, strength, counts, start, nothing, paid.stored)
 
-    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Steps:
-        """See BatchSolver."""
-        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
-        nothing = np.zeros(1, dtype=np.int64)
-        return Steps(start, strength, counts, start, nothing, queries.paid.stored)
-
-    def advance(self, queries: Queries, carry: Steps, iterations: int) -> Run:
-        """See BatchSolver."""
+    def advance(self, queries: Queries, carry: FrankWolfeState, iterations: int) -> SolverRun:
         problem, grid = self.problem, grid_of(self.problem.set)
         start, strength, centre = carry.start, carry.strength, np.array(problem.centre)
         lost = 2 * queries.stddev(self.share) * round_up(problem.set.gaussian_width())
@@ -100,7 +79,7 @@ class FrankWolfe(BatchSolver):
         least = carry.counts * problem.lipschitz * diameter + strength * diameter**2 / 2
         useful = 2 * lost < least
         if not useful.any():
-            return Run(carry, start.copy(), iterations)
+            return SolverRun(carry, start.copy(), iterations)
         queries.only(useful)
         x, done = carry.x, int(carry.done[0])
         stop = min(self.iterations, done + iterations)
@@ -110,30 +89,13 @@ class FrankWolfe(BatchSolver):
             x = to_grid((1.0 - step) * x + step * problem.set.linear_oracle(costs), grid)
         carry = carry._replace(x=x, done=np.array([stop]), paid=queries.paid.stored)
         if stop < self.iterations:
-            return Run(carry, None, 0)
-        return Run(carry, np.where(useful[:, None], x, start), iterations - (stop - done))
-
-    def paid(self, carry: Steps) -> Paid:
-        """See BatchSolver."""
-        return Paid.of(carry.paid)
-
-    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
-        """See BatchSolver."""
-        return gradient_stddev(self.problem, budget, share * self.share)
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number that shapes a release."""
-        return {
-            "solver": self.name,
-            "problem": self.problem.canonical(),
-            "iterations": self.iterations,
-            "count": str(COUNT),
-        }
+            return SolverRun(carry, None, 0)
+        return SolverRun(carry, np.where(useful[:, None], x, start), iterations - (stop - done))
 
 
 def refuse_corners(problem: Problem) -> None:
     """Raises ConfigError: a loss with a corner, for which no step is known to help."""
-    if not math.isfinite(problem.gradients.loss.smoothness):
+    if problem.gradients.loss.cornered:
         raise ConfigError(
             "model.solver",
             FrankWolfe.name,

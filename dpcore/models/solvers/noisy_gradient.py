@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.models.grid import centre_of, grid_of, to_grid
-from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
-from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
-from weir.dpcore.models.solvers.steps import Steps, steps_for
+from weir.dpcore.models.kit.point import centre_of, grid_of, to_grid
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
+from weir.dpcore.models.solvers.solver import BatchSolver, SolverRun, StepRule, steps_for
 
 DEFAULT = 64
 """Iterations where none are given."""
@@ -64,9 +60,6 @@ class NoisyGradient(BatchSolver):
       problem: what is minimised. iterations: T.
     """
 
-    problem: Problem
-    iterations: int
-
     name: ClassVar[str] = "noisy_projected_gradient"
     title: ClassVar[str] = "projected gradient steps with noise on every full gradient"
     source: ClassVar[str] = "Bassily, Smith & Thakurta 2014, full gradients"
@@ -77,31 +70,15 @@ class NoisyGradient(BatchSolver):
         enough = most_useful(problem, loss)
         return cls(problem, max(1, min(DEFAULT if iterations is None else iterations, enough)))
 
-    @property
-    def share(self) -> Fraction:
-        """Of a run's budget, for one gradient."""
-        return (1 - COUNT) / self.iterations
-
-    def carry(self, n_keys: int) -> Descent:
-        """See BatchSolver."""
-        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
-        return self._descent(points, numbers, numbers, Paid())
-
-    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Descent:
-        """See BatchSolver."""
-        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
-        return self._descent(start, strength, counts, queries.paid)
-
-    def _descent(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Descent:
+    def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Descent:
         nothing = np.zeros_like(start), np.zeros((len(start), 1)), np.zeros(1, dtype=np.int64)
         return Descent(start, strength, counts, start, *nothing, paid.stored)
 
-    def advance(self, queries: Queries, carry: Descent, iterations: int) -> Run:
-        """See BatchSolver."""
+    def advance(self, queries: Queries, carry: Descent, iterations: int) -> SolverRun:
         problem, grid, steps = self.problem, grid_of(self.problem.set), self._steps(queries, carry)
         start, strength = carry.start, carry.strength
         if not steps.useful.any():
-            return Run(carry, start.copy(), iterations)
+            return SolverRun(carry, start.copy(), iterations)
         queries.only(steps.useful)
         centre = centre_of(problem.set, problem.centre)
         x, average, weights = carry.x, carry.average.copy(), carry.weights.copy()
@@ -117,34 +94,17 @@ class NoisyGradient(BatchSolver):
             x=x, average=average, weights=weights, done=np.array([stop]), paid=queries.paid.stored
         )
         if stop < self.iterations:
-            return Run(carry, None, 0)
+            return SolverRun(carry, None, 0)
         found = np.where(steps.useful[:, None], to_grid(average / weights, grid), start)
-        return Run(carry, found, iterations - (stop - done))
+        return SolverRun(carry, found, iterations - (stop - done))
 
-    def paid(self, carry: Descent) -> Paid:
-        """See BatchSolver."""
-        return Paid.of(carry.paid)
-
-    def _steps(self, queries: Queries, carry: Descent) -> Steps:
+    def _steps(self, queries: Queries, carry: Descent) -> StepRule:
         problem, counts = self.problem, carry.counts
         noise = problem.dimension * queries.stddev(self.share) ** 2
         total = np.full(len(counts), self.iterations, dtype=np.int64)
         return steps_for(
             counts, problem.lipschitz, carry.strength, problem.set.diameter, noise, total
         )
-
-    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
-        """See BatchSolver."""
-        return gradient_stddev(self.problem, budget, share * self.share)
-
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number that shapes a release."""
-        return {
-            "solver": self.name,
-            "problem": self.problem.canonical(),
-            "iterations": self.iterations,
-            "count": str(COUNT),
-        }
 
 
 def most_useful(problem: Problem, loss: PrivacyLoss) -> int:

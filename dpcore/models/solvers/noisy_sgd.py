@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.models.grid import centre_of, grid_of, to_grid
-from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
-from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
-from weir.dpcore.models.solvers.steps import steps_for
+from weir.dpcore.models.kit.point import centre_of, grid_of, to_grid
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
+from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, SolverRun, steps_for
 
 DEFAULT = 16
 """Passes where none are given."""
@@ -71,11 +68,9 @@ class NoisySgd(BatchSolver):
       Source: Bassily, Smith, Thakurta (2014), Algorithm 1; passes in place of sampling.
 
     Attributes:
-      problem: what is minimised. passes: P. quiet: see above.
+      problem: what is minimised. iterations: P, passes. quiet: see above.
     """
 
-    problem: Problem
-    passes: int
     quiet: int = QUIET
 
     name: ClassVar[str] = "noisy_sgd"
@@ -87,46 +82,28 @@ class NoisySgd(BatchSolver):
         """P = the iterations given: an iteration is a pass, one look at all rows."""
         return cls(problem, DEFAULT if iterations is None else iterations)
 
-    @property
-    def share(self) -> Fraction:
-        """Of a run's budget, for one pass."""
-        return (1 - COUNT) / self.passes
-
-    def carry(self, n_keys: int) -> Passes:
-        """See BatchSolver."""
-        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
-        return self._passes(points, numbers, numbers, Paid())
-
-    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Passes:
-        """See BatchSolver."""
-        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
-        return self._passes(start, strength, counts, queries.paid)
-
-    def _passes(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Passes:
+    def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Passes:
         zeros, weights = np.zeros_like(start), np.zeros((len(start), 1))
         taken, place = np.zeros(len(start), dtype=np.int64), np.zeros(2, dtype=np.int64)
         return Passes(start, strength, counts, start, zeros, weights, taken, place, paid.stored)
 
-    def advance(self, queries: Queries, carry: Passes, iterations: int) -> Run:
+    def advance(self, queries: Queries, carry: Passes, iterations: int) -> SolverRun:
         """See BatchSolver. An iteration is a step of one batch."""
         problem, grid, start = self.problem, grid_of(self.problem.set), carry.start
         noise = problem.dimension * queries.stddev(self.share) ** 2
         allowed = carry.counts * problem.lipschitz / np.sqrt(noise)
-        if self.quiet > 1:
-            allowed = allowed / self.quiet
-        batches = np.clip(allowed, 1, MOST_BATCHES)
-        batches = batches.astype(np.int64)
+        batches = np.clip(allowed / self.quiet, 1, MOST_BATCHES).astype(np.int64)
         steps = steps_for(
             carry.counts,
             problem.lipschitz,
             carry.strength,
             problem.set.diameter,
             noise,
-            self.passes * batches,
+            self.iterations * batches,
             batches.astype(np.float64),
         )
         if not steps.useful.any():
-            return Run(carry, start.copy(), iterations)
+            return SolverRun(carry, start.copy(), iterations)
         queries.only(steps.useful)
         batches = np.where(steps.useful, batches, 1)
         widest = int(batches.max())
@@ -134,7 +111,7 @@ class NoisySgd(BatchSolver):
         x, taken = carry.x, carry.taken.copy()
         average, weights = carry.average.copy(), carry.weights.copy()
         number, index = carry.place.tolist()
-        while number < self.passes and iterations:
+        while number < self.iterations and iterations:
             stop = min(widest, index + iterations)
             asked = queries.batches(batches, number, self.share, index)
             for place, batch in zip(range(index, stop), asked, strict=False):
@@ -156,27 +133,19 @@ class NoisySgd(BatchSolver):
             place=np.array([number, index]),
             paid=queries.paid.stored,
         )
-        if number < self.passes:
-            return Run(carry, None, 0)
+        if number < self.iterations:
+            return SolverRun(carry, None, 0)
         mean = average / np.maximum(weights, 1.0)  # 0 of keys that give back their start
         found = np.where(steps.useful[:, None], to_grid(mean, grid), start)
-        return Run(carry, found, iterations)
-
-    def paid(self, carry: Passes) -> Paid:
-        """See BatchSolver."""
-        return Paid.of(carry.paid)
-
-    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
-        """See BatchSolver."""
-        return gradient_stddev(self.problem, budget, share * self.share)
+        return SolverRun(carry, found, iterations)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
         return {
             "solver": self.name,
             "problem": self.problem.canonical(),
-            "passes": self.passes,
+            "passes": self.iterations,
             "most_batches": MOST_BATCHES,
-            **({} if self.quiet == 1 else {"quiet": self.quiet}),
+            "quiet": self.quiet,
             "count": str(COUNT),
         }

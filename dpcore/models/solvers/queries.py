@@ -1,38 +1,174 @@
-"""Queries: the one way by which a batch solver sees rows. Each is answered with noise, and paid."""
+"""What a private batch solver minimises, and the paid queries through which it sees rows."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.unit import (
-    NOISE_OF,
-    draw_units,
-    lattice_variances,
-    noise_scale_for,
-    unit_variance,
-)
-from weir.dpcore.errors import ConfigError, WeirError
-from weir.dpcore.models.solvers.design import Design
-from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
+from weir.dpcore.errors import ConfigError, WeirError, at_least_one
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.kit.point import PointNoise, centre_of, row_dot
 from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.pricing.calibration import round_up
+
+
+@dataclass(frozen=True)
+class Problem:
+    """argmin over x in C of F(x) = sum over a key's rows f(x; row) + (lambda/2) ||x - centre||^2.
+
+    f is the loss of a linear prediction, its derivative clipped so that every gradient has l2 norm
+    at most L: convex and L-Lipschitz in x whatever the data are. lambda = ``curvature`` times the
+    key's age in ticks, so both terms grow alike. F is a sum, not a mean: how many rows a key has is
+    private, and a sum needs no divisor.
+
+    Attributes:
+      set: C, which projects. gradients: f, L, and how a row's gradient is put on the lattice.
+      curvature: nu, 0 or more, strong convexity that every tick adds. centre: d numbers.
+      changes: rows that one neighbour swaps, at most: 1; 2 where its key and tick may change; where
+        the unit is a user, all rows that one has in a period (``rows_of_user``).
+      limit: rows a key may have.
+    """
+
+    set: ConvexSet
+    gradients: Gradients
+    curvature: float
+    centre: tuple[float, ...]
+    changes: int
+    limit: int
+
+    def __post_init__(self) -> None:
+        at_least_one(changes=self.changes, limit=self.limit)
+        centre_of(self.set, self.centre)
+        if self.gradients.loss_bound is not None:
+            raise ValueError("gradients of a batch carry no running loss.")
+        if not self.set.projects:
+            raise ConfigError(
+                "model.set", self.set.name, "has no projection, which this solver needs."
+            )
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.set.dimension
+
+    @property
+    def lipschitz(self) -> float:
+        """L."""
+        return self.gradients.clip
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 sensitivity of a sum of gradients, in steps of their lattice, rounded up."""
+        return round_up(2 * self.changes * self.lipschitz / self.gradients.lattice.resolution)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        gradients = self.gradients
+        return {
+            "set": self.set.canonical(),
+            "loss": gradients.loss.canonical(),
+            "clip": gradients.clip.hex(),
+            "resolution": gradients.lattice.resolution.hex(),
+            "features": gradients.features,
+            "intercept": gradients.intercept,
+            "curvature": self.curvature.hex(),
+            "centre": [float(value).hex() for value in self.centre],
+            "changes": self.changes,
+            "limit": self.limit,
+        }
+
+
+WORK = 1 << 17
+"""Numbers that are worked on at once: they stay in the cache."""
+FEWEST = 1 << 10
+"""Rows that are worked on at once, at least: fewer cost more in calls than they save."""
+
+
+class Design(NamedTuple):
+    """Rows of K keys, key after key, as the features of a linear prediction.
+
+    Attributes:
+      keys: (N,) int64, not decreasing, in [0, K).
+      points: (d, N) float64, a row for each feature, then 1 for the intercept if there is one.
+      targets: (N,). steepest: (N,), largest slope whose gradient is within the clip, L / ||point||.
+      hashes: (N, 2) uint64, keyed hash of each row's event; secret.
+    """
+
+    keys: Ints
+    points: Floats
+    targets: Floats
+    steepest: Floats
+    hashes: Digests
+
+    @classmethod
+    def of(cls, keys: Ints, rows: Floats, hashes: Digests, gradients: Gradients) -> Design:
+        """rows: (N, p + 1), features and target."""
+        d = gradients.parameters
+        points = np.ones((len(rows), d))
+        points[:, : gradients.features] = rows[:, : gradients.features]
+        length = np.sqrt(row_dot(points, points))
+        clip = gradients.clip * (1 - (d + 16) * 2.0**-52)  # below by more than all rounding
+        steepest = clip / np.where(length > 0, length, 1.0)
+        targets = np.ascontiguousarray(rows[:, -1])
+        return cls(keys, np.ascontiguousarray(points.T), targets, steepest, hashes)
+
+    def where(self, rows: NDArray[np.bool_]) -> Design:
+        """Some of the rows. rows: (N,)."""
+        return Design(
+            self.keys[rows],
+            np.compress(rows, self.points, axis=1),
+            self.targets[rows],
+            self.steepest[rows],
+            self.hashes[rows],
+        )
+
+    def sums(self, x: Floats, gradients: Gradients) -> Ints:
+        """Sums of each key's clipped gradients at x (K, d): (K, d) int64, lattice steps.
+
+        Each row's gradient has l2 norm at most the clip exactly: its slope is clipped to
+        ``steepest``, which makes it the gradient of a convex loss, and the product is truncated
+        toward zero. What is truncated are whole numbers up to 2^20, whose sums in float64 are exact
+        in any order.
+        """
+        out = np.zeros(x.shape, dtype=np.int64)
+        inverse, d = 1.0 / gradients.lattice.resolution, x.shape[1]
+        step = max(FEWEST, WORK // d)
+        columns = np.ascontiguousarray(x.T)
+        for start in range(0, len(self.keys), step):
+            piece = slice(start, start + step)
+            keys, points, steepest = self.keys[piece], self.points[:, piece], self.steepest[piece]
+            one = int(keys[0]) if keys[0] == keys[-1] else None
+            prediction, part = np.zeros(len(keys)), np.empty(len(keys))
+            for j in range(d):  # in order, number by number: the same bits whatever else is here
+                weight = columns[j].take(keys) if one is None else columns[j, one]
+                prediction += np.multiply(points[j], weight, out=part)
+            slope = gradients.loss.derivative(prediction, self.targets[piece])
+            slope = np.where(np.isfinite(slope), slope, 0.0)
+            np.clip(slope, -steepest, steepest, out=slope)
+            slope *= inverse  # a power of two
+            values = points * slope
+            np.trunc(values, out=values)
+            if one is not None:
+                out[one] += values.sum(axis=1).astype(np.int64)
+                continue
+            first = np.flatnonzero(np.diff(keys, prepend=-1))
+            out[keys[first]] += np.add.reduceat(values, first, axis=1).T.astype(np.int64)
+        return out
+
 
 BATCH_BITS = 20
 """Bits of a noise label that tell batches of a pass apart."""
 
 TAKE_FEWER = "take fewer, or raise epsilon or delta."
-
-ROOM = 1 << 60
-"""Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
 
 
 class Paid(NamedTuple):
@@ -97,7 +233,7 @@ class Queries:
         paid: Paid = Paid(),  # noqa: B008
     ) -> None:
         self._problem, self._rows, self._noise = problem, rows, noise
-        self._digests = digests[None]
+        self._digests = digests
         self._budget, self._share = budget, share
         self._paid, self._spent = paid
 
@@ -109,7 +245,7 @@ class Queries:
     @property
     def n_keys(self) -> int:
         """K."""
-        return int(self._digests.shape[1])
+        return len(self._digests)
 
     @property
     def tick(self) -> int:
@@ -165,10 +301,8 @@ class Queries:
 
     def _answer(self, exact: Ints, sensitivity: float, share: Fraction, level: int) -> Floats:
         """exact: (K, m) int64 -> (K, m) with noise."""
-        kind = NOISE_OF[self._budget.kind]
-        scale = scale_of(sensitivity, self._budget, self._share * share, exact.shape[1])
-        labels, ones = label(level, self.tick), (1.0,) * exact.shape[1]
-        drawn = draw_units(kind, self._noise, labels, self._digests, scale, ones)[0]
+        point = noise_of(sensitivity, self._budget, self._share * share, exact.shape[1])
+        drawn = point.draw(self._noise, label(level, self.tick), self._digests)
         return np.asarray((exact + drawn).astype(np.float64))
 
     def _pay(self, share: Fraction) -> int:
@@ -200,35 +334,34 @@ class _Batch:
         return self._queries._gradients(self._rows, x, self._share, self._level)
 
 
-def scale_of(sensitivity: float, budget: PrivacyLoss, share: Fraction, dimension: int) -> float:
-    """Noise scale of a query that costs a share of the budget, rounded toward privacy.
+def noise_of(
+    sensitivity: float,
+    budget: PrivacyLoss,
+    share: Fraction,
+    dimension: int,
+    resolution: float = 1.0,
+) -> PointNoise:
+    """Noise of a query that costs a share of the budget.
 
     Args:
-      dimension: numbers that get noise at once: the tails of their norm are within 64 + dimension
-        scales.
+      sensitivity: in steps of the lattice. dimension: numbers that get noise at once.
+      resolution: of the lattice.
 
     Raises:
       ConfigError: so little is left for it that its noise misses steps of the lattice, does not fit
         an integer, or is beyond the exact sampler.
     """
-    units = float(1 / share) * (1 + 2.0**-50)
-    scale = noise_scale_for(units, sensitivity, budget)
-    kind = NOISE_OF[budget.kind]
-    stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
-    refuse_coarse("a query", kind, stddev, "model.iterations", TAKE_FEWER)
-    exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-    if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
-        raise ConfigError(
-            "model.iterations", None, f"leave too little of the budget for each; {TAKE_FEWER}"
-        )
-    return scale
+    scale = noise_scale_for(float(1 / share) * (1 + 2.0**-50), sensitivity, budget)
+    point = PointNoise(NOISE_OF[budget.kind], dimension, resolution, sensitivity, scale)
+    words = f"leave too little of the budget for each; {TAKE_FEWER}"
+    point.check("a query", "model.iterations", words, TAKE_FEWER)
+    return point
 
 
 def gradient_stddev(problem: Problem, budget: PrivacyLoss, share: Fraction) -> float:
     """Standard deviation of the noise in a coordinate of a gradient query, gradient units."""
-    scale = scale_of(problem.sensitivity, budget, share, problem.dimension)
-    variance = unit_variance(NOISE_OF[budget.kind], scale, (1.0,) * problem.dimension)
-    return float(np.sqrt(variance)) * problem.gradients.lattice.resolution
+    resolution = problem.gradients.lattice.resolution
+    return noise_of(problem.sensitivity, budget, share, problem.dimension, resolution).stddev
 
 
 def deal(hashes: Digests, salt: int, batches: Ints) -> Ints:

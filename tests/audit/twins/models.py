@@ -93,8 +93,8 @@ def noise_of_all_rows() -> Iterator[None]:
         (right,) = program.levels
         budget, rows = program.loss(None), right.of
         whole = level_for(program.objective, 1, float(rows), rows, 1, budget, Fraction(1))
-        noise = {"resolution": whole.resolution, "scale": whole.scale}
-        return replace(program, levels=(replace(right, **noise),))
+        fields = {"resolution": whole.noise.resolution, "scale": whole.noise.scale}
+        return replace(program, levels=(replace(right, noise=replace(right.noise, **fields)),))
 
     with behind(printed):
         yield

@@ -31,7 +31,7 @@ def blocks_fail() -> Iterator[None]:
 
         return all_or_none
 
-    with by_chunks(), patched("weir.transforms.decode.csv._Parser.columns", columns):
+    with by_chunks(), patched("weir.transforms.decode.csv._CsvParser.columns", columns):
         yield
 
 
@@ -51,7 +51,7 @@ def one_fraction_for_all() -> Iterator[None]:
 
         return typed_together
 
-    with by_chunks(), patched("weir.transforms.decode.csv._Parser.columns", columns):
+    with by_chunks(), patched("weir.transforms.decode.csv._CsvParser.columns", columns):
         yield
 
 

@@ -10,9 +10,16 @@ import pytest
 from weir.dpcore.accounting.contributions import (
     shared_counts,
     toeplitz_participation,
-    tree_participation,
+    tree_squares,
 )
 from weir.dpcore.errors import ConfigError
+
+
+def tree_participation(levels: int, p: int, g: int, trees: int = 1) -> float:
+    """Largest l2 norm, over all nodes of so many consecutive trees, of how often a unit contributes
+    to each, by ``tree_squares``: p contributions at most, g ticks apart."""
+    inside = min(p, -(-trees * (1 << (levels - 1)) // g))
+    return math.sqrt(sum(tree_squares(levels, inside, g)))
 
 
 def admissible(n: int, p: int, g: int) -> Iterator[tuple[int, ...]]:

@@ -196,7 +196,7 @@ def test_other_shares_are_another_plan_and_the_plan_says_what_its_error_is_of() 
     edges = {"log": [1, 100, 16]}
     one, two = plan_of({"at": 0.5, "edges": edges}), plan_of({"at": 0.6, "edges": edges})
     assert one.digest != two.digest
-    notes = list(one.config.algorithm.notes(one.program))
+    notes = list(one.notes)
     assert any(note.startswith("** Of a quantile in events") for note in notes)
     assert "bin of public edges" in one.config.algorithm.shown("q").reading
     assert list(plan_of({"at": [0.5, 0.95], "edges": edges}).outputs[0].labels) == ["0.5", "0.95"]

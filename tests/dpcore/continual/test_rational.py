@@ -26,7 +26,7 @@ def test_b_times_c_is_ones(form: Rational) -> None:
 
 @pytest.mark.parametrize("form", TABLES)
 def test_tables_give_positive_non_increasing_coefficients(form: Rational) -> None:
-    assert all(weight > 0 for weight in form._weights)  # a sum of decays, so for every k
+    assert all(weight > 0 for weight in form.record_weights)  # a sum of decays, so for every k
     assert all(weight > 0 for weight in form.omega)
     assert all(0 < value < 1 for value in form.theta)
     c = form.record_coefficients(3000)
@@ -72,7 +72,7 @@ def test_limits() -> None:
 
 def test_a_trillion_ticks_agree_with_expm1() -> None:
     n = 2**40
-    weights = [float(w) for w in PERPETUAL._weights]
+    weights = [float(w) for w in PERPETUAL.record_weights]
     logs = [0.0, *(math.log1p(-q) for q in PERPETUAL.zeros)]
     total = 0.0
     for left, one in zip(logs, weights, strict=True):

@@ -26,7 +26,7 @@ aggregates: {views: {count: events}}
 def compiled(text: str):
     config = PlanConfig.from_yaml(text)
     terms = config.terms()
-    program, _ = config.algorithm.compile(terms)
+    program = config.algorithm.compile(terms).program
     assert isinstance(program, Aggregates)
     rule = found_by(program, terms)
     assert rule is not None

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.dpcore.discovery.world import Ring, leaves_of, program_of, rule_of, stepped
+from weir.dpcore.config.key import RetireConfig
 from weir.dpcore.discovery.reference import lives
-from weir.dpcore.users.unit import Retire
 
 TICKS, PER = 32, 4
 NAMES = [f"key {i}".encode() for i in range(30)]
@@ -42,7 +42,7 @@ def long_way(program, rule, noises, leaves, stride=128):
 @pytest.mark.parametrize("mechanism", ["blt", "tree"])
 def test_by_and_by_is_the_long_way(mechanism: str, after: int) -> None:
     program = program_of(mechanism, ticks=TICKS, epsilon=20)
-    rule = rule_of(program, TICKS, PER, min_users=2, retire=Retire(6, after))
+    rule = rule_of(program, TICKS, PER, min_users=2, retire=RetireConfig(below=6, after=after))
     noises, leaves = Ring([(11, bytes(32))]), waves(program, 3)
     expected = long_way(program, rule, noises, leaves)
     lived = [life.key for life in lives(program, rule, noises, NAMES, leaves, 5)]
@@ -57,7 +57,7 @@ def test_by_and_by_is_the_long_way(mechanism: str, after: int) -> None:
 def test_a_key_goes_by_what_it_releases() -> None:
     """Who goes, and when, is computed here from releases alone."""
     program = program_of("blt", ticks=TICKS, epsilon=20)
-    rule, noises = rule_of(program, TICKS, PER, retire=Retire(6)), Ring()
+    rule, noises = rule_of(program, TICKS, PER, retire=RetireConfig(below=6)), Ring()
     leaves = waves(program, 4)
     _, pieces = stepped(program, rule, noises, NAMES, leaves, ())
     total = {
@@ -90,7 +90,7 @@ def test_a_key_goes_by_what_it_releases() -> None:
 def test_noise_of_another_life_is_other_noise() -> None:
     """Ticks of a period are drawn once: the same leaves in two lives have different noise."""
     program = program_of("blt", ticks=TICKS, epsilon=20, spent=False)
-    rule, noises = rule_of(program, TICKS, PER, retire=Retire(6)), Ring()
+    rule, noises = rule_of(program, TICKS, PER, retire=RetireConfig(below=6)), Ring()
     leaves = np.zeros((TICKS, len(NAMES), program.dimension), dtype=np.int64)
     busy = [period for period in range(TICKS // PER) if period % 2 == 0]
     for period in busy:
@@ -116,7 +116,5 @@ def test_without_a_rule_nobody_goes() -> None:
     shown = flat(pieces)
     assert all((key, TICKS - 1) in shown for key, _ in shown)
     assert not len(block.watched.quiet) and "retire" not in rule.canonical()
-    assert rule_of(program, TICKS, PER, retire=Retire(6, 2)).canonical()["retire"] == {
-        "below": 6,
-        "after": 2,
-    }
+    rule = rule_of(program, TICKS, PER, retire=RetireConfig(below=6, after=2))
+    assert rule.canonical()["retire"] == {"below": 6, "after": 2}

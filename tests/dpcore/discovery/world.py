@@ -9,13 +9,14 @@ import numpy as np
 
 from weir import Plan
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.config.key import DiscoverConfig
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Piece, step
 from weir.dpcore.discovery.waiting import Block, KeyCells
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.prf import KeyedNoise
-from weir.dpcore.users.unit import Discover, Periods
+from weir.dpcore.users.unit import Periods
 
 DAY = 86_400_000_000
 
@@ -68,7 +69,7 @@ def rule_of(
     clock = Clock(0, DAY, ticks * DAY)
     part = program.parts[0]
     return DiscoveryRule(
-        discover=Discover(min_users, **more),
+        discover=DiscoverConfig(min_users=min_users, **more),
         periods=Periods(clock, None if per is None else per * DAY),
         touched=touched,
         delta=delta,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from weir.dpcore.models.advice import FEW, LEADER, MANY, MOMENTS, ROWS
+from weir.dpcore.models.words import FEW, LEADER, MANY, MOMENTS, ROWS
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 

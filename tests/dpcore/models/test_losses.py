@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.losses import (
-    LOSSES,
-    Absolute,
-    PredictionLoss,
-    Quantile,
-    exact_exp,
-    parse_loss,
-)
+from weir.dpcore.models.kit.loss import Absolute, PinballLoss, PredictionLoss, exact_exp
+from weir.dpcore.models.kit.loss_spec import LOSSES, parse_loss
 
 SPECS: list[Any] = [
     "squared",
@@ -65,7 +59,7 @@ def test_the_exponential_is_right() -> None:
 def test_minimisers_are_what_the_names_say() -> None:
     y = np.random.default_rng(2).exponential(size=801)
     at = np.linspace(0, 4, 4001)
-    for loss, best in ((Absolute(), np.median(y)), (Quantile(0.9), np.quantile(y, 0.9))):
+    for loss, best in ((Absolute(), np.median(y)), (PinballLoss(0.9), np.quantile(y, 0.9))):
         total = [loss.value(np.full(y.size, p), y).sum() for p in at]
         assert at[int(np.argmin(total))] == pytest.approx(best, abs=2e-3)
 
@@ -89,6 +83,57 @@ def test_minimisers_are_what_the_names_say() -> None:
 def test_bad_losses_are_refused(spec: Any) -> None:
     with pytest.raises(ConfigError, match="loss"):
         parse_loss(spec)
+
+
+EVERY = [*map(parse_loss, SPECS), PinballLoss(0.9).envelope(0.2), Absolute().envelope(0.05)]
+
+
+@pytest.mark.parametrize("reach", [0.0, 0.3, 2.0, 50.0, math.inf])
+@pytest.mark.parametrize("loss", EVERY, ids=lambda one: f"{one}")
+def test_the_slope_holds_within_its_reach(loss: PredictionLoss, reach: float) -> None:
+    at = np.linspace(-min(reach, 1e3), min(reach, 1e3), 4001)
+    steepest = max(
+        float(np.abs(loss.derivative(at, np.full(at.size, target))).max())
+        for target in np.linspace(-1, 1, 21)
+    )
+    assert steepest <= loss.slope(reach) * (1 + 2.0**-50)
+    assert (
+        loss.labels
+        or loss.name == "envelope"
+        or reach == 0
+        or steepest >= 0.9 * min(loss.slope(reach), 1e3)
+    )
+
+
+def test_a_logistic_model_of_a_bounded_set_is_less_steep() -> None:
+    """What models of labels in one pass may gain: they take that of any reach today."""
+    assert parse_loss("logistic").slope(math.inf) == 1.0
+    assert parse_loss("logistic").slope(0.5 * math.sqrt(2)) == pytest.approx(0.67, abs=5e-3)
+
+
+@pytest.mark.parametrize("loss", EVERY, ids=lambda one: f"{one}")
+def test_the_scalar_form_has_the_bits_of_the_derivative(loss: PredictionLoss) -> None:
+    rng, slope = np.random.default_rng(3), loss.scalar()
+    if loss.cornered:
+        loss = loss.envelope(0.3)
+        slope = loss.scalar()
+    prediction, target = rng.normal(0, 2, 500), rng.uniform(-1, 1, 500)
+    found = [slope(*pair) for pair in zip(prediction.tolist(), target.tolist(), strict=True)]
+    assert (np.array(found) == loss.derivative(prediction, target)).all()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_an_envelope_is_smooth_and_below_its_loss(spec: Any) -> None:
+    loss = parse_loss(spec)
+    if not loss.cornered:
+        if loss.name != "hinge":
+            with pytest.raises(ConfigError, match="no corner"):
+                loss.envelope(0.1)
+        return
+    made, at = loss.envelope(0.1), np.linspace(-2, 2, 801)
+    below = loss.value(at, np.zeros(801)) - made.value(at, np.zeros(801))
+    assert made.smoothness == 10.0 and not made.cornered
+    assert below.min() >= -1e-15 and below.max() <= 0.05 * loss.slope(math.inf) ** 2 + 1e-15
 
 
 @pytest.mark.parametrize("name", LOSSES)

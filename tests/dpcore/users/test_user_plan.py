@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.patterns import pattern
-from tests.dpcore.users.test_person_config import VISITS, changed
+from tests.dpcore.users.test_user_config import VISITS, changed
 from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
 from weir.dpcore.accounting.statement import caps_in_words
 from weir.dpcore.errors import ConfigError

@@ -12,7 +12,7 @@ from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.rehearse.explore import prices, with_epsilon, with_period
+from weir.pipelines.rehearse.explore import EPSILON, changed, prices, with_period
 from weir.pipelines.rehearse.remedies import advise
 from weir.pipelines.rehearse.search import LEAST_EPSILON, MOST_EPSILON, parse, rounded_up
 
@@ -39,8 +39,8 @@ def test_the_least_epsilon_reaches_the_target_and_a_smaller_one_does_not() -> No
                                 ("paid: 5% of 40000", ("paid", 1), 2000.0)):  # fmt: skip
         found = advise(config(), [target]).epsilon
         assert found.reaches
-        assert prices(with_epsilon(config(), found.value))[place] <= half
-        assert prices(with_epsilon(config(), found.value / 1.03))[place] > half
+        assert prices(changed(config(), {EPSILON: found.value}))[place] <= half
+        assert prices(changed(config(), {EPSILON: found.value / 1.03}))[place] > half
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_what_cannot_be_reached_is_said_with_the_best_that_can() -> None:
     assert not found.reached
     assert found.epsilon.value == MOST_EPSILON and not found.epsilon.reaches
     assert found.epsilon.halves[0] == pytest.approx(
-        prices(with_epsilon(config(), MOST_EPSILON))["rides", 1]
+        prices(changed(config(), {EPSILON: MOST_EPSILON}))["rides", 1]
     )
     assert not found.outputs.reaches
 
@@ -238,5 +238,5 @@ def test_the_plan_warns_of_a_band_wider_than_the_clip_and_the_events_allow() -> 
     # Of either side of the bound, to a hundredth.
     at = advise(config(text), ["total: 24000"]).epsilon.value
     for epsilon, warns in ((at * 0.97, True), (at * 1.03, False)):
-        plan = Plan.from_config(with_epsilon(config(text), epsilon))
+        plan = Plan.from_config(changed(config(text), {EPSILON: epsilon}))
         assert any("is noise" in one for one in plan.warnings) == warns

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from weir.transforms.decode.messages import Message
 from weir.transforms.runtime import counters, kept_counts
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.sources.kafka import faults, starts
@@ -20,7 +19,8 @@ from weir.transforms.sources.kafka.position import TopicPosition
 from weir.transforms.sources.kafka.topic import KafkaTopic, record_id
 from weir.transforms.sources.kafka.values import SchemaAway
 from weir.transforms.sources.kafka.watermark import TopicFrontier
-from weir.transforms.sources.pubsub.steady import SteadyTime
+from weir.transforms.sources.pubsub.messages import Message
+from weir.transforms.sources.pubsub.watermark import SteadyTime
 
 RECORDS = 5_000
 """Records of one batch, at most."""

@@ -20,9 +20,8 @@ from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.decode.beam_events import emit
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.decode.formats import emit
-from weir.transforms.decode.messages import MessageDecoder
 from weir.transforms.runtime import fence, kept_counts
 from weir.transforms.runtime.dead_letters import DEAD, WHOLE_FILE, dead_letters, reason_code
 from weir.transforms.runtime.flink_quirks import on_flink
@@ -31,6 +30,7 @@ from weir.transforms.sources.kafka.position import PositionProvider
 from weir.transforms.sources.kafka.reader import TopicBatch, TopicReader
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.pubsub.drain import DRAIN_WATCHES
+from weir.transforms.sources.pubsub.messages import MessageDecoder
 from weir.transforms.sources.turns import (
     LONG_TURN,
     STEP,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from weir.transforms.decode.epoch import FIRST, LAST
+from weir.transforms.decode.time import FIRST, LAST
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.values import ValueReader

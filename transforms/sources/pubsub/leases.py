@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weir.transforms.runtime import counters
@@ -108,3 +108,52 @@ class Leases:
                 # The server is away. What it gives again is a repeat, which its id shows.
                 _log.warning("ack deadlines could not be moved: %s", type(error).__name__)
                 return
+
+
+class Confirmations:
+    """Those of one reader. Thread-safe: runners declare bundles safe in threads of their own.
+
+    Args:
+      acknowledge: takes ack ids of messages that are safe, and the last turn of messages that a
+        checkpoint has for sure.
+      later: whether to believe a bundle one checkpoint later than the runner says.
+    """
+
+    def __init__(self, acknowledge: Callable[[Sequence[str], int], None], later: bool) -> None:
+        self._acknowledge, self._later = acknowledge, later
+        self._lock = threading.Lock()
+        self._waiting: list[str] = []
+        self._news = self._restarted = 0
+        self._ended = self._stored = -1
+
+    def began(self) -> int:
+        """A bundle begins; returns what ``safe`` needs to know of it: how much news there was."""
+        return self._news
+
+    def safe(self, began: int, ids: Sequence[str], turn: int) -> None:
+        """The runner declares the bundle of a turn safe that holds these messages, maybe none."""
+        with self._lock:
+            if began < self._restarted:
+                return
+            ready: Sequence[str] = ()
+            if began == self._news:
+                self._news += 1
+                ready, self._waiting = self._waiting, []
+                self._stored = self._ended
+            if self._later:
+                self._waiting.extend(ids)
+            else:
+                ready = ids
+            if ids:
+                self._ended = max(self._ended, turn)
+            stored = self._stored
+        if ready:
+            self._acknowledge(ready, stored)
+
+    def restart(self) -> None:
+        """The job went back to a checkpoint: what is not acknowledged comes again."""
+        with self._lock:
+            self._waiting = []
+            self._ended = self._stored
+            self._news += 1
+            self._restarted = self._news

@@ -17,16 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from weir.transforms.decode.messages import Message
 from weir.transforms.runtime import counters, kept_counts
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
 from weir.transforms.sources.pubsub.acked import Acknowledged, Outdated
-from weir.transforms.sources.pubsub.acks import Confirmations
-from weir.transforms.sources.pubsub.leases import Leases
-from weir.transforms.sources.pubsub.stamps import Subscription
-from weir.transforms.sources.pubsub.steady import SteadyTime
-from weir.transforms.sources.pubsub.watermark import Frontier
+from weir.transforms.sources.pubsub.leases import Confirmations, Leases
+from weir.transforms.sources.pubsub.messages import Message, Subscription
+from weir.transforms.sources.pubsub.watermark import Frontier, SteadyTime
 
 MESSAGES = 1_000
 """Messages of one answer, at most: what the server allows."""

@@ -12,24 +12,21 @@ import time
 import uuid
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.decode.formats import emit
-from weir.transforms.decode.messages import MessageDecoder
+from weir.transforms.decode.beam_events import SourceOutput, decoded_by, emit
 from weir.transforms.runtime import fence, kept_counts
-from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.runtime.flink_quirks import on_flink
 from weir.transforms.sources.pubsub.drain import DRAIN_WATCHES
+from weir.transforms.sources.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.sources.pubsub.reader import SHELF, Reader
 from weir.transforms.sources.pubsub.restriction import TurnProvider
-from weir.transforms.sources.pubsub.stamps import Subscription
 from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 TURN, LONG_TURN = 0.2, 2.0
@@ -197,15 +194,8 @@ def _floor(micros: int) -> Timestamp:
     return Timestamp(micros=micros // 1000 * 1000)
 
 
-class Read(NamedTuple):
-    """PCollections of canonical batches and of dead letters."""
-
-    events: Any
-    dead: Any
-
-
 class ReadSubscription(beam.PTransform[Any, Any]):
-    """A subscription -> ``Read(events, dead)``. Keeps no order.
+    """A subscription -> ``SourceOutput(events, dead)``. Keeps no order.
 
     Args:
       subscription: what to read.
@@ -221,13 +211,11 @@ class ReadSubscription(beam.PTransform[Any, Any]):
         self._from, self._decoder, self._clock = subscription, decoder, clock
         self._readers = readers
 
-    def expand(self, pipeline: Any) -> Read:
+    def expand(self, pipeline: Any) -> SourceOutput:
         """Readers, Spread, Pull."""
         numbers = [str(number) for number in range(self._readers)]
         readers = pipeline | "Readers" >> beam.Create(numbers, reshuffle=False)
         if self._readers > 1:
             readers = readers | "Spread" >> beam.Reshuffle()
-        found = readers | "Pull" >> beam.ParDo(
-            PullDoFn(self._from, self._decoder, self._clock, on_flink(pipeline.pipeline))
-        ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
-        return Read(found.events, found[DEAD])
+        pull = PullDoFn(self._from, self._decoder, self._clock, on_flink(pipeline.pipeline))
+        return decoded_by(readers, "Pull", pull)

@@ -1,25 +1,57 @@
-"""How far a reader has come: a moment before which nothing that it has not sent on can arrive.
+"""Wall time for a reader, which a step of the machine's clock does not move on.
 
-Publish times alone decide it: of what a message says nothing is read here, so that no message can
-hold the stream or move it on. Pub/Sub promises no order, so this is an estimate, as in every reader
-of it:
-- An answer that holds nothing, where nothing has come for the slack: the moment of its question
-  less the slack, for that is how long a published message may take until it can be pulled. The
-  silence begins with the last messages, for another question has waited since. A question without
-  an answer says nothing by itself.
-- An answer that is not full: the earliest of the last slack's answers.
-- A full answer says that more is waiting, in whatever order: the earliest of a minute of answers,
-  and nothing before a minute of them is known.
-- After a start, and after a call that failed: held for one ack deadline, because messages that
-  somebody received and did not acknowledge come again that late.
-What still comes behind it is counted as overdue by whoever released the tick.
+On a silent stream nothing but the wall clock says how far the stream is, and what was released in a
+step ahead would make all that follows overdue. So time goes on as the clock of the running machine
+counts it, and comes nearer to a wall clock that is ahead by a hundredth of what passes. Where that
+one is right, and ours was behind, publish times of the server say so at once. A wall clock that is
+behind is followed: a frontier never goes back, and waits for it.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
+from collections.abc import Callable
 
 from weir.transforms.runtime.stream_time import StreamTime
+
+CATCH_UP = 0.01
+"""Seconds gained in each second on a wall clock that is ahead."""
+
+
+def running() -> float:
+    """Seconds that this machine has been there, asleep or not; no step moves them."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class SteadyTime:
+    """Thread-safe: messages come in threads of the client.
+
+    Args:
+      wall: seconds since 1970. count: seconds of a clock that no step moves.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, count: Callable[[], float] = running
+    ) -> None:
+        self._wall, self._count = wall, count
+        self._lock = threading.Lock()
+        self._at, self._counted = wall(), count()
+
+    def __call__(self) -> float:
+        """Seconds since 1970."""
+        with self._lock:
+            counted = self._count()
+            most = self._at + (counted - self._counted) * (1 + CATCH_UP)
+            self._at, self._counted = min(self._wall(), most), counted
+            return self._at
+
+    def prove(self, moment: float) -> None:
+        """The server has set this time: it is not earlier now, unless our wall clock says so."""
+        with self._lock:
+            self._at = max(self._at, min(moment, self._wall()))
+
 
 BACKLOG = 60_000_000
 """Microseconds of answers that say how far a reader with a backlog has come."""

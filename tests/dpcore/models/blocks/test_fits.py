@@ -13,18 +13,17 @@ from scipy import optimize, stats
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import Level, level_for
-from weir.dpcore.models.blocks.minimiser import accelerated
-from weir.dpcore.models.blocks.noised import noise_labels
-from weir.dpcore.models.blocks.objective import Objective, OneScore, Softmax, row_loss
-from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile
+from weir.dpcore.models.blocks.level import Level, accelerated, level_for
+from weir.dpcore.models.blocks.objective import Objective, Softmax, row_loss
+from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss
+from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
 LOSSES: dict[str, Any] = {
-    "logistic": OneScore(Logistic()),
-    "hinge": OneScore(Hinge(0.5)),
-    "huber": OneScore(Huber(0.3)),
+    "logistic": Logistic(),
+    "hinge": Hinge(0.5),
+    "huber": Huber(0.3),
     "softmax": Softmax(3),
 }
 BUDGETS = {
@@ -110,7 +109,7 @@ def test_no_replaced_record_moves_a_solve_by_more_than_is_paid_for(name: str) ->
     for strength, n in ((0.01, 20), (0.5, 20), (0.05, 1)):
         made = objective(name, strength)
         at = level(made, n)
-        paid = at.sensitivity * at.resolution
+        paid = at.noise.moved
         for seed in range(12):
             points, targets = rows(made, n, seed)
             if seed % 3 == 0:  # duplicates of one record, and a constant class
@@ -140,7 +139,7 @@ def test_the_sensitivity_is_attained_where_losses_are_straight() -> None:
     whole = solved(made, at, points, targets)
     targets[0] = -targets[0]
     moved = float(np.linalg.norm(solved(made, at, points, targets) - whole))
-    assert 0.999 * made.moves(10.0) < moved <= at.sensitivity * at.resolution
+    assert 0.999 * made.moves(10.0) < moved <= at.noise.moved
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -189,7 +188,7 @@ def test_errors_in_gradients_add_up_to_no_more_than_is_allowed_for() -> None:
         assert 1 < total.max() <= 2 / convexity
 
 
-@pytest.mark.parametrize("loss", [Quantile(0.3), Absolute()])
+@pytest.mark.parametrize("loss", [PinballLoss(0.3), Absolute()])
 def test_losses_without_bounded_smooth_gradients_are_refused(loss: Any) -> None:
     with pytest.raises(ConfigError, match="huber"):
         row_loss(loss, 0)
@@ -207,7 +206,7 @@ def drawn(at: Level, dimension: int, n: int) -> Any:
     noise = KeyedNoise(ROOT, 0, keys, 0)
     digest, w = np.array([7, 9], dtype=np.uint64), np.zeros(dimension)
     return np.array(
-        [at.released(w, noise.at(0, slice(i, i + 1)), noise_labels(0, 5), digest) for i in range(n)]
+        [at.noise.released(w, noise.at(0, slice(i, i + 1)), label(0, 5), digest) for i in range(n)]
     )
 
 
@@ -215,7 +214,7 @@ def drawn(at: Level, dimension: int, n: int) -> Any:
 def test_models_get_noise_of_the_scale_that_is_paid_for_and_of_no_other(kind: str) -> None:
     made = objective("softmax", 0.1)
     at, n = level(made, 100, kind), 600
-    d, unit = made.dimension, at.scale * at.resolution
+    d, unit = made.dimension, at.noise.scale * at.noise.resolution
     noise = drawn(at, d, n)
     norms = np.linalg.norm(noise, axis=1) / unit
 
@@ -237,9 +236,9 @@ def test_a_fit_costs_its_share_and_changes_count_twice(kind: str) -> None:
     whole = Fraction(BUDGETS[kind].value) ** (2 if kind == "gaussian" else 1)
     for at in (one, two):
         assert Fraction(999_999, 1_000_000) < at.cost / (whole / 2) <= 1
-    ratio = two.sensitivity * two.resolution / (one.sensitivity * one.resolution)
+    ratio = two.noise.moved / one.noise.moved
     assert abs(ratio - 2) < 0.01
-    assert one.sensitivity * one.resolution < 1.002 * made.moves(100.0)
+    assert one.noise.moved < 1.002 * made.moves(100.0)
 
 
 def test_a_centre_is_shortened_where_rounding_would_take_over() -> None:

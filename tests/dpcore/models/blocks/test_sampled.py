@@ -13,15 +13,15 @@ from scipy import stats
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import Level, amplified, sampled_level
-from weir.dpcore.models.blocks.noised import noise_labels
-from weir.dpcore.models.blocks.objective import Objective, OneScore
-from weir.dpcore.models.losses import Logistic
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.kit.loss import Logistic
+from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 
 ROOT = RootKey.derive(bytes(range(32)), "samples", bytes(32))
-OBJECTIVE = Objective(OneScore(Logistic()), 1, False, 1.0, 0.1)
+OBJECTIVE = Objective(Logistic(), 1, False, 1.0, 0.1)
 
 
 def laplace(x: Any, centre: Any, scale: float) -> Any:
@@ -74,10 +74,10 @@ def level(rows: int = 40, sample: int = 10) -> Level:
 def test_a_fit_costs_its_share_amplified() -> None:
     made = level()
     assert 0.499 < made.loss.value <= 0.5 and made.loss.kind == "pure"
-    run = made.sensitivity / made.scale
+    run = made.noise.sensitivity / made.noise.scale
     assert run > 1.2 and made.loss.value == pytest.approx(math.log1p(math.expm1(run) / 4))
     assert made.divisor == 10 and made.of == 40
-    assert made.sensitivity * made.resolution >= OBJECTIVE.moves(10.0)
+    assert made.noise.moved >= OBJECTIVE.moves(10.0)
     assert float(made.cost) == made.loss.value
     assert made.canonical()["of"] == 40
 
@@ -88,7 +88,7 @@ def test_a_sample_has_exactly_m_rows_each_as_likely_and_is_fresh_for_each_fit() 
     noise = KeyedNoise(ROOT, 0, keys, 0)
     digest = np.array([3, 4], dtype=np.uint64)
     drawn = np.array(
-        [made.sample(noise.at(0, slice(i, i + 1)), noise_labels(0, 5), digest) for i in range(n)]
+        [made.sample(noise.at(0, slice(i, i + 1)), label(0, 5), digest) for i in range(n)]
     )
     assert (drawn.sum(axis=1) == 10).all()
     expected = n * 10 / 40
@@ -102,10 +102,10 @@ def test_a_sample_has_exactly_m_rows_each_as_likely_and_is_fresh_for_each_fit() 
     pairs = drawn[:, :2].all(axis=1).mean()
     assert abs(pairs - 10 * 9 / (40 * 39)) < 0.02
     one = noise.at(0, slice(0, 1))
-    again = made.sample(one, noise_labels(0, 5), digest)
+    again = made.sample(one, label(0, 5), digest)
     assert (again == drawn[0]).all()
-    for labels, other in ((noise_labels(1, 5), digest), (noise_labels(0, 6), digest),
-                          (noise_labels(0, 5), digest + np.uint64(1))):  # fmt: skip
+    for labels, other in ((label(1, 5), digest), (label(0, 6), digest),
+                          (label(0, 5), digest + np.uint64(1))):  # fmt: skip
         assert (made.sample(one, labels, other) != drawn[0]).any()
 
 

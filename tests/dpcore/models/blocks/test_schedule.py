@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.growing import Growing
+from weir.dpcore.models.blocks.continual import Growing
+from weir.dpcore.models.blocks.multi_resolution import Resolutions
+from weir.dpcore.models.blocks.output_perturbation import Single
 from weir.dpcore.models.blocks.price import SPLITS, shares, two_thirds
-from weir.dpcore.models.blocks.resolutions import Resolutions
 from weir.dpcore.models.blocks.schedule import spent, spread, used
-from weir.dpcore.models.blocks.single import Single
-from weir.dpcore.models.blocks.sliding import Sliding
+from weir.dpcore.models.blocks.sliding_window import SlidingBlocks
 
 
 def test_the_window_of_seven_is_that_of_the_paper() -> None:
-    window = Sliding(3)
+    window = SlidingBlocks(3)
     chains = [[(f.first, f.last) for f in window.chain(t)] for t in range(7, 12)]
     assert chains == [
         [(3, 6), (1, 2), (0, 0)],
@@ -41,7 +41,7 @@ def test_the_window_of_seven_is_that_of_the_paper() -> None:
 
 @pytest.mark.parametrize("exponent", range(1, 7))
 def test_a_window_is_covered_once_and_every_record_meets_each_size_once(exponent: int) -> None:
-    window = Sliding(exponent)
+    window = SlidingBlocks(exponent)
     held: dict[int, Any] = {}
     behind: dict[int, frozenset[int]] = {}
     met: dict[int, Counter[int]] = {}
@@ -71,7 +71,7 @@ def test_a_window_is_covered_once_and_every_record_meets_each_size_once(exponent
 
 @pytest.mark.parametrize("exponent", range(2, 7))
 def test_the_paper_s_noise_totals_less_than_all(exponent: int) -> None:
-    window = Sliding(exponent)
+    window = SlidingBlocks(exponent)
     assert spent(window, window.weights) == 1 - Fraction(1, 2**exponent)
     assert spent(window, window.even) == 1
 
@@ -79,7 +79,7 @@ def test_the_paper_s_noise_totals_less_than_all(exponent: int) -> None:
 SCHEDULES: dict[str, Any] = {
     "first": Single(again=False),
     "each": Single(again=True),
-    **{f"window {2**k - 1}": Sliding(k) for k in range(1, 7)},
+    **{f"window {2**k - 1}": SlidingBlocks(k) for k in range(1, 7)},
     **{f"scales {2**k}": Resolutions(k) for k in (0, 1, 3)},
     "continual": Growing(4, 3, True),
     "continual, odd": Growing(3, 2, True),
@@ -166,7 +166,7 @@ def first_of(made: Growing, costs: list[Fraction]) -> Fraction:
 def test_the_best_split_is_no_worse_than_any_other() -> None:
     rng = np.random.default_rng(1)
     for exponent in (2, 3, 5):
-        window = Sliding(exponent)
+        window = SlidingBlocks(exponent)
         sizes = np.array(window.sizes, dtype=float)
 
         def noise(parts: Any, power: float, at: Any = (window, sizes)) -> float:
@@ -190,4 +190,4 @@ def test_two_thirds_are_exact_to_their_bits() -> None:
 def test_windows_that_are_none_are_refused() -> None:
     for exponent in (0, 13):
         with pytest.raises(ConfigError, match=r"model\.window"):
-            Sliding(exponent)
+            SlidingBlocks(exponent)

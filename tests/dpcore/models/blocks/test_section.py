@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.feature_map import Projection, RandomFourier, circle
-from weir.dpcore.models.blocks.inputs import Inputs
-from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.kit.feature_map import MapProjection, RandomFourier, circle
+from weir.dpcore.models.kit.inputs import DenseInputs
+from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.plan import Plan
 
 CONFIG: dict[str, str] = {
@@ -105,7 +105,7 @@ def test_the_plan_shows_every_split_and_a_split_that_is_named_is_taken() -> None
 
 
 def test_targets_that_are_no_class_are_void_and_features_are_clipped() -> None:
-    inputs = Inputs(("u", "v"), "y", ((-1.0, 1.0), (0.0, 10.0)), (3.0, 1.0, 2.0), 0.5)
+    inputs = DenseInputs(("u", "v"), "y", ((-1.0, 1.0), (0.0, 10.0)), (3.0, 1.0, 2.0), 0.5)
     columns = {
         "u": np.array([0.1, 1.0, np.nan, 0.2, 0.0]),
         "v": np.array([5.0, 10.0, 5.0, 5.0, 99.0]),
@@ -133,7 +133,7 @@ def test_cosines_and_sines_are_right() -> None:
 def test_maps_are_public_and_a_row_s_own(n: int) -> None:
     rng = np.random.default_rng(2)
     x = np.rint(rng.uniform(-1, 1, (300, 20)) / STEP) * STEP
-    for made in (Projection(20, 8, 3), RandomFourier(20, 64, 3, 2.0)):
+    for made in (MapProjection(20, 8, 3), RandomFourier(20, 64, 3, 2.0)):
         whole = made.apply(x)
         assert whole.shape == (300, made.outputs)
         assert made.apply(x[:n]).tobytes() == whole[:n].tobytes()
@@ -143,7 +143,7 @@ def test_maps_are_public_and_a_row_s_own(n: int) -> None:
     assert np.allclose(np.linalg.norm(kernel, axis=1), 1.0)
     apart = ((x[:50, None] - x[None, :50]) ** 2).sum(axis=2)
     assert np.abs(kernel @ kernel.T - np.exp(-apart / 8)).max() < 0.1
-    lengths = np.linalg.norm(Projection(20, 2000, 1).apply(x), axis=1)
+    lengths = np.linalg.norm(MapProjection(20, 2000, 1).apply(x), axis=1)
     assert np.abs(lengths / np.linalg.norm(x, axis=1) - 1).max() < 0.15
 
 

@@ -11,12 +11,11 @@ import pytest
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.blocks.fitter import Draws, Stepped
 from weir.dpcore.models.blocks.level import level_for
-from weir.dpcore.models.blocks.objective import Objective, OneScore, Softmax
-from weir.dpcore.models.blocks.stepped import Stepped
+from weir.dpcore.models.blocks.objective import Objective, Softmax
 from weir.dpcore.models.blocks.stochastic import Stochastic, dealt, stochastic_level
-from weir.dpcore.models.losses import Hinge, Huber, Logistic
+from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import Released
@@ -24,9 +23,9 @@ from weir.dpcore.simulate import Events, simulate
 
 ROOT = RootKey.derive(bytes(range(32)), "steps", bytes(32))
 LOSSES: dict[str, Any] = {
-    "logistic": OneScore(Logistic()),
-    "hinge": OneScore(Hinge(0.5)),
-    "huber": OneScore(Huber(0.3)),
+    "logistic": Logistic(),
+    "hinge": Hinge(0.5),
+    "huber": Huber(0.3),
     "softmax": Softmax(3),
 }
 BUDGET = PrivacyLoss("pure", 1.0)
@@ -51,7 +50,7 @@ def block(name: str, n: int, seed: int) -> tuple[Any, Any]:
 def ended(made: Stepped, x: Any, y: Any, centre: Any, said: Any = None) -> Any:
     """Where steps end. said: which rows are not void."""
     places = np.arange(len(y)) if said is None else np.flatnonzero(said)
-    fit = made.placed(x[places], y[places], places, centre, DRAWS)
+    fit = made.fit(x[places], y[places], centre, DRAWS, places=places)
     return fit.advance(*fit.start(), 0, made.steps)[0]
 
 
@@ -61,7 +60,7 @@ def test_no_replaced_record_moves_the_steps_by_more_than_is_paid_for(name: str) 
     most = 0.0
     for n, strength, passes in ((70, 0.5, 1), (70, 0.02, 3), (128, 0.1, 2), (1, 0.1, 2)):
         made = fitter(name, n, strength, passes)
-        paid = made.level.sensitivity * made.level.resolution
+        paid = made.level.noise.moved
         for seed in range(6):
             x, y = block(name, n, seed)
             if seed % 3 == 0:  # duplicates of one record
@@ -88,7 +87,7 @@ def test_the_sensitivity_is_attained_where_losses_are_straight() -> None:
     y[5] = -y[5]
     moved = float(np.linalg.norm(ended(made, x, y, np.zeros(3)) - whole))
     exact = made.objective.moves(96.0)
-    assert 0.9 * exact < moved <= made.level.sensitivity * made.level.resolution < 1.1 * exact
+    assert 0.9 * exact < moved <= made.level.noise.moved < 1.1 * exact
 
 
 def test_steps_that_break_the_rule_are_caught_by_the_replay() -> None:
@@ -108,7 +107,7 @@ def test_steps_that_break_the_rule_are_caught_by_the_replay() -> None:
         t[at] = -t[at]
         moved = np.linalg.norm(ended(made, x, t, np.zeros(3)) - ended(made, x, y, np.zeros(3)))
         worst = max(worst, float(moved))
-    assert worst > made.level.sensitivity * made.level.resolution
+    assert worst > made.level.noise.moved
 
 
 @pytest.mark.parametrize("strength", [0.01, 0.3])
@@ -144,9 +143,9 @@ def test_more_passes_end_nearer_to_the_minimiser_at_the_same_noise() -> None:
     for passes in (1, 8, 64):
         one = fitter("logistic", 640, 0.05, passes)
         ends[passes] = float(np.linalg.norm(ended(one, x, y, np.zeros(3)) - w))
-        assert one.level.variance(3) == pytest.approx(certified.variance(3), rel=1e-6)
+        assert one.level.noise.variance == pytest.approx(certified.noise.variance, rel=1e-6)
     assert ends[64] < ends[8] / 4 < ends[1] / 8
-    assert ends[8] < 0.2 * math.sqrt(3 * certified.variance(3))
+    assert ends[8] < 0.2 * math.sqrt(3 * certified.noise.variance)
 
 
 def test_a_centre_that_is_far_away_is_shortened_before_rounding_could_matter() -> None:

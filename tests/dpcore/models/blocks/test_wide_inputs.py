@@ -15,16 +15,15 @@ from tests.constant_noise import NoNoise
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
-from weir.dpcore.models.blocks.inputs import Inputs
-from weir.dpcore.models.blocks.wide_inputs import WideInputs
-from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.kit.inputs import DenseInputs, SparseInputs
+from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.transforms.decode.lists import from_python
 from weir.transforms.leaves.lists import to_rows
 
 P, MOST = 12, 4
-WIDE = WideInputs("x", P, 2.0, MOST, "y", (-1.0, 3.0), (), math.inf)
+WIDE = SparseInputs("x", P, 2.0, MOST, "y", (-1.0, 3.0), (), math.inf)
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -2.0, 7.5, 1e-9, 1e300, math.nan, math.inf, None])
 PLACES = st.integers(-1, P)
@@ -37,7 +36,7 @@ RECORDS = st.one_of(
 )
 
 
-def bound(records: list[Any], inputs: WideInputs, y: float = 1.5) -> SparseRows:
+def bound(records: list[Any], inputs: SparseInputs, y: float = 1.5) -> SparseRows:
     column, _ = from_python(records, inputs.size)
     given = {"x": to_rows(column, inputs.size), "y": np.full(len(records), y)}
     rows: SparseRows = inputs.bound(given, len(records)).rows
@@ -116,7 +115,7 @@ def test_rows_are_those_of_as_many_columns() -> None:
     y[6] = np.nan
     names = tuple(f"x[{j}]" for j in range(P))
     ranges = (*([(-2.0, 2.0)] * P), (-1.0, 3.0))
-    dense = Inputs(names, "y", ranges, (), math.inf)
+    dense = DenseInputs(names, "y", ranges, (), math.inf)
     columns = {name: x[:, j] for j, name in enumerate(names)}
     wanted = dense.bound({**columns, "y": y}, n)
     given = {"x": SparseRows.from_dense(x), "y": y}
@@ -124,23 +123,14 @@ def test_rows_are_those_of_as_many_columns() -> None:
     np.testing.assert_array_equal(found.rows.dense(), np.asarray(wanted.rows))
     assert (found.clipped, found.non_finite) == (wanted.clipped, wanted.non_finite)
     theta = np.where(rng.random((3, P + 1)) < 0.5, 0.0, rng.normal(size=(3, P + 1)))
-    for width in (P, P + 1):
-        scored = Scored(width)
+    for intercept in (False, True):
+        some = theta[:, : P + intercept]
         np.testing.assert_allclose(
-            WIDE.coefficients(theta[:, :width], scored),
-            dense.coefficients(theta[:, :width], scored),
+            WIDE.coefficients(some, intercept, False),
+            dense.coefficients(some, intercept, False),
             rtol=1e-15,
         )
-        assert WIDE.labels(scored)[1] == dense.labels(scored)[1]
-
-
-class Scored:
-    """As much of an objective as coefficients ask for."""
-
-    outputs = 1
-
-    def __init__(self, width: int) -> None:
-        self.width, self.intercept = width, width > P
+        assert WIDE.names(intercept)[1] == dense.names(intercept)[1]
 
 
 CONFIG = """
@@ -169,7 +159,7 @@ def test_sparse_and_dense_rows_give_the_same_models_but_for_noise(classes: bool)
     dense = Plan.from_yaml(text)
     program: Any = dense.program
     kinds = (None, (0.0, 1.0)) if classes else ((-1.0, 3.0), ())
-    inputs = WideInputs("x", P, 2.0, P, "y", *kinds, math.inf)
+    inputs = SparseInputs("x", P, 2.0, P, "y", *kinds, math.inf)
     sparse = replace(dense, program=replace(program, inputs=inputs))
     rng = np.random.default_rng(5)
     n = 250

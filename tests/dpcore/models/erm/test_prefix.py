@@ -10,9 +10,10 @@ import pytest
 
 from weir.dpcore.arrays import concatenate
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.erm.prefix import Prefix, row_digests
+from weir.dpcore.models.erm.incremental import design_of
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.kit.kept import Prefix, row_digests
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
@@ -52,7 +53,7 @@ def test_any_cut_of_the_ticks_keeps_the_same_rows(limit: int) -> None:
         assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(part, whole, strict=True))
     total = sum(leaf.counts for leaf in leaves)
     assert (whole.counts == np.minimum(total, limit)).all()
-    design = whole.design(GRADIENTS)
+    design = design_of(whole, GRADIENTS)
     for key in range(3):
         rows = np.concatenate([leaf.of(key) for leaf in leaves])
         if limit > len(rows):  # every row, to the last bit, in order of arrival

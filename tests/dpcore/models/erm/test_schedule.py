@@ -10,12 +10,19 @@ import pytest
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.erm import tau
-from weir.dpcore.models.erm.schedule import FIRST, FOREVER, Phase, Schedule, endless, schedule_for
+from weir.dpcore.models.erm.schedule import (
+    FIRST,
+    FOREVER,
+    RefitPhase,
+    RefitSchedule,
+    endless,
+    schedule_for,
+)
 
 BUDGETS = [PrivacyLoss("gdp", 0.5), PrivacyLoss("zcdp", 0.2), PrivacyLoss("pure", 1.0)]
 
 
-def paid(schedule: Schedule, arrival: int, ticks: int) -> Fraction:
+def paid(schedule: RefitSchedule, arrival: int, ticks: int) -> Fraction:
     """By the runs that actually happen from its arrival on."""
     shares = (schedule.share(tick) for tick in range(arrival, arrival + ticks))
     return sum((share for share in shares if share is not None), Fraction(0))
@@ -64,14 +71,14 @@ def test_a_stream_without_end_never_pays_more_than_the_budget(every: object) -> 
     assert phases[-1].stop == FOREVER
     for one, other in zip(phases, phases[1:], strict=False):
         assert one.stop == other.start and other.stop == 2 * other.start
-    schedule = Schedule(phases, BUDGETS[1])
+    schedule = RefitSchedule(phases, BUDGETS[1])
     assert schedule.loss(None) == BUDGETS[1] == schedule.loss(FOREVER)
     assert schedule.share(FOREVER + every(FOREVER) - 1) is None  # type: ignore[operator]
     assert schedule.smallest <= schedule.largest < 1
 
 
 def test_phases_run_at_public_ticks() -> None:
-    schedule = Schedule(endless(lambda ticks: 16), BUDGETS[0])
+    schedule = RefitSchedule(endless(lambda ticks: 16), BUDGETS[0])
     runs = [tick for tick in range(4 * FIRST) if schedule.share(tick) is not None]
     assert runs == list(range(15, 4 * FIRST, 16))
     assert schedule.share(15) == 2 * schedule.share(4 * FIRST - 1)
@@ -81,7 +88,7 @@ def test_a_schedule_without_a_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="nothing would ever be fitted"):
         schedule_for(lambda ticks: 31, None, 30, BUDGETS[0])
     with pytest.raises(ConfigError, match="model.every"):
-        Schedule((Phase(0, 5, 6, Fraction(1)),), BUDGETS[0])
+        RefitSchedule((RefitPhase(0, 5, 6, Fraction(1)),), BUDGETS[0])
 
 
 @pytest.mark.parametrize("ticks", [1, 10, 1000, 10**5, 1 << 40])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.dpcore.models.erm.test_incremental import CASES, ROOT, TICKS, case, names, stream
 from weir.dpcore.arrays import arrays_of, concatenate
-from weir.dpcore.models.erm.training import FEWEST
+from weir.dpcore.models.erm.incremental import FEWEST
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.training import Job, fit, whole_init, whole_step
 from weir.transforms.runtime.coders import pack, restore, unpack

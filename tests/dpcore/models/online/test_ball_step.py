@@ -11,11 +11,10 @@ import pytest
 
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.geometry.boxes import Simplex
-from weir.dpcore.models.grid import to_grid
-from weir.dpcore.models.online import ball_step
-from weir.dpcore.models.online.ball_step import BallStep
+from weir.dpcore.models.kit.point import to_grid
+from weir.dpcore.models.online import oracle_step as ball_step
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.oracle_step import OracleStep
+from weir.dpcore.models.online.oracle_step import BallStep, OracleStep
 
 SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 20, 63, 64, 65, 100, 127, 128, 129, 200, 257, 1000, 4099)
 RADII = (5.0, 0.3, 1e6)

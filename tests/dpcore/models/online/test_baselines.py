@@ -14,10 +14,10 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.boxes import Simplex
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.losses import Huber, Logistic, Quantile, Squared
+from weir.dpcore.models.kit.loss import Huber, Logistic, PinballLoss, Squared
 from weir.dpcore.models.moments import moments_sensitivity
 from weir.dpcore.models.online.implicit_descent import ImplicitDescent
-from weir.dpcore.models.online.quadratic import solve_positive
+from weir.dpcore.models.online.second_order import solve_positive
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
@@ -335,7 +335,7 @@ def table(rng: Any, n: int) -> dict[str, Any]:
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 def test_moments_of_neighbours_differ_by_the_sensitivity_at_most(relation: str) -> None:
     config = config_of()
-    program, _ = config.model.compile(config.terms())
+    program = config.model.compile(config.terms()).program
     n, rng = 4000, np.random.default_rng(7)
     corners = {name: rng.choice(ends, n) for name, ends in _ends().items()}
     bounded = program.bound(corners, n)
@@ -354,7 +354,7 @@ def _ends() -> dict[str, tuple[float, ...]]:
 
 def test_moments_without_noise_give_the_ridge_solution_in_the_users_units() -> None:
     config = config_of()
-    program, _ = config.model.compile(config.terms())
+    program = config.model.compile(config.terms()).program
     n, rng = 3000, np.random.default_rng(8)
     columns = table(rng, n)
     leaves = program.accumulate(program.bound(columns, n).rows, np.zeros(n, dtype=np.int64), 1)
@@ -403,6 +403,6 @@ def test_what_cannot_be_served_is_refused_by_name(changed: Any, field: str) -> N
 
 def test_a_loss_with_a_corner_is_refused() -> None:
     with pytest.raises(ConfigError, match="corner"):
-        descent(L1Ball(1.0, 3), loss=Quantile(0.5)).advance(
+        descent(L1Ball(1.0, 3), loss=PinballLoss(0.5)).advance(
             np.zeros((1, 3)), RowLeaf.empty(1, 4), 0
         )

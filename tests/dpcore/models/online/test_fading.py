@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.online.averaged_leader import AveragedLeader
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
-from weir.dpcore.models.online.pull import QUIET, STEP, pull
+from weir.dpcore.models.online.regularisation import QUIET, STEP, pull
+from weir.dpcore.models.online.rule import FollowTheLeader
+from weir.dpcore.models.online.second_order import AveragedLeader
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, simulate

@@ -18,14 +18,14 @@ from weir.dpcore.continual.window_tree import WindowTree
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.gradients import Gradients, shorten
-from weir.dpcore.models.losses import parse_loss
-from weir.dpcore.models.online.averaged_leader import AveragedLeader
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.kit.rows import Scaling, shorten
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
-from weir.dpcore.models.online.price import split
+from weir.dpcore.models.online.learner_section import split
 from weir.dpcore.models.online.program import Learner
-from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.online.rule import FollowTheLeader
+from weir.dpcore.models.online.second_order import AveragedLeader
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 P, D = 4, 5

@@ -10,8 +10,8 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
-from weir.dpcore.models.online.price import split
+from weir.dpcore.models.online.learner_section import split
+from weir.dpcore.models.online.rule import FollowTheLeader
 from weir.dpcore.plan_config import PlanConfig
 
 
@@ -47,7 +47,8 @@ def config(
 def compile_learner(given: PlanConfig) -> Any:
     """The model's section, under its terms."""
     assert given.model is not None
-    return given.model.compile(given.terms())
+    made = given.model.compile(given.terms())
+    return made.program, made.alternatives
 
 
 def test_the_default_is_the_least_noise_within_the_promise() -> None:

@@ -16,7 +16,7 @@ import pytest
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.geometry.local_oracle import local_oracle
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.rule import FollowTheLeader
 
 D, ENDS = 8, (500, 2000)
 BALL = L1Ball(1.0, D)

@@ -12,9 +12,9 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.boxes import Box, Simplex
 from weir.dpcore.geometry.parse import parse_set
-from weir.dpcore.models.online.averaged_leader import AveragedLeader
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
-from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.rule import FollowTheLeader
+from weir.dpcore.models.online.second_order import AveragedLeader
 
 D = 6
 SETS: list[Any] = [L1Ball(2.0, D), Simplex(1.0, D), parse_set({"box": [-1, 1]}, D)]

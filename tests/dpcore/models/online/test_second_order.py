@@ -13,14 +13,12 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
-from weir.dpcore.models.online.averaged_leader import AveragedLeader
-from weir.dpcore.models.online.nearest import Nearest
-from weir.dpcore.models.online.price import Curving, split
-from weir.dpcore.models.online.pull import PAYS, pull_of_second_order
-from weir.dpcore.models.online.second_order import SecondOrderLeader, symmetric
-from weir.dpcore.models.second_moments import SecondMoments, typical_reach
+from weir.dpcore.models.gradients import Gradients, SecondMoments, typical_reach
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.online.learner_section import Curving, split
+from weir.dpcore.models.online.oracle_step import Nearest
+from weir.dpcore.models.online.regularisation import PAYS, pull_of_second_order
+from weir.dpcore.models.online.second_order import AveragedLeader, SecondOrderLeader, symmetric
 
 P, D = 3, 4
 SECOND = SecondMoments(P, True, typical_reach(P, True))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.dpcore.models.optimize.script import Script
-from weir.dpcore.models.optimize.narrowing import Narrowing
-from weir.dpcore.models.optimize.node_noise import NodeNoise
 from weir.dpcore.models.optimize.phased import Phased
-from weir.dpcore.models.optimize.vertices import MANY, Vertices
+from weir.dpcore.models.optimize.tree import NodeNoise
+from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     made = Script()
-    mean, choose, released = NodeNoise.mean, Vertices.choose, Phased._released
-    chosen = Vertices.chosen
+    mean, choose, noisy = NodeNoise.mean, VertexChoice.choose, Phased._noisy
+    chosen = VertexChoice.chosen
 
     def node(self: Any, total: Any, *rest: Any) -> Any:
         return made.answer(total, lambda: mean(self, total, *rest), self)
@@ -33,19 +31,12 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
         scores = self.scores(gradient)
         return made.answer(scores, lambda: chosen(self, gradient, scale, *rest), scale)
 
-    def point(self: Any, kind: str, phase: Any, average: Any, *rest: Any) -> Any:
-        make = lambda: released(self, kind, phase, average, *rest)  # noqa: E731
-        return made.answer(average, make, phase)
-
-    told = Narrowing._told
-
-    def gauge(self: Any, kind: str, phase: Any, clean: float, *rest: Any) -> float:
-        make = lambda: told(self, kind, phase, clean, *rest)  # noqa: E731
-        return float(made.answer(np.array([clean]), make, phase))
+    def point(self: Any, phase: Any, clean: Any, *rest: Any) -> Any:
+        make = lambda: noisy(self, phase, clean, *rest)  # noqa: E731
+        return made.answer(clean, make, phase)
 
     monkeypatch.setattr(NodeNoise, "mean", node)
-    monkeypatch.setattr(Narrowing, "_told", gauge)
-    monkeypatch.setattr(Vertices, "choose", vertex)
-    monkeypatch.setattr(Vertices, "chosen", among_many)
-    monkeypatch.setattr(Phased, "_released", point)
+    monkeypatch.setattr(VertexChoice, "choose", vertex)
+    monkeypatch.setattr(VertexChoice, "chosen", among_many)
+    monkeypatch.setattr(Phased, "_noisy", point)
     return made

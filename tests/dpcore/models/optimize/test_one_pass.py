@@ -12,13 +12,11 @@ import pytest
 
 from tests.constant_noise import NoNoise
 from tests.contracts.cases import same
+from tests.dpcore.models.optimize.arrays import fit
 from tests.dpcore.models.optimize.instances import CASES, plan, program, read, rows_for
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.losses import Hinge, Huber, Logistic, Squared
-from weir.dpcore.models.optimize.glm import Envelope
-from weir.dpcore.models.optimize.one_pass_fit import fit
-from weir.dpcore.models.optimize.one_slope import one_slope
+from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic, MoreauEnvelope, Squared
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
@@ -220,27 +218,30 @@ def test_arrays_give_what_the_course_gives(case: str) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.uniform(-1, 1, (130, 2)), rng.uniform(-1, 1, 130)
     x[5, 0] = np.inf
-    one = fit(made.course, x, y, made.norm, made.dual, SECRET)
-    two = fit(made.course, x, y, made.norm, made.dual, SECRET)
-    other = fit(made.course, x, y, made.norm, made.dual, bytes(32))
+    one = fit(made.course, x, y, made.inputs.norm, made.inputs.dual, SECRET)
+    two = fit(made.course, x, y, made.inputs.norm, made.inputs.dual, SECRET)
+    other = fit(made.course, x, y, made.inputs.norm, made.inputs.dual, bytes(32))
     assert one.coef.tobytes() == two.coef.tobytes() != other.coef.tobytes()
     first = made.course.first
     assert 0.75 * first <= one.records <= 4 * first and one.loss == made.loss(None)
     changed = x.copy()
     changed[100] = 0.3
-    assert fit(made.course, changed, y, made.norm, made.dual, SECRET).coef.tobytes() != (
-        one.coef.tobytes()
-    )
+    assert fit(
+        made.course, changed, y, made.inputs.norm, made.inputs.dual, SECRET
+    ).coef.tobytes() != (one.coef.tobytes())
     short = np.clip(x, -0.1, 0.1)  # under both bounds, so that only the plan differs
-    both = [fit(made.course, short, y, norm, made.dual, SECRET) for norm in (made.norm, 0.9)]
+    both = [
+        fit(made.course, short, y, norm, made.inputs.dual, SECRET)
+        for norm in (made.inputs.norm, 0.9)
+    ]
     assert both[0].coef.tobytes() != both[1].coef.tobytes(), "two plans share no noise"
     with pytest.raises(ConfigError, match="fewer than a run"):
-        fit(made.course, x[: first - 1], y[: first - 1], made.norm, made.dual, SECRET)
+        fit(made.course, x[: first - 1], y[: first - 1], made.inputs.norm, made.inputs.dual, SECRET)
     with pytest.raises(ConfigError, match=r"\(n, 2\)"):
-        fit(made.course, x[:, :1], y, made.norm, made.dual, SECRET)
+        fit(made.course, x[:, :1], y, made.inputs.norm, made.inputs.dual, SECRET)
 
 
-LOSSES = (Squared(), Huber(0.3), Logistic(), Hinge(0.4), Envelope(0.2, 0.8, 0.1))
+LOSSES = (Squared(), Huber(0.3), Logistic(), Hinge(0.4), MoreauEnvelope(0.2, 0.8, 0.1))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -248,7 +249,7 @@ def test_one_slope_is_the_vectorised_one(loss: Any) -> None:
     rng = np.random.default_rng(0)
     given, target = rng.normal(size=300) * 3, rng.choice([-1.0, 0.0, 0.5, 1.0], 300)
     given[:3] = (0.0, 1e9, -1e9)
-    one = one_slope(loss)
+    one = loss.scalar()
     alone = [one(a, b) for a, b in zip(given.tolist(), target.tolist(), strict=True)]
     assert np.array(alone).tobytes() == (loss.derivative(given, target) + 0.0).tobytes() or (
         np.array_equal(alone, loss.derivative(given, target))
@@ -258,7 +259,7 @@ def test_one_slope_is_the_vectorised_one(loss: Any) -> None:
 
 def test_an_envelope_lies_below_its_loss_by_what_is_said() -> None:
     at = np.linspace(-2, 2, 401)
-    made = Envelope(0.2, 0.8, 0.1)
+    made = MoreauEnvelope(0.2, 0.8, 0.1)
     sharp = np.maximum(0.8 * at, -0.2 * at)
     below = sharp - made.value(at, np.zeros(401))
     assert below.min() >= -1e-12 and below.max() <= 0.1 * 0.8**2 / 2 + 1e-12

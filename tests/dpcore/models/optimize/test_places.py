@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.optimize.runs import at_place, start_of_run
+from weir.dpcore.models.optimize.course import at_place, start_of_run
 from weir.dpcore.models.optimize.tree import batch_for, records_of, stages_for
 
 

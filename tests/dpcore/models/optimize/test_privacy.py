@@ -12,9 +12,11 @@ import pytest
 from tests.dpcore.models.optimize.instances import noise_of, plan, program, read, rows_for
 from tests.dpcore.models.optimize.script import Script
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.losses import Logistic, Squared
+from weir.dpcore.models.kit.loss import Logistic, Squared
+from weir.dpcore.models.kit.rows import norms
 from weir.dpcore.models.optimize.course import Drawn
-from weir.dpcore.models.optimize.glm import Glm, norms
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.phased import Phase
 from weir.dpcore.models.optimize.phased_erm import averaged, spread_of
 from weir.dpcore.noise.noise import label
 
@@ -112,7 +114,7 @@ def test_a_record_moves_one_average_by_its_sensitivity_at_most(
     for one in changed:
         moves = [float(np.linalg.norm(b - a)) for a, b in zip(whole, one, strict=True)]
         assert sum(move > 0 for move in moves) <= 1
-        units = [p.sensitivity * p.resolution for p in script.scales]
+        units = [phase.noise.moved for phase in script.scales]
         most = max(most, *(move / unit for move, unit in zip(moves, units, strict=True)))
     assert 0.1 < most <= 1
 
@@ -132,11 +134,11 @@ def test_a_record_moves_one_residual_or_one_average_under_any_bound(
         assert sum(move > 0 for move in moves) <= 1
         for phase, move in zip(script.scales, moves, strict=True):
             name = "average" if phase.eta else "gauge"
-            most[name] = max(most[name], move / (phase.sensitivity * phase.resolution))
+            most[name] = max(most[name], move / phase.noise.moved)
     assert all(0.1 < found <= 1 for found in most.values()), most
     rungs = {one.run.glm.slope for one in made.course.ladder[0]}
     assert len(rungs) > 10
-    units = {p.scale * p.resolution for p in script.scales if not p.eta}
+    units = {p.noise.stddev for p in script.scales if not p.eta}
     assert epsilon < 3 or len(units) > 4, "bounds did not fall"
     assert made.loss(None).epsilon(1e-5) <= epsilon * (1 + 1e-9)
 
@@ -155,7 +157,7 @@ def test_a_record_moves_one_minimiser_by_its_sensitivity_at_most(
     for one in changed:
         moves = [float(np.linalg.norm(b - a)) for a, b in zip(whole, one, strict=True)]
         assert sum(move > 0 for move in moves) <= 1
-        units = [p.sensitivity * p.resolution for p in script.scales]
+        units = [phase.noise.moved for phase in script.scales]
         most = max(most, *(move / unit for move, unit in zip(moves, units, strict=True)))
     assert 0.05 < most <= 1, most
     assert made.loss(None).epsilon(1e-5) <= 2 * (1 + 1e-9)
@@ -221,7 +223,7 @@ def test_clipping_each_gradient_would_break_the_smoothness_that_is_paid_for() ->
 def test_gradients_keep_their_bound_whatever_the_rows_are(q: float) -> None:
     glm = Glm(Logistic(), 3, True, q, 0.7, 2.0)
     made = program("gaussian", d=3)
-    rows = rows_for(replace(made, dual=q, norm=0.7), 400)
+    rows = rows_for(replace(made, inputs=replace(made.inputs, dual=q, norm=0.7)), 400)
     points, targets, void = glm.split(rows)
     assert norms(points, q).max() <= glm.reach
     rng = np.random.default_rng(2)
@@ -258,11 +260,11 @@ def test_the_noise_of_a_gauge_has_its_scale_and_no_other() -> None:
     digest = np.zeros(2, dtype=np.uint64)
     told = np.array(
         [
-            course._told("gaussian", rung.gauge, 0.5, Drawn(noise_of(), digest), label(9, i))
+            course._noisy(rung.gauge, np.array([0.5]), Drawn(noise_of(), digest), label(9, i))[0]
             for i in range(2_000)
         ]
     )
-    share = told.std() / (rung.gauge.scale * rung.gauge.resolution)
+    share = told.std() / rung.gauge.noise.stddev
     assert 0.93 < share < 1.07, "four deviations"
     assert abs(told.mean() - 0.5) < 4 * told.std() / math.sqrt(2_000)
 
@@ -274,13 +276,18 @@ def test_noise_at_nine_tenths_of_the_scale_breaks_the_promise(case: str) -> None
     if case == "tree":
         less = replace(run, scales=tuple(0.9 * scale for scale in run.scales))
     elif case in ("phased", "erm"):
-        less = replace(run, phases=tuple(p._replace(scale=0.9 * p.scale) for p in run.phases))
+        less = replace(run, phases=tuple(quieter(phase) for phase in run.phases))
     else:
         less = replace(run, root=replace(run.root, scale=0.9 * run.root.scale))
     assert run.loss.epsilon(1e-5) <= 2 < less.loss.epsilon(1e-5)
 
 
+def quieter(phase: Phase) -> Phase:
+    """With nine tenths of its noise."""
+    return phase._replace(noise=replace(phase.noise, scale=0.9 * phase.noise.scale))
+
+
 def test_a_quieter_gauge_breaks_the_promise() -> None:
     rung = program("learned").course.ladder[0][0]
-    less = rung._replace(gauge=rung.gauge._replace(scale=0.9 * rung.gauge.scale))
+    less = rung._replace(gauge=quieter(rung.gauge))
     assert rung.loss.epsilon(1e-5) <= 2 < less.loss.epsilon(1e-5)

@@ -19,13 +19,12 @@ from weir.dpcore.geometry.boxes import Simplex
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.polytope import Polytope
 from weir.dpcore.models.blocks.fitter import Draws
-from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
-from weir.dpcore.models.optimize import selecting
-from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.optimize.rows import Rows
+from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss, Squared
+from weir.dpcore.models.kit.rows import STEP
+from weir.dpcore.models.optimize import selection as selecting
+from weir.dpcore.models.optimize.linear import Linear, best_steps, gap, total
+from weir.dpcore.models.optimize.rows import RowMatrix
 from weir.dpcore.models.optimize.selection import Selection, selection_for
-from weir.dpcore.models.optimize.steps import best_steps, gap, total
-from weir.dpcore.models.scaling import STEP
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "select", bytes(32))
@@ -215,7 +214,7 @@ def test_products_are_exact_dense_and_sparse() -> None:
     whole = (values * 2**20).astype(object)
     wanted = (whole * (slopes * 2**20).astype(object)[:, None]).sum(axis=0)
     for form in (values, values.astype(np.float32), sparse.csr_array(values)):
-        rows = Rows(form)
+        rows = RowMatrix(form)
         assert rows.down(slopes, 2.0**-20).tolist() == [int(one) for one in wanted]
         assert np.array_equal(rows.column(3), values[:, 3])
         moments = np.array([[int(sum(whole[:, i] * whole[:, j])) for j in (0, 3)] for i in (0, 3)])
@@ -228,7 +227,7 @@ def test_columns_of_the_moments_are_exact_however_few_numbers_they_have(n: int) 
     share = np.array([0.0, 0.01, 0.05, 0.4, 1.0, 0.2])
     values = np.where(rng.random((n, 6)) < share, grid(rng.uniform(-1, 1, (n, 6))), 0.0)
     for form in (sparse.csr_array(values), sparse.csr_matrix(values), values):
-        rows = Rows(form)
+        rows = RowMatrix(form)
         for j in range(6):
             whole = rows.down(rows.column(j), STEP).astype(np.float64)
             assert rows.against(j).tobytes() == whole.tobytes()
@@ -281,7 +280,7 @@ def test_without_noise_it_is_frank_wolfe() -> None:
         assert np.count_nonzero(theta) <= steps
 
 
-@pytest.mark.parametrize("loss", [Absolute(), Quantile(0.9)], ids=["absolute", "quantile"])
+@pytest.mark.parametrize("loss", [Absolute(), PinballLoss(0.9)], ids=["absolute", "quantile"])
 def test_a_loss_with_a_corner_is_refused(loss: Any) -> None:
     with pytest.raises(ConfigError, match="has a corner"):
         made(SETS["l1"], loss)

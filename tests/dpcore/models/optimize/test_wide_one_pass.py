@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.dpcore.models.optimize.arrays import fit
 from tests.dpcore.models.optimize.instances import noise_of, read
 from tests.dpcore.models.optimize.script import Script
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
-from weir.dpcore.models.optimize import phased_erm, points, walk
-from weir.dpcore.models.optimize.glm import norms
-from weir.dpcore.models.optimize.one_pass_fit import fit
-from weir.dpcore.models.optimize.vertices import MANY, Vertices
-from weir.dpcore.models.optimize.wide_one_pass import WideOnePass
+from weir.dpcore.models.kit.rows import STEP, Scaling, norms, shortened, shortened_sparse
+from weir.dpcore.models.optimize import glm as points
+from weir.dpcore.models.optimize import glm as walk
+from weir.dpcore.models.optimize import phased_erm
+from weir.dpcore.models.optimize.one_pass import OnePass
+from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 from weir.dpcore.models.prediction import linear, sparse_linear
-from weir.dpcore.models.scaling import STEP, Scaling
-from weir.dpcore.models.sparse_scaling import shortened_in
 from weir.dpcore.noise.noise import label
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
@@ -90,7 +90,7 @@ def plan(
 
 def program(case: str, **settings: Any) -> Any:
     found = plan(case, **settings).program
-    assert isinstance(found, WideOnePass)
+    assert isinstance(found, OnePass) and found.inputs.sparse
     return found
 
 
@@ -167,11 +167,9 @@ def test_rows_are_cut_to_the_dual_norm_as_those_of_a_table(q: float) -> None:
     given = lists(n)
     given = SparseRows(given.offsets, given.indices, np.nan_to_num(given.values), P)
     scaled = np.clip(given.dense() / 2, -1, 1)
-    from weir.dpcore.models.optimize.glm import shortened
-
     for bound in (1.0, 0.37, 5.0):
         flat = np.clip(given.values / 2, -1, 1)
-        found, longer = shortened_in(flat, given.rows, n, q, bound)
+        found, longer = shortened_sparse(flat, given.rows, n, bound, q)
         want, told = shortened(scaled, q, bound)
         out = SparseRows(given.offsets, given.indices, found, P).dense()
         np.testing.assert_array_equal(out, want)
@@ -188,7 +186,7 @@ def test_rows_are_cut_to_the_dual_norm_as_those_of_a_table(q: float) -> None:
 def test_features_keep_the_norm_that_is_paid_for() -> None:
     for case, q in (("tree", math.inf), ("gaussian", 2.0), ("generalised", 3.0), ("box", 2.0)):
         made = program(case, more="clip: {features: 0.6}")
-        assert made.inputs.dual == q == made.dual and made.norm == 0.6
+        assert made.inputs.dual == q and made.inputs.norm == 0.6
         rows = rows_for(made, 200)
         features = rows.features.dense()
         assert norms(features, q).max() <= 0.6
@@ -279,15 +277,22 @@ def test_arrays_and_sparse_matrices_give_the_same_model(case: str) -> None:
     x, y = np.nan_to_num(lists(70).dense()) / 2, np.random.default_rng(1).uniform(-1, 1, 70)
     x[5, 7] = np.nan
     one, two = (
-        fit(made.course, form, y, made.norm, made.dual, bytes(32))
+        fit(made.course, form, y, made.inputs.norm, made.inputs.dual, bytes(32))
         for form in (x, sparse.coo_array(x))
     )
     assert one.coef.tobytes() == two.coef.tobytes() and one.coef.any()
     x[6, 8] = 0.25
-    other = fit(made.course, x, y, made.norm, made.dual, bytes(32))
+    other = fit(made.course, x, y, made.inputs.norm, made.inputs.dual, bytes(32))
     assert other.coef.tobytes() != one.coef.tobytes()
     with pytest.raises(ConfigError, match=f"{P}"):
-        fit(made.course, sparse.csr_array(x[:, 1:]), y, made.norm, made.dual, bytes(32))
+        fit(
+            made.course,
+            sparse.csr_array(x[:, 1:]),
+            y,
+            made.inputs.norm,
+            made.inputs.dual,
+            bytes(32),
+        )
 
 
 def neighbours(made: Any, n: int, script: Script) -> list[list[np.ndarray]]:
@@ -323,7 +328,7 @@ def test_a_sparse_record_moves_one_release_by_its_sensitivity_at_most(
             if case in ("gaussian", "generalised"):
                 share = float(norms(move[None], own.dual)[0]) / own.sensitivity
             else:
-                share = float(np.linalg.norm(move)) / (own.sensitivity * own.resolution)
+                share = float(np.linalg.norm(move)) / own.noise.moved
             most = max(most, share)
     least = 1e-3 if case == "box" else 0.05  # in a box of so many sides no row is near the worst
     assert least < most <= 1
@@ -369,7 +374,7 @@ def test_without_noise_a_wide_model_learns() -> None:
 
 def test_many_vertices_are_chosen_among_by_few_logarithms() -> None:
     made = program("tree")
-    vertices: Vertices = made.course.vertices
+    vertices: VertexChoice = made.course.vertices
     assert vertices.count >= MANY
     gradient = np.random.default_rng(0).standard_normal(P + 1)
     digest = np.array([3, 4], dtype=np.uint64)
@@ -440,7 +445,7 @@ def test_pure_epsilon_is_served_where_vertices_are_chosen() -> None:
 
 def test_the_scaling_of_the_target_is_all_that_a_wide_program_has() -> None:
     made = program("tree")
-    assert made.scaling == Scaling(("y",), (-1.0,), (1.0,)) == made.inputs.scaling
+    assert made.inputs.scaling == Scaling(("y",), (-1.0,), (1.0,))
     assert made.columns == ("x", "y") and made.lists == {"x": P}
     told = made.canonical()
     assert "scaling" not in told and told["inputs"]["dual"] == math.inf.hex()

@@ -18,7 +18,7 @@ from weir.dpcore.geometry.balls import GroupL1Ball, L2Ball
 from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.norm_balls import LpBall, TraceNormBall
-from weir.dpcore.models.losses import Huber, Logistic, Squared
+from weir.dpcore.models.kit.loss import Huber, Logistic, Squared
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.width import Width, width_for
 

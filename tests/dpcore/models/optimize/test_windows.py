@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.models.blocks.schedule import spent
-from weir.dpcore.models.optimize.program import WindowProgram
-from weir.dpcore.models.optimize.windows import Windows
+from weir.dpcore.models.optimize.program import WindowProgram, Windows
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import load
 

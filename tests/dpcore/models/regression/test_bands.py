@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from weir.dpcore.geometry.balls import L2Ball
-from weir.dpcore.models.regression.debiased import Debiased
-from weir.dpcore.models.regression.image import Image
+from weir.dpcore.models.regression.lifting import Image
+from weir.dpcore.models.regression.margins import Debiased
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 from weir.dpcore.pricing.calibration import BAND
 

@@ -10,7 +10,7 @@ import pytest
 
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.models.moments import Moments
-from weir.dpcore.models.regression.compared import clips, kept, ridges
+from weir.dpcore.models.regression.quadratic import compare_clips, compare_ridges, kept_share
 from weir.dpcore.plan import Plan
 
 CONFIG = """
@@ -28,28 +28,30 @@ model: {algorithm: regression.incremental, features: [a, b, c], target: y, MORE
 def test_what_a_clip_leaves_is_what_it_leaves_of_even_events(p: int, clip: float) -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (100_000, p))
     square = np.sum(x * x, axis=1) + 1
-    assert kept(p, True, clip) == pytest.approx(np.mean(np.minimum(1, clip**2 / square)), abs=0.03)
+    assert kept_share(p, True, clip) == pytest.approx(
+        np.mean(np.minimum(1, clip**2 / square)), abs=0.03
+    )
 
 
 def test_a_clip_is_priced_as_the_plan_under_it_is() -> None:
     """Noise beside noise, as two plans have it; and no clip is longer than any event."""
-    told = clips(Moments(4, 1, False, 1.5, 1.0), 3, True, 10_000, 50.0)
+    told = compare_clips(Moments(4, 1, False, 1.5, 1.0), 3, True, 10_000, 50.0)
     found = {m[0]: float(m[1]) for m in re.findall(r"([\d.]+)(?: \(this\))? ([\d.e-]+)", told)}
     assert "1.5 (this)" in told and set(found) == {"0.849", "1.13", "1.41", "1.5", "1.77", "2"}
 
     def noise(clip: float) -> float:
         made = Plan.from_yaml(CONFIG.replace("MORE", f"clip: {{features: {clip}}},"))
         program = made.program
-        return float(program.stddev(np.array([30]))[0]) / kept(3, True, clip)  # type: ignore[attr-defined]
+        return float(program.stddev(np.array([30]))[0]) / kept_share(3, True, clip)  # type: ignore[attr-defined]
 
     assert found["1.13"] / found["1.77"] == pytest.approx(noise(1.131) / noise(1.768), rel=1e-2)
 
 
 def test_rules_stand_beside_each_other() -> None:
     ball = L2Ball(2.0, 4)
-    assert "default (this) " in ridges(None, 10_000, 50.0, ball)
-    assert re.search(r"adassp \(this\) .*", ridges("adassp", 10_000, 50.0, ball))
-    assert "25 (this) " in ridges(25.0, 10_000, 50.0, ball)
+    assert "default (this) " in compare_ridges(None, 10_000, 50.0, ball)
+    assert re.search(r"adassp \(this\) .*", compare_ridges("adassp", 10_000, 50.0, ball))
+    assert "25 (this) " in compare_ridges(25.0, 10_000, 50.0, ball)
 
 
 def test_a_plan_shows_both() -> None:

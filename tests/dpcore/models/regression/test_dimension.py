@@ -10,8 +10,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.boxes import Box, Simplex
 from weir.dpcore.geometry.convex_set import largest_size_of, sparse_bound
-from weir.dpcore.models.regression.dimension import dimension_for, width_of
-from weir.dpcore.models.regression.membership import Everything, Sparse
+from weir.dpcore.models.regression.projection import Everything, Sparse, dimension_for, width_of
 
 
 def test_the_rule_of_the_paper() -> None:

@@ -12,8 +12,13 @@ from tests.constant_noise import NoNoise
 from tests.dpcore.models.regression.least_squares import least_squares
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.models.regression.ridge import adassp_for, lift_for, predicted, prior_of
+from weir.dpcore.models.regression.quadratic import (
+    PrivateQuadratic,
+    adassp_for,
+    lift_for,
+    predicted,
+    prior_of,
+)
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig

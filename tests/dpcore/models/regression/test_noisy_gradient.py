@@ -9,12 +9,12 @@ from tests.dpcore.models.regression.systems import sets, systems
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.models.regression.accelerated import solve
-from weir.dpcore.models.regression.noisy_gradient import (
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.models.regression.solver import (
     gradient_error,
     noisy_projected_gradient,
     schedule,
 )
-from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 
 @pytest.mark.parametrize("name", ["l1", "l2", "box", "simplex"])

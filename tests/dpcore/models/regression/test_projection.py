@@ -13,9 +13,14 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.models.moments import Moments
-from weir.dpcore.models.regression.membership import Everything, Sparse, Within, parse_inputs
-from weir.dpcore.models.regression.projected_rows import ProjectedRows
-from weir.dpcore.models.regression.projection import RandomProjection
+from weir.dpcore.models.regression.projection import (
+    Everything,
+    ProjectedRows,
+    RandomProjection,
+    Sparse,
+    Within,
+    parse_inputs,
+)
 from weir.dpcore.models.regression.rows import EventRows
 
 ONE = 2**16

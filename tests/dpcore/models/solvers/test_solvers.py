@@ -16,13 +16,11 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.losses import parse_loss
-from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.solvers.noisy_gradient import NoisyGradient, most_useful
 from weir.dpcore.models.solvers.noisy_sgd import NoisySgd
-from weir.dpcore.models.solvers.problem import Problem
-from weir.dpcore.models.solvers.queries import Queries
-from weir.dpcore.models.solvers.steps import steps_for
+from weir.dpcore.models.solvers.queries import Design, Problem, Queries
+from weir.dpcore.models.solvers.solver import steps_for
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.registry import SOLVERS
 

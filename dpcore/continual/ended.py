@@ -1,0 +1,383 @@
+"""Running totals on a clock that ends: decaying buffers with public gains and scales per tick."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from weir.dpcore.accounting.contributions import Pattern, apart, over_keys
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.blt import BufferState, check_room, correlated
+from weir.dpcore.continual.columns import (
+    MARGIN,
+    MOST_CELLS,
+    Knots,
+    Products,
+    Values,
+    between,
+    contributions,
+    every,
+    knots_of,
+    too_many,
+    variances,
+)
+from weir.dpcore.continual.rational import Rational
+from weir.dpcore.continual.tables import ENDED, EndedRow
+from weir.dpcore.continual.unit import (
+    SumRequest,
+    loss_of_units,
+    noisy_coordinates,
+    within_horizon,
+)
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.neighbours import Family
+from weir.dpcore.noise.noise import Noise, label
+
+LONGEST = 1 << 20
+"""Ticks of the longest clock: up to here the powers of ratios keep 2^-32 of their value."""
+
+
+class EndedState(NamedTuple):
+    """State of a key.
+
+    Attributes:
+      buffers: (K, a, m) float64, of each noisy coordinate.
+      carried: (K, a) float64, the sum of (r_s - r_{s+1}) y_s over past ticks s.
+    """
+
+    buffers: Floats
+    carried: Floats
+
+
+@dataclass(frozen=True)
+class EndedSum(ContinualSum):
+    """Running totals on a clock of n ticks: within 1 % of the least worst error of any mechanism.
+
+    With xi_t ~ N(0, sigma^2), public gains e_t > 0 and scales r_t > 0:
+
+        y_t = xi_t / e_t + sum_j omega_j u_j;  u_j <- theta_j u_j + xi_t / e_t
+        z_t = r_t y_t + q;                     q <- q + (r_t - r_{t+1}) y_t
+        release v_1 + ... + v_t + z_t
+
+    In matrices B = M D^-1 T_b E^-1 and C = E T_c D, with D = diag(1 / r), M the running sum and
+    B C = M; both are lower-triangular.
+
+    **Formal guarantees**
+      Unit: one event. Relation: that under which ``sensitivity`` was derived.
+      Sensitivity: Delta = ``sensitivity``, the l2 norm of what one neighbour changes in
+        (leaf / scales), at one tick. Column t of C within k rows has the squared norm
+        h_t(k) / r_t^2, h_t(k) = sum_{x < k} e_{t+x}^2 c_x^2. Any positive r and e are private at
+        the maximum over t, which is what is charged.
+      Guarantee: mu-GDP, adaptively: outputs up to tick t are a function of rows 0 .. t of
+        C v + xi, and a record of tick i moves row t by C[t, i], fixed before xi_t is drawn. So
+        mu = (Delta / sigma) max_t sqrt(h_t(n)) / r_t against everything that is ever released. A
+        record of the last tick loses all of it at once: there is no graded expiration.
+      Window: with W ticks, n / 2 <= W < n, r_t is the norm of column t within W rows, and mu holds
+        within W ticks of the arrival. Larger windows cost max_t h_t(n) / r_t^2.
+      A user (``pattern``): the squared change of one key by contributions at i_0 < ... < i_b, each
+        g ticks or more apart, is at most the sum of phi_a(i_a), where phi_a(i) is the square of
+        column i plus twice the largest products of column i with columns g, 2 g, .., a g or more
+        before it. One forward pass with a running maximum gives the largest sum for each count; the
+        maximum is taken over the count too, since fewer contributions may lie where more have no
+        room. No product is negative (c, e and r are positive), so keys add up as ``over_keys``
+        says, adaptively as long as contribution bounds hold on every path.
+      Late keys start with empty buffers under the clock's gains: their loss is the same, their
+        variance at most that of a key from the first tick on.
+      Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
+        floating point is not exactly Gaussian.
+      Source: matrix mechanisms for running sums under adaptive input: Denisov, McMahan, Rush,
+        Smith, Thakurta (2022); buffered linear Toeplitz noise: Dvijotham, McMahan, Pillutla,
+        Steinke, Thakurta (2024). Gains and scales for a clock that ends: derived in this project.
+
+    Attributes:
+      form: of b and c, from a table. horizon: n.
+      knots: ticks at which gains and scales are given, the first and the last included.
+      gains, scales_of_ticks: e and r at the knots, linear between them; float32 values.
+      window: W; None: n or more.
+    """
+
+    form: Rational
+    horizon: int
+    knots: tuple[int, ...]
+    gains: tuple[float, ...]
+    scales_of_ticks: tuple[float, ...]
+    window: int | None
+
+    name: ClassVar[str] = "ended"
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
+    signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window"), "corners", "all columns of the clock have the same norm"
+    )
+    patterned: ClassVar[bool] = True
+    caveat: ClassVar[str] = "name it to take it: no graded expiration"
+    title: ClassVar[str] = "Correlated noise fitted to a clock that ends"
+    source: ClassVar[str] = "this project, on Dvijotham et al. (2024)"
+
+    @classmethod
+    def fitted(cls, request: SumRequest) -> Self:
+        """The noise whose loss against everything of the window is the budget.
+
+        Raises:
+          ConfigError: the clock has no end or is too long, the window is shorter than half of it,
+            or a user has too many contributions.
+        """
+        n, pattern = request.horizon, request.pattern
+        if n is None:
+            raise ConfigError(
+                "clock.end", None, f"is missing, and {cls.name} serves a clock that ends; set it."
+            )
+        if n > LONGEST:
+            raise ConfigError(
+                "clock.end",
+                n,
+                f"ends a clock of more than {LONGEST:,} ticks, the most of {cls.name}; take blt.",
+            )
+        window = None if request.rows is None or request.rows >= n else request.rows
+        if window is not None and (pattern is not None or 2 * window < n):
+            raise ConfigError(
+                "privacy.protect_for",
+                window,
+                f"is shorter than {cls.name} serves on a clock of {n:,} ticks; take all, or blt.",
+            )
+        if pattern is not None and pattern.key_ticks * n > MOST_CELLS:
+            raise too_many(pattern.key_ticks, n)
+        form, knots, gains, scales = fit(n, window, pattern)
+        units = units_of(form, n, knots, gains, scales, window, pattern)
+        ended = cls(
+            **request.fields(units),
+            form=form,
+            horizon=n,
+            knots=knots,
+            gains=gains,
+            scales_of_ticks=scales,
+            window=window,
+        )
+        check_room(cls.name, ended.noise_scale, ended.scales, ended._largest_square)
+        return ended
+
+    @property
+    def _parts(self) -> tuple[Rational, int, tuple[int, ...], tuple[float, ...], tuple[float, ...]]:
+        return self.form, self.horizon, self.knots, self.gains, self.scales_of_ticks
+
+    @property
+    def _largest_square(self) -> float:
+        return float(variances(*self._parts, None).max())
+
+    @property
+    def real_noise(self) -> tuple[str, float]:
+        """The noise of the worst tick is rounded."""
+        worst = math.sqrt(self._largest_square)
+        return "gaussian", self.noise_scale * max(self.scales, default=0.0) * worst
+
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        """mu against everything released within ``ticks`` of arrival (None: for ever)."""
+        units = units_of(*self._parts, ticks, self.pattern)
+        return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """The smaller of the sum over periods and what the distances between them allow."""
+        assert self.pattern is not None
+        units = units_of_periods(*self._parts, periods, self.pattern)
+        near = loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        return min(near, super().loss_of_periods(periods, ticks, among), key=lambda x: x.value)
+
+    def factor(self, ticks: Ints, over: int | None) -> Floats:
+        """Variance of z_t, or of z_t - z_{t - over}, in units of sigma^2: (m,)."""
+        at = np.minimum(np.asarray(ticks), self.horizon - 1)
+        return np.asarray(variances(*self._parts, over)[at])
+
+    def init_noise(self, n_keys: int) -> EndedState:
+        """Empty buffers."""
+        active, buffers = len(noisy_coordinates(self.scales)), len(self.form.poles)
+        return EndedState(np.zeros((n_keys, active, buffers)), np.zeros((n_keys, active)))
+
+    def draw(
+        self, own: EndedState, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[EndedState, Ints]:
+        """Correlates one unit a tick, keyed with the tick and all of the key's leaves so far.
+
+        One operation at a time, elementwise, in the order of ticks: the same bits however ticks are
+        split into strides and keys into blocks.
+        """
+        n, keys = leaf_digests.shape[:2]
+        first = noise.first_tick
+        within_horizon(self.name, self.horizon, first, n)
+        active = list(noisy_coordinates(self.scales))
+        out = np.zeros((n, keys, self.dimension), dtype=np.int64)
+        if not active or self.noise_scale == 0:
+            return own, out
+        ticks = np.arange(first, first + n + 1)
+        gains = between(self.knots, self.gains, ticks)[:n, None, None]
+        scales = between(self.knots, self.scales_of_ticks, ticks)
+        units = noise.gaussian(label(0, ticks[:n]), chain[1:], len(active))
+        units /= gains
+        buffers, drawn = correlated(self.form, BufferState(own.buffers), units)
+        carried = np.empty((n + 1, *own.carried.shape))
+        carried[0] = own.carried
+        np.multiply(drawn, (scales[:n] - scales[1:])[:, None, None], out=carried[1:])
+        np.add.accumulate(carried, axis=0, out=carried)
+        drawn *= scales[:n, None, None]
+        drawn += carried[:n]
+        drawn *= self.noise_scale * np.asarray(self.scales)[active]
+        out[:, :, active] = np.rint(drawn, out=drawn).astype(np.int64)
+        return EndedState(buffers.buffers, carried[n].copy()), out
+
+    def materialize(self, n: int) -> Floats:
+        """(n, n) matrix B. For tests only."""
+        ticks = np.arange(n)
+        gains = between(self.knots, self.gains, ticks)
+        scales = between(self.knots, self.scales_of_ticks, ticks)
+        b = self.form.noise_coefficients(n)
+        lag = ticks[:, None] - ticks[None, :]
+        toeplitz = np.where(lag >= 0, b[np.maximum(lag, 0)], 0.0) / gains
+        return np.cumsum(scales[:, None] * np.diff(toeplitz, axis=0, prepend=0.0), axis=0)
+
+
+def fit(
+    n: int, window: int | None, pattern: Pattern | None
+) -> tuple[Rational, Knots, Values, Values]:
+    """Form, knots, gains and scales of a clock, from the table: nothing is optimised here.
+
+    For a record the parameters of the gains are interpolated in ln n, and the form is the nearest
+    one's. For users, rows of the nearest clocks are tried, and the least worst error is taken.
+    """
+    records = [row for row in ENDED if row.contributions == 1]
+    sizes = np.log([row.ticks for row in records])
+    p = [
+        float(np.interp(math.log(n), sizes, column))
+        for column in zip(*(row.gains for row in records), strict=True)
+    ]
+    form = records[int(np.abs(sizes - math.log(n)).argmin())].form
+    plain = _fitted(form, p, n, window, pattern)
+    if pattern is None or pattern.key_ticks == 1:
+        return plain
+
+    def far(row: EndedRow) -> tuple[float, float]:
+        ratios = (
+            row.ticks / n,
+            row.contributions / pattern.key_ticks,
+            row.spacing / pattern.spacing,
+        )
+        logs = [abs(math.log(ratio)) for ratio in ratios]
+        return logs[0], logs[1] + logs[2]
+
+    rows = sorted((row for row in ENDED if row.contributions > 1), key=far)
+    near = 2 * USER_ROWS if n <= MOST_TRIED else 1
+    tried = [plain, *(_fitted(row.form, row.gains, n, window, pattern) for row in rows[:near])]
+    return min(tried, key=lambda parts: _worst(parts, n, pattern))
+
+
+USER_ROWS = 5
+"""Rows of the table for users of a clock."""
+MOST_TRIED = 1 << 13
+"""Ticks of a clock above which one row is taken as it is."""
+ClockFit = tuple[Rational, Knots, Values, Values]
+
+
+def _worst(parts: ClockFit, n: int, pattern: Pattern) -> float:
+    """The largest variance of a fit, times what a user moves."""
+    form, knots, gains, scales = parts
+    units = units_of(form, n, knots, gains, scales, None, pattern)
+    return units * float(variances(form, n, knots, gains, scales, None).max())
+
+
+def _fitted(
+    form: Rational, p: Sequence[float], n: int, window: int | None, pattern: Pattern | None
+) -> ClockFit:
+    """Gains and scales of a clock at knots.
+
+    The logarithm of the gains is p_0 x + p_1 x^2 + p_2 x^3 + p_3 ln x + p_4 ln(1 - x) at
+    x = (t + 1/2) / n. Scales are norms of columns: of a record, or of a user's contributions
+    around the tick.
+    """
+    knots = knots_of(n)
+    x = (np.asarray(knots) + 0.5) / n
+    logs = p[0] * x + p[1] * x**2 + p[2] * x**3 + p[3] * np.log(x) + p[4] * np.log1p(-x)
+    gains = _singles(np.exp(logs))
+    products = _products(form, n, knots, gains)
+    scales = np.sqrt(_scale_squares(products, window, pattern)[list(knots)])
+    return form, knots, gains, _singles(scales)
+
+
+def _singles(values: Floats) -> Values:
+    """Rounded to 24 bits, so that the mathematical library of a machine decides no bit."""
+    return tuple(np.asarray(values, dtype=np.float32).astype(np.float64).tolist())
+
+
+def _scale_squares(products: Products, window: int | None, pattern: Pattern | None) -> Floats:
+    """Squares of the scale of every tick: the norm of the sum of the unscaled columns of a user
+    whose contributions lie around it, of a record of its own column within the window."""
+    n = products.n
+    if pattern is None:
+        return products.at(0, window)
+    gap = pattern.spacing
+    count = min(pattern.key_ticks, 1 + (n - 1) // gap)
+    out = np.zeros(n)
+    for lag in range(count):
+        # Columns a and a + lag of the pattern, for every a that it has.
+        pairs = every(products.at(lag * gap), gap)
+        first, beyond = lag * gap, min(count * gap, n)
+        out[: n - first] += (1 if lag == 0 else 2) * pairs[first:n]
+        out[: n - beyond] -= (1 if lag == 0 else 2) * pairs[beyond:n]
+    last = n - 1 - (count - 1) * gap
+    at = np.clip(np.arange(n) - (count - 1) * gap // 2, 0, last)
+    return np.asarray(out[at])
+
+
+@lru_cache(maxsize=8)
+def _products(form: Rational, n: int, knots: Knots, gains: Values) -> Products:
+    return Products(form, between(knots, gains, np.arange(n)))
+
+
+@lru_cache(maxsize=1024)
+def units_of(
+    form: Rational,
+    n: int,
+    knots: Knots,
+    gains: Values,
+    scales: Values,
+    ticks: int | None,
+    pattern: Pattern | None,
+) -> float:
+    """Units of noise that a record, or a user's contributions of a period, move within so many
+    ticks; of a user within any: what follows its last tick may be all that a record is seen in."""
+    products = _products(form, n, knots, gains)
+    r = between(knots, scales, np.arange(n))
+    if pattern is None:
+        if ticks is not None and ticks <= 0:
+            return 0.0
+        return float((products.at(0, ticks) / (r * r)).max()) * (1 + MARGIN)
+    lags = pattern.spacing * np.arange(1, pattern.key_ticks)
+    most = contributions(products, r, lags, pattern.spacing)
+    return over_keys(lambda count: float(most[min(count, len(most)) - 1]), pattern)
+
+
+@lru_cache(maxsize=256)
+def units_of_periods(
+    form: Rational,
+    n: int,
+    knots: Knots,
+    gains: Values,
+    scales: Values,
+    periods: int,
+    pattern: Pattern,
+) -> float:
+    """Units that contributions of so many periods move; infinite if they are too many to look at.
+    Keys as in one period: k at a tick, or N of which each contributes once a period."""
+    each, times = (1, pattern.cells) if pattern.key_ticks == 1 else (pattern.ticks, pattern.keys)
+    one = pattern.single() if each == 1 else pattern
+    lags = apart(np.arange(1, min(periods * each, n)), one)
+    products = _products(form, n, knots, gains)
+    r = between(knots, scales, np.arange(n))
+    try:
+        return times * float(contributions(products, r, lags, 1)[-1])
+    except ConfigError:
+        return math.inf

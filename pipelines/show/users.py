@@ -1,0 +1,66 @@
+"""The privacy loss of users in a plan, and what bounds on their contributions cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import RenderableType
+
+from weir.pipelines.terminal import count, number, table
+
+CAPS = {
+    "ticks": "ticks of a user",
+    "spacing": "ticks apart",
+    "keys": "keys in a tick",
+    "events": "events of a key in a tick",
+    "ticks_per_key": "ticks of a key",
+    "period_keys": "keys in a period",
+    "total": "pairs of key and tick",
+}
+"""Caps in words."""
+
+LOST = (
+    "What each cap takes in events, these and others, weir rehearse says of made-up events of a "
+    "known shape (--like) or of public ones (--on)."
+)
+
+
+def promises(facts: Mapping[str, Any]) -> RenderableType:
+    """Epsilon of one event, of a user in one period, and of a user in several."""
+    user, told = facts["user"], facts["guarantee"]
+    rows = table(
+        "what all releases tell of", "epsilon", "anywhere in a year", "delta",
+        right=("epsilon", "anywhere in a year"),
+    )  # fmt: skip
+    delta = f"{told['delta']:g}"
+    if user["event_epsilon"] is not None:
+        rows.add_row("one event, where no cap bites", _epsilon(user["event_epsilon"]), "", delta)
+    rows.add_row("one user in one period", _epsilon(told["epsilon"]), "", delta)
+    for row in user["periods"]:
+        rows.add_row(
+            f"one user in {count(row['count'], 'period')} in a row",
+            _epsilon(row["epsilon"]),
+            _epsilon(row["epsilon_anywhere"]) if row["in_a_year"] else "",
+            f"{row['delta']:g}",
+        )
+    every = user["every_period"]
+    rows.add_row(every["who"], _epsilon(every["epsilon"]), "", f"{every['delta']:g}")
+    return rows
+
+
+def caps(facts: Mapping[str, Any]) -> RenderableType:
+    """Noise for the same promise under other caps."""
+    rows = table("cap (privacy.contributions)", "", "is", "noise if it were", right=("is",))
+    prices: dict[str, list[str]] = {}
+    values: dict[str, int] = {}
+    for one in facts["user"]["cap_prices"]:
+        values[one["cap"]] = one["value"]
+        prices.setdefault(one["cap"], []).append(f"{one['other']:,}: {one['noise']:.2f} x")
+    for cap, found in prices.items():
+        rows.add_row(cap, CAPS[cap], f"{values[cap]:,}", ",  ".join(found))
+    return rows
+
+
+def _epsilon(value: float | None) -> str:
+    return "no bound" if value is None else number(value)
