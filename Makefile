@@ -86,7 +86,7 @@ vega: $(VENV)/.installed-test
 	print(vl_convert.javascript_bundle(vl_version=VEGA_LITE), end='')" > pipelines/report/vega.js
 
 stack: $(VENV)/.installed-test
-	@$(BIN)/python -m weir.pipelines.engines.install flink pubsub > /dev/null
+	@$(BIN)/python -m weir.pipelines.engines.install flink $(if $(findstring kafka,$(STACK)),kafka,pubsub) > /dev/null
 	@$(BIN)/python -m examples.stack.stack $(STACK)
 
 $(VENV)/.installed-docs: setup.py pyproject.toml | $(VENV)/.installed
