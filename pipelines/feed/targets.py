@@ -176,8 +176,8 @@ def open_target(
         raise ConfigError(
             "--to",
             where,
-            f"must be -, a topic like projects/P/topics/T or kafka://HOST:PORT/TOPIC, or a file that ends in {suffixes()}; or "
-            "say --format.",
+            "must be -, a topic like projects/P/topics/T or kafka://HOST:PORT/TOPIC, or a file "
+            f"that ends in {suffixes()}; or say --format.",
         )
     try:
         handle = Path(where).open("wb")  # noqa: SIM115 - the target closes it
