@@ -17,6 +17,7 @@ from tests.pipelines.conftest import SMALL
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.feed.targets import open_target
 from weir.pipelines.sources.kafka import KafkaSource
 from weir.pipelines.sources.source import Limits
 from weir.transforms.sources.kafka import clients
@@ -160,6 +161,13 @@ def test_every_runner_gets_the_same_reader_and_no_secret(
         if each.is_bounded == beam_runner_api_pb2.IsBounded.UNBOUNDED
     ]  # fmt: skip
     assert unbounded
+
+
+@pytest.mark.parametrize("where", ["kafka://host/t", "kafka://host:1", "kafka://host:1/a/b"])
+def test_a_feed_needs_brokers_and_a_topic(where: str) -> None:
+    with pytest.raises(ConfigError, match="kafka://HOST:PORT/TOPIC") as refused:
+        open_target(where, "ndjson")
+    assert refused.value.field == "--to"
 
 
 def test_payloads_of_kafka_alone_are_read_as_those_of_all_streams(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from tests.runners.kafka_security import LISTENER, PASSWORD, USER
@@ -23,9 +24,12 @@ from tests.transforms.schema_registry import registry
 from tests.transforms.test_kafka_values import framed
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
+from weir.pipelines.cli.main import main
 from weir.pipelines.engines.kafka import KafkaBroker
+from weir.pipelines.feed.kafka import PARTITIONS as PARTITIONS_MADE
 from weir.pipelines.sources.kafka import KafkaSource
 from weir.transforms.sources.kafka import faults
+from weir.transforms.sources.kafka.clients import LATEST, KafkaClients
 from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
 from weir.transforms.sources.kafka.source import ReadKafka
 from weir.transforms.sources.kafka.topic import KafkaTopic
@@ -196,6 +200,31 @@ def test_a_topic_that_is_deleted_ends_the_reader(
         topic.delete()
         until(job.done, 60)
         assert job.result.state == PipelineState.FAILED
+
+
+def test_a_feed_makes_a_topic_and_fills_it_by_the_options_of_the_config(
+    kafka_broker: KafkaBroker, prism_location: Path, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_text(PASSWORD)
+    (tmp_path / "job.yaml").write_text(
+        "schema: {time: at, id: id}\nkey: {column: x, declared: [1, 2]}\n"
+        "clock: {start: 2026-01-01T00:00:00Z, period: 1s}\n"
+        "privacy: {epsilon: 1, delta: 1e-6, protect_for: 10m}\n"
+        "aggregates: {visits: {count: events}}\n"
+        f"source: {{kafka: {{brokers: '{kafka_broker.address_of(LISTENER)}', topic: fed, "
+        "start: earliest, options: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, "
+        f"ssl.ca.location: {kafka_broker.folder / 'ca.pem'}, sasl.username: {USER}, "
+        f"sasl.password: {{file: {key}}}}}}}}}\n"
+    )
+    to = f"kafka://{kafka_broker.address_of(LISTENER)}/fed"
+    words = ["feed", str(tmp_path / "job.yaml"), "--to", to, "--events", "1000"]
+    done = CliRunner().invoke(main, [*words, "--per-message", "10", "--create"])
+    assert done.exit_code == 0 and "made the topic fed" in done.output, done.output
+    clients = KafkaClients(KafkaTopic("fed", ClientProperties(kafka_broker.address)))
+    ends = clients.offsets(clients.bounds(range(PARTITIONS_MADE), LATEST, 10.0))
+    clients.close()
+    assert sum(ends.values()) == 100
 
 
 @pytest.mark.parametrize("right", [True, False])
