@@ -18,9 +18,9 @@ and keys. ``best of nine`` is online.follow_the_leader with schedule: linear und
 settings for that very stream, chosen on it afterwards (curvature 0.03, 0.1 and 0.3 of the events of
 a tick; clip a half, a quarter and an eighth of the root of the coefficients).
 
-Defaults were chosen on other made-up streams (``dpcore/models/online/regularisation.py``). Medians
-over seeds, which differ in noise alone. Writes the tables of docs/which-learner.md too. Short: one
-seed of ``narrow``, and nothing is written.
+Defaults were chosen on other synthetic streams (``dpcore/models/online/regularisation.py``).
+Medians over seeds, which differ in noise alone. Writes the tables of benchmarks/results/learners.md
+too. Short: one seed of ``narrow``, and nothing is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from weir.dpcore.simulate import simulate
 
 Floats = NDArray[np.float64]
 
-PAGE = Path(__file__).parents[1] / "docs" / "which-learner.md"
+PAGE = Path(__file__).parents[1] / "benchmarks" / "results" / "learners.md"
 RADIUS = 2.0
 MOST_ROWS = 100_000
 """On more (flights) what takes hours is left out: regression.erm and online.pocg, which look at

@@ -6,10 +6,10 @@ same rows: numpy that reads the same file, times too, and adds up [x y]' [x y] b
 (``file and GEMM``: no ticks, no bounds, nothing exact, no noise), and that product alone of rows in
 memory (``GEMM``), in the order that suits it. ``--millions`` is the number of values in a file, so
 that wide events are fewer; of a small file the fixed cost of a run (0.07 s in a process that ran
-before, docs/performance.md) is half, so it has no goal. ``weir statistics`` is what the program
-itself needs: bounding and exact sums of rows in memory. Ratios are of processor time (all threads)
-and, but for short forms, of the clock. The two differ: the pipeline reads in one thread and adds up
-in another, and the peer has Arrow's threads.
+before, benchmarks/results/stages.md) is half, so it has no goal. ``weir statistics`` is what the
+program itself needs: bounding and exact sums of rows in memory. Ratios are of processor time (all
+threads) and, but for short forms, of the clock. The two differ: the pipeline reads in one thread
+and adds up in another, and the peer has Arrow's threads.
 
 Solves: models a second on one core, from noisy moments to coefficients with their bands (``solve``
 of the program), over the l2 and l1 balls, one key and 1,000 keys, and the bytes of state that a key

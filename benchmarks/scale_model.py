@@ -9,7 +9,7 @@ The last table applies the same unit costs to up to 10^9 keys and 10^7 events a 
 event costs on its way through Pub/Sub and Flink and the state of a key as the plan tells it; prices
 are arguments. Five minutes; short: without the run of 10^6 keys, two minutes.
 
-What the model leaves out is in docs/scale.md: shuffles between machines, skew, and checkpoints.
+docs/explanation/scale.md has what the model leaves out: shuffles, skew and checkpoints.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where does the time of the main job go, stage by stage, and what does an empty run cost?
 
-    python -m benchmarks.stages [--events 10000000] [--page docs/performance.md]
+    python -m benchmarks.stages [--events 10000000] [--page benchmarks/results/stages.md]
 
 The job of benchmarks/pipeline_speed.py (Parquet, 64 keys, 1,000 ticks, a count and a sum), shuffled
 without ids and with string ids of which 10 % come twice, and the same with one event: what is left

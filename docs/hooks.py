@@ -1,5 +1,6 @@
-"""What the site has beside the pages of this folder: the README as its first page, the changes, and
-the reference of config and commands, made of the code. Links that leave the folder lead to copies.
+"""What the site adds to the pages of this folder: the README as its first page, the changes, and
+fields of a config and options of commands, generated from the code at the end of their pages.
+Links that leave the folder lead to copies.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(#[^)\s]*)?\)")
 MADE = {"README.md": "index.md", "CHANGELOG.md": "reference/changes.md"}
+GENERATED = ("reference/commands.md", "reference/config.md")
 COPIES = "repository"
 
 
@@ -55,12 +57,13 @@ def moved(text: str, page: str, place: str) -> str:
 
 def pages() -> dict[str, str]:
     """Path in the repository -> text, of all that is a page of the site and written by hand."""
-    found = {f"docs/{path.name}": path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+    paths = sorted((ROOT / "docs").rglob("*.md"))
+    found = {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
     return found | {name: (ROOT / name).read_text() for name in MADE}
 
 
-def reference() -> dict[str, str]:
-    """Pages that are made of the code."""
+def generated() -> dict[str, str]:
+    """Page -> what the code adds to it."""
     from weir.pipelines.cli.main import main
     from weir.pipelines.show.algorithms import commands_markdown as markdown
     from weir.pipelines.show.algorithms import fields_page
@@ -73,8 +76,6 @@ def on_files(files: Files, config: Any) -> Files:
     written = pages()
     for name, place in MADE.items():
         files.append(File.generated(config, place, content=moved(written[name], name, place)))
-    for place, text in reference().items():
-        files.append(File.generated(config, place, content=text))
     done: set[str] = set()
     while written:
         page, text = written.popitem()
@@ -98,4 +99,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Links of the docs that leave their folder."""
     if page.file.generated_by is not None:
         return markdown
-    return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+    place = page.file.src_uri
+    added = generated()[place].partition("\n")[2] if place in GENERATED else ""
+    return moved(markdown, f"docs/{place}", place) + (f"\n{added}" if added else "")

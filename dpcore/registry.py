@@ -6,7 +6,7 @@ besides:
     than running totals: the clean outputs are this matrix times the leaves.
   tight: ClassVar[bool] = False, only where the stated loss is a bound that no record attains.
 tests/contracts runs over every one that is listed. An aggregate is an ``Aggregate``, a model a
-``Model``, a batch solver a ``BatchSolver``; docs/extending.md shows how each is added.
+``Model``, a batch solver a ``BatchSolver``; docs/contributors/extending.md shows how each is added.
 
 Another package adds its own by entry points: group ``weir.algorithms.NAME``, NAME being that of the
 registry below in lower case; ``NAME in the config = module:class``. Where a job runs on a cluster,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "proofs.md").read_text()
+PAGE = (ROOT / "docs" / "contributors" / "proofs.md").read_text()
 NAMED = set(re.findall(r"`((?:dpcore|transforms)/[\w/]+\.py)`", PAGE))
 REPLAYS = sorted(set(re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", PAGE)))
 

@@ -1,4 +1,4 @@
-"""docs/which-unit.md: its configs are planned, and its table is what they cost."""
+"""docs/how-to/unit-and-contributions.md: its configs are planned, its table is what they cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weir.dpcore.spaced import compiled
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "which-unit.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "unit-and-contributions.md"
 TEXT = PAGE.read_text()
 CONFIGS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 LINES = (

@@ -71,7 +71,7 @@ resource "google_pubsub_subscription_iam_member" "pubsub_undelivered" {
   member       = local.pubsub
 }
 
-# The noise's secret: made empty; its value is added by hand (docs/operations.md), so that it is in
+# The noise's secret: made empty; its value is added by hand (docs/reference/config.md), so that it is in
 # no plan and no state of Terraform.
 resource "google_secret_manager_secret" "noise" {
   secret_id = "${var.name}-noise"

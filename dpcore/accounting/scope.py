@@ -25,7 +25,7 @@ Of a guarantee that somebody enters by hand, of a mechanism that nobody can look
     person after looking takes one that was announced, with probability 1 - (1 - delta)^k. An
     adversary that stops unless it chose mechanism i attacks i alone, so that delta(eps) is at most
     the sum over all. Weir's own plans draw their noise after the data that it hides, row by row,
-    and need no sum (docs/proofs.md, the row lemma).
+    and need no sum (docs/contributors/proofs.md, the row lemma).
 
 Sources: Smith, Thakurta (2022), "Fully Adaptive Composition for Gaussian Differential Privacy";
 Whitehouse, Ramdas, Rogers, Wu (2023), "Fully-Adaptive Composition in Differential Privacy"; Rogers,

@@ -238,13 +238,3 @@ def needed(name: str, value: Any) -> Any:
             name, None, f"is missing; add one, like `{name}: {{{hints.get(name, '...')}}}`."
         )
     return value
-
-
-__all__ = [
-    "PATHS",
-    "Deduplicate",
-    "Engine",
-    "Rotation",
-    "Secret",
-    "needed",
-]

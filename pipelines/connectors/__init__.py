@@ -1,0 +1,7 @@
+"""What sources, sinks and ledgers have in common.
+
+``connector`` has the base class, the registry of kinds with plugins of other packages, and
+checks of names in the cloud; ``paths`` has checks of paths.
+"""
+
+__all__ = ["connector", "paths"]

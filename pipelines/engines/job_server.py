@@ -18,7 +18,7 @@ FORGETFUL = (
     "{jar} is a job server of a Beam before 2.76, with which a stream takes up to 40 kB of its "
     "worker's memory at every look at its sources and never gives it back: enough for minutes to "
     "hours. The one of `make flink` does not: leave out --flink-job-server-jar. Or stay small "
-    "(--max_parallelism=4). docs/operations.md, Capacity, has the figures."
+    "(--max_parallelism=4). docs/how-to/flink.md, Capacity, has the figures."
 )
 """What the user of a stream is told; ``transforms/runtime/flink_quirks.py`` says why."""
 

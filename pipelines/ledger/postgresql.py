@@ -238,6 +238,3 @@ class PostgresqlStore(LedgerStore):
             ) from None
         finally:
             self._saying = False
-
-
-__all__ = ["PostgresqlLedger", "PostgresqlStore", "open_database", "without_password"]

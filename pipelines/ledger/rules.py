@@ -190,13 +190,3 @@ def _entries(books: Mapping[str, ScopeEntries]) -> Iterator[tuple[ScopeEntries, 
     for book in books.values():
         for entry in book.entries.values():
             yield book, entry
-
-
-__all__ = [
-    "entry_of",
-    "moment",
-    "refuse_elsewhere",
-    "refuse_exposing",
-    "refuse_shorter",
-    "refuse_uncounted",
-]

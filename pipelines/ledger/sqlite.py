@@ -229,6 +229,3 @@ def _told(path: Path) -> Iterator[None]:
         raise ConfigError(
             FIELD, str(path), f"cannot be made ({error.strerror}): give a place that is writable."
         ) from None
-
-
-__all__ = ["SqliteLedger", "SqliteStore", "open_file"]

@@ -1,0 +1,7 @@
+"""``weir rehearse`` and ``weir advise``: a dry run over known events, and what would reduce errors.
+
+``rehearse`` runs, ``scores`` compares with the truth, ``explore`` prices changes of a config,
+``search`` finds the change that reaches a target, ``remedies`` has the advice.
+"""
+
+__all__ = ["explore", "rehearse", "remedies", "scores", "search"]

@@ -1,0 +1,8 @@
+"""A folder of results as a run left it.
+
+``run`` opens a folder, ``files`` reads its files, ``series`` gives rows as arrays with margins
+of error, ``plan_file`` and ``secret_marks`` what lies beside them. ``verdict`` says whether
+releases may be published, and has the result of a run.
+"""
+
+__all__ = ["events", "files", "plan_file", "run", "secret_marks", "series", "verdict"]

@@ -118,6 +118,3 @@ def keep(folder: str, field: str, now: Marks | None) -> None:
         return
     text = json.dumps(now, indent=2, sort_keys=True) + "\n"
     place.replace(place.join(folder, MARKS_FILE), text.encode())
-
-
-__all__ = ["MARKS_FILE", "Marks", "differ", "identities", "keep", "read", "refuse_other", "whole"]

@@ -229,7 +229,7 @@ def state_before(state: StateFolder, target: FlinkTarget, broken: UnreadableChec
             f"{broken} The one before it, {older}, lacks messages that were acknowledged since "
             f"({last.isoformat(timespec='seconds')}), so nothing falls back on it. {remedy}; or "
             "take the subscription back to the snapshot of an older savepoint: --resume PLACE "
-            "--rewind SNAPSHOT (docs/operations.md, Go back)."
+            "--rewind SNAPSHOT (docs/how-to/upgrade.md, Go back)."
         ) from None
     return older
 

@@ -1,0 +1,17 @@
+"""What a runner needs and reports: options, the state folder, Flink, Dataflow.
+
+``pipeline`` makes the pipeline of a job, ``options`` its options, ``state_folder`` where a
+stream goes on from; ``flink``, ``submitted`` and ``ending`` follow a job on Flink, ``dataflow``
+one on Dataflow.
+"""
+
+__all__ = [
+    "dataflow",
+    "ending",
+    "flink",
+    "flink_options",
+    "options",
+    "pipeline",
+    "state_folder",
+    "submitted",
+]

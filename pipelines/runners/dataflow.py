@@ -220,6 +220,3 @@ def _desk(options: Any, root: str) -> Any:
             self.uploads[f"{folder}/{name}"] = content.read()
 
     return Desk()
-
-
-__all__ = ["Unsupported", "check_job", "dry_run", "job_name", "settle"]

@@ -197,6 +197,3 @@ def _sizes(request: dict[str, Any]) -> Iterator[str]:
     for upload in request["uploads"]:
         if upload["bytes"] > GRAPH_BYTES:
             yield f"{upload['url']} has {upload['bytes']} bytes, more than {GRAPH_BYTES}"
-
-
-__all__ = ["leaves", "par_do", "problems", "steps"]

@@ -92,6 +92,3 @@ def main(arguments: Sequence[str], image: str) -> int:
         print(f"weir: failed: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-__all__ = ["fetch", "main", "parameters"]

@@ -177,7 +177,7 @@ class StateFolder:
                 f"those messages are in {_uri(max(newer)[1])} and not in it, and the subscription "
                 "does not give them again. Go on from the newest one (--resume latest), or take "
                 "the subscription back as well (--resume PLACE --rewind SNAPSHOT; "
-                "docs/operations.md, Go back).",
+                "docs/how-to/upgrade.md, Go back).",
             )
 
     def resolve(self, resume: str, rewound: bool = False) -> str:

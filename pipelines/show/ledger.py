@@ -178,6 +178,3 @@ def _times(row: Mapping[str, Any]) -> str:
 
 def _put(out: Console, part: Any) -> None:
     out.print(indent(part))
-
-
-__all__ = ["Opened", "render", "scope_facts"]

@@ -177,7 +177,7 @@ def failure(result: Result) -> WeirError:
         return WeirError(
             f"{differ} came twice and differ: two jobs, or two versions of events or code, were at "
             f"work on {result.sink}. What was there first stays; find the cause before you use "
-            "what came later (docs/operations.md, When releases diverge)."
+            "what came later (docs/how-to/troubleshoot.md, When releases diverge)."
         )
     verdict = result.verdict
     assert verdict is not None

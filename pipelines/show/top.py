@@ -237,6 +237,3 @@ def sentences(found: Top) -> Sequence[str]:
         "Ranking what is released costs no budget.",
     ]
     return [told[0], *filter(None, [not_in_margin(found.left_out)]), *told[1:]]
-
-
-__all__ = ["Ranked", "Top", "ranks", "render", "sentences", "top", "width"]

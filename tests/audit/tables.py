@@ -1,15 +1,15 @@
 """What does an attacker prove of every algorithm and of every broken twin, next to what is claimed?
 
-    python -m tests.audit.tables                    every algorithm, and the table of docs/audit.md
-    python -m tests.audit.tables --twins            every twin, and the catalogue of docs/audit.md
+    python -m tests.audit.tables                    every algorithm, and its table
+    python -m tests.audit.tables --twins            every twin, and its table
     python -m tests.audit.tables --only blt         rows whose name holds this
     python -m tests.audit.tables --speed            one continual sum with 100,000 trials, its time
 
 An algorithm is audited with many trials; a twin with its sabotage and without, at the audit's
 default number of trials. Writes algorithms.csv or twins.csv next to this file, a line as soon as it
-is measured, and the table in docs/audit.md from it. The bound is the claim: a lower bound of
-epsilon above it would be a breach; a twin proves more, the real thing less. Rows that are not
-measured again stay, with the figures of the day of their commit.
+is measured, and the table in benchmarks/results/audit.md from it. The bound is the claim: a lower
+bound of epsilon above it would be a breach; a twin proves more, the real thing less. Rows that are
+not measured again stay, with the figures of the day of their commit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weir.pipelines.audit.audit import Audit
 from weir.pipelines.config.job import loads
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "audit.md"
+PAGE = HERE.parents[1] / "benchmarks" / "results" / "audit.md"
 Row = dict[str, str]
 
 

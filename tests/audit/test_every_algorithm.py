@@ -1,7 +1,7 @@
 """A short audit of every registered algorithm through the real pipeline, then without noise.
 
 With it, no more is proven than is claimed; without, every claim is broken, so each audit looks at
-what its algorithm hides. The full audits are the table of docs/audit.md (``python -m
+what its algorithm hides. The full audits are the table of benchmarks/results/audit.md (``python -m
 tests.audit.tables``).
 """
 

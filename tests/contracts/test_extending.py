@@ -1,5 +1,5 @@
 """A package of its own adds a continual sum, an aggregate, a learner, a batch solver and a format,
-each by one file and one entry point: those that docs/extending.md prints. They go all the way."""
+each by one file and one entry point: those of docs/contributors/extending.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import json_schema
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "contributors" / "extending.md"
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
 COMMON = """
 name: toys

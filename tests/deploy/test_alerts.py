@@ -27,7 +27,10 @@ RULES: dict[str, Any] = YAML(typ="safe").load(
     (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
 )
 ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = "\n".join(
+    (ROOT / "docs" / page).read_text()
+    for page in ("how-to/flink.md", "how-to/troubleshoot.md", "reference/counters.md")
+)
 DURATION = {"type": "string", "pattern": r"^\d+[smhd]$"}
 SCHEMA = {
     "type": "object",

@@ -126,8 +126,8 @@ def test_a_ledger_knows_the_days_of_a_zone(
 ) -> None:
     """Where this machine has other rules than the plan, no period can be told."""
     users_of(job, "1 month")
-    begins = price._begins
-    monkeypatch.setattr(price, "_begins", lambda *label: begins(*label) + 3_600_000_000)
+    begins = price.calendar_start
+    monkeypatch.setattr(price, "calendar_start", lambda *label: begins(*label) + 3_600_000_000)
     refused = weir("run", job)
     assert refused.exit_code == 2 and "clock.zone" in refused.stderr, refused.output
     assert "tzdata" in refused.stderr

@@ -1,4 +1,4 @@
-"""What docs/erasure.md says of corrections: by id, by a counter-event, by another run."""
+"""What docs/how-to/erasure.md says of corrections: by id, by a counter-event, by another run."""
 
 from __future__ import annotations
 

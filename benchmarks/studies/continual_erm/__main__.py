@@ -25,7 +25,8 @@ mid-stream, and models are tested on labels as they are.
 
 Medians and quartiles over runs, which differ in order, test set and noise; with ``--minutes`` a
 case has as many runs as there was time for, and the table says so. Writes
-benchmarks/studies/results/continual_erm.csv and .png, and the table of docs/which-learner.md.
+benchmarks/studies/results/continual_erm.csv and .png, and the table of
+benchmarks/results/learners.md.
 
 Run on 2026-11-22 at 17d553a.
 """

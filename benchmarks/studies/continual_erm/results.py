@@ -15,7 +15,7 @@ Choice = tuple[float, bool, str, float]
 """lambda, whether centred, map, mean accuracy."""
 
 RESULTS = Path(__file__).parents[1] / "results"
-PAGE = Path(__file__).parents[3] / "docs" / "which-learner.md"
+PAGE = Path(__file__).parents[3] / "benchmarks" / "results" / "learners.md"
 BEGIN, END = (
     "<!-- python -m benchmarks.studies.continual_erm -->\n",
     "<!-- end of continual_erm -->\n",

@@ -29,7 +29,7 @@ ABREAST = 4
 """Blocks of keys that have slices of ``WORK``; of more, each has less."""
 
 
-class BlockState(NamedTuple):
+class BatchState(NamedTuple):
     """What Tick holds of K keys (clean rows: to be protected).
 
     Attributes:
@@ -97,13 +97,13 @@ class BlockTraining:
     def due(self, first: int, stop: int) -> tuple[int, ...]:
         return self.cut.due(first, stop)
 
-    def gathered(self, n_keys: int) -> BlockState:
+    def gathered(self, n_keys: int) -> BatchState:
         chain, seen = np.zeros((n_keys, 2), dtype=np.uint64), np.zeros(n_keys, dtype=np.int64)
-        return BlockState(Prefix.empty(n_keys, self.width, self.sparse), chain, seen)
+        return BatchState(Prefix.empty(n_keys, self.width, self.sparse), chain, seen)
 
     def jobs(
-        self, state: BlockState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
-    ) -> tuple[BlockState, tuple[Job, ...]]:
+        self, state: BatchState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[BatchState, tuple[Job, ...]]:
         keyed = noise(0)
         first, chain = keyed.first_tick, state.chain.copy()
         due = set(self.due(first, first + len(leaves)))
@@ -120,7 +120,7 @@ class BlockTraining:
                 fresh = []
         if fresh:
             waiting, seen = self.cut.wait(waiting, fresh), seen + _counts(fresh)
-        return BlockState(waiting, chain, seen), tuple(found)
+        return BatchState(waiting, chain, seen), tuple(found)
 
     def no_rows(self, n_keys: int) -> BlockRows:
         return BlockRows.empty(n_keys, self.width + self.shared, self.sparse)

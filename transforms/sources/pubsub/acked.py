@@ -60,5 +60,5 @@ class Acknowledged:
                 f"reader {self._number} is at turn {turn} in it, and what was read up to turn "
                 f"{found['turn']} was acknowledged at {found['at']} and does not come again. Go on "
                 "from the newest one (--resume latest), or take the subscription back as well "
-                "(--resume PLACE --rewind SNAPSHOT; docs/operations.md, Go back)."
+                "(--resume PLACE --rewind SNAPSHOT; docs/how-to/upgrade.md, Go back)."
             )
