@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.contracts import alone_cells
 from tests.contracts.test_alone import _by_place
-from tests.transforms.kafka_double import T0, Cluster, S
+from tests.transforms.kafka_double import T0, Cluster, S, Tracker, Watermark
 from tests.transforms.schema_registry import registry
 from tests.transforms.test_kafka_values import framed
 from weir.dpcore.leaves.clock import Clock
@@ -24,7 +24,7 @@ from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources.kafka import source
-from weir.transforms.sources.kafka.position import PositionTracker, TopicPosition
+from weir.transforms.sources.kafka.position import TopicPosition
 from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.reader import BY_BROKER, BY_PRODUCER
 from weir.transforms.sources.kafka.topic import KafkaTopic
@@ -33,26 +33,6 @@ from weir.transforms.sources.pubsub.messages import MessageDecoder
 
 EXAMPLES = int(os.environ.get("ALONE_EXAMPLES", "60"))
 AHEAD = 60 * S
-
-
-class Watermark:
-    """What a turn calls of one."""
-
-    def __init__(self) -> None:
-        self.at: Any = None
-
-    def current_watermark(self) -> Any:
-        return self.at
-
-    def set_watermark(self, at: Any) -> None:
-        self.at = at
-
-
-class Tracker(PositionTracker):
-    """As a runner hands it to a turn."""
-
-    def defer_remainder(self, wait: Any) -> None:
-        self.try_split(0)
 
 
 def read(

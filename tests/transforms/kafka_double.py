@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, CallRefused, DescribedTopic
+from weir.transforms.sources.kafka.position import PositionTracker, TopicPosition
 from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.reader import BY_BROKER, TopicReader
 from weir.transforms.sources.kafka.topic import KafkaTopic
@@ -185,6 +186,31 @@ class Client:
                 self._ended[partition] = self._next[partition] = end
                 records_read.append(Record(partition, end, None, 0, 0, "_PARTITION_EOF"))
         return records_read
+
+
+class Watermark:
+    """What a turn calls of one."""
+
+    def __init__(self) -> None:
+        self.at: Any = None
+
+    def current_watermark(self) -> Any:
+        return self.at
+
+    def set_watermark(self, at: Any) -> None:
+        self.at = at
+
+
+class Tracker(PositionTracker):
+    """As a runner hands it to a turn."""
+
+    def __init__(self, position: TopicPosition) -> None:
+        super().__init__(position)
+        self.waits: list[Any] = []
+
+    def defer_remainder(self, wait: Any) -> None:
+        self.waits.append(wait)
+        self.try_split(0)
 
 
 def turn(reader: TopicReader, position: Any) -> tuple[Any, list[Any]]:
