@@ -14,7 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 from click.testing import CliRunner
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.runners.kafka_security import LISTENER, PASSWORD, USER
 from tests.runners.pulling import SCHEMA, SECOND, Reading, prism_flags, until
@@ -252,3 +252,20 @@ def test_a_broker_with_tls_and_a_password(
         until(job.done, 60)
         assert job.ids() == (["1"] if right else [])
         assert job.result.state == (PipelineState.DONE if right else PipelineState.FAILED)
+
+
+def test_offsets_are_committed_for_monitors_and_not_after_the_end(
+    kafka_broker: KafkaBroker,
+) -> None:
+    topic = Topic(kafka_broker, "committed", 1)
+    topic.publish(line(i) for i in range(3))
+    named = KafkaTopic(topic.name, ClientProperties(kafka_broker.address), group="monitors")
+    clients = KafkaClients(named)
+    clients.assign({0: 0})
+    clients.commit({0: 2})
+    watcher = Consumer({"bootstrap.servers": kafka_broker.address, "group.id": "monitors"})
+    place = TopicPartition(topic.name, 0)
+    until(lambda: watcher.committed([place], 10)[0].offset == 2)
+    watcher.close()
+    clients.close()
+    clients.commit({0: 3})

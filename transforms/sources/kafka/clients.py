@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -172,10 +173,10 @@ class KafkaClients:
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commits for monitors of the group; nothing depends on it, so it waits for nothing."""
         place = self._library.TopicPartition
-        self._consumer.commit(
-            offsets=[place(self._topic.name, p, o) for p, o in offsets.items()],
-            asynchronous=True,
-        )
+        places = [place(self._topic.name, p, o) for p, o in offsets.items()]
+        # A runner may have the offsets when the consumer is closed: RuntimeError.
+        with contextlib.suppress(self._library.KafkaException, RuntimeError):
+            self._consumer.commit(offsets=places, asynchronous=True)
 
     def close(self) -> None:
         """Ends the consumer."""
