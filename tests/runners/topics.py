@@ -230,19 +230,23 @@ def besieged_topic(
     values: Iterable[bytes] = (),
     leads: Sequence[float] = (5.0,),
     partitions: int = 3,
-) -> Iterator[tuple[Siege, Topic]]:
+    feed_of: Callable[[Topic, Pace], Feed] | None = None,
+) -> Iterator[tuple[Siege, Topic, Feed | None]]:
     """A job that runs and has a checkpoint.
 
     Args:
       every: ticks of a file. values: what the topic holds before the job is there.
       leads: seconds until the clock starts; where a busy machine has the job there 10 s after that,
-        the next is tried.
+        the next is tried. feed_of: what feeds the topic from before the job on.
     """
     held = list(values)
     for lead in leads:
         pace = Pace.soon(lead, HOUR_A_SECOND)
         topic = Topic(broker, "besieged", partitions)
         topic.publish(held)
+        feed = None if feed_of is None else feed_of(topic, pace)
+        if feed is not None:
+            feed.start()
         extra = "engine: {checkpoint_every: 2s}\n"
         job = over_topic(
             folder / str(lead), recording, topic, pace, ", readers: 2", every=every, extra=extra
@@ -250,6 +254,8 @@ def besieged_topic(
         with Siege(job, cluster, pace) as siege:
             siege.settle(1)
             if lead == leads[-1] or time.time() < pace.started + 10:
-                yield siege, topic
+                yield siege, topic, feed
                 return
             cluster.rest.cancel(siege.id)
+        if feed is not None:
+            feed.stop()
