@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.runners.jobs import differences, on
+from tests.runners.messages import Pace
 from tests.runners.recording import Recording
-from tests.runners.topics import Feed, besieged_topic
+from tests.runners.topics import Feed, Topic, besieged_topic
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
 
@@ -19,17 +21,20 @@ LEADS = (32.0, 240.0)
 LINES = 20
 
 
+def feed_of(recording: Recording) -> Callable[[Topic, Pace], Feed]:
+    """Feeds a recording from before its job on."""
+    return lambda topic, pace: Feed(topic, recording, pace, LINES, AHEAD)
+
+
 def test_a_stream_survives_the_death_of_each_of_its_parts(
     flink_cluster: FlinkCluster, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     """Transactions are aborted and a partition is added meanwhile."""
     recording = Recording(ticks=52)
-    with besieged_topic(flink_cluster, kafka_broker, recording, tmp_path, 1, leads=LEADS) as (
-        siege,
-        topic,
-    ):
-        feed = Feed(topic, recording, siege.pace, 10, AHEAD)
-        feed.start()
+    with besieged_topic(
+        flink_cluster, kafka_broker, recording, tmp_path, 1, leads=LEADS, feed_of=feed_of(recording)
+    ) as (siege, topic, feed):
+        assert feed is not None
         siege.settle(2)
         for number in (0, 1):
             siege.kill_worker(number)
@@ -53,13 +58,11 @@ def test_stopped_and_resumed_as_if_never_stopped(
 ) -> None:
     """Records come while no job is there, and it goes on with half of the workers."""
     recording = Recording("learner")
-    with besieged_topic(flink_cluster, kafka_broker, recording, tmp_path, 4, leads=LEADS) as (
-        siege,
-        topic,
-    ):
+    with besieged_topic(
+        flink_cluster, kafka_broker, recording, tmp_path, 4, leads=LEADS, feed_of=feed_of(recording)
+    ) as (siege, _, feed):
+        assert feed is not None
         job = siege.job
-        feed = Feed(topic, recording, siege.pace, LINES, AHEAD)
-        feed.start()
         siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 2)
         siege.client.process.send_signal(signal.SIGINT)
         siege.client.wait()
@@ -82,6 +85,7 @@ def test_records_that_retention_removed_during_an_outage_are_refused_by_name(
     with besieged_topic(flink_cluster, kafka_broker, recording, tmp_path, 1, values[:30]) as (
         siege,
         topic,
+        _,
     ):
         job = siege.job
         siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 2)
@@ -106,6 +110,7 @@ def test_a_topic_that_is_deleted_ends_the_job_with_its_cause(
     with besieged_topic(flink_cluster, kafka_broker, recording, tmp_path, 1, values) as (
         siege,
         topic,
+        _,
     ):
         job = siege.job
         siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 2)
