@@ -61,11 +61,13 @@ def make(
     ticks: int = 24,
     epsilon: float = 12.0,
     delta: float = 1e-3,
-    window: int | str = WINDOW,
+    window: int | str | None = None,
     aggregates: str = EVERYTHING,
     extra: str = "",
 ) -> Plan:
     """A plan that is forced to use a mechanism and a noise."""
+    if window is None:
+        window = "all" if mechanism == "ended" else WINDOW
     named = f"continual_sum: {mechanism}, noise: {noise}"
     return Plan.from_yaml(
         CONFIG

@@ -146,7 +146,7 @@ def test_r_squared_is_that_of_the_predictions() -> None:
         ("held.csv", "city,temp,cnt\neast,1,2\n", "no column rain"),
         ("held.csv", "city,temp,rain,cnt\neast,hot,1,2\n", "must hold numbers"),
         ("held.csv", "", "cannot be read"),
-        ("held.txt", "x", "must end in one of"),
+        ("held.xyz", "x", "must end in one of"),
     ],
 )
 def test_held_back_data_that_do_not_fit_are_refused(
