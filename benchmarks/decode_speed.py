@@ -30,9 +30,9 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
-from weir.transforms.runtime.ahead import ahead
-from weir.transforms.runtime.allocation import keep_freed
-from weir.transforms.select.filter import Assign
+from weir.transforms.local.memory import keep_freed
+from weir.transforms.operators.filter import Assign
+from weir.transforms.runtime.prefetch import ahead
 from weir.transforms.sources.files import FileSource
 
 Row = dict[str, Any]

@@ -33,26 +33,28 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Bench, main, progress, timed
 from benchmarks.pipeline_speed import make_files, weir
-from weir.transforms.runtime import ahead
+from weir.transforms.runtime import prefetch as ahead
 
 ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str, int, str]
 
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("read and decode", ("transforms/sources", "pipelines/sources", "transforms/decode")),
-    ("dedupe", ("transforms/select/deduplicate", "transforms/select/seen_ids",
-                "transforms/select/unique_here", "transforms/select/old_ids",
-                "transforms/select/shelf", "transforms/select/spread",
-                "transforms/select/timed_cells", "dpcore/leaves/id_hash",
-                "dpcore/leaves/numbered")),
-    ("filter", ("transforms/select", "dpcore/leaves/clock", "dpcore/leaves/calendar",
-                "dpcore/leaves/keys")),
+    ("dedupe", ("transforms/beam/deduplicate", "transforms/operators/seen_ids",
+                "transforms/operators/deduplicate", "transforms/operators/state_cache",
+                "transforms/operators/hash_partition", "transforms/operators/timed_cells",
+                "dpcore/leaves/hash")),
+    ("filter", ("transforms/operators/filter", "transforms/columns", "dpcore/leaves/clock",
+                "dpcore/leaves/calendar", "dpcore/leaves/keys")),
     ("noise", ("dpcore/noise", "dpcore/native")),
-    ("bound and leaf", ("transforms/leaves", "dpcore/leaves", "dpcore/aggregates")),
-    ("tick", ("transforms/tick", "dpcore/continual", "dpcore/program", "dpcore/discovery")),
-    ("solve", ("transforms/release",)),
-    ("write", ("transforms/sinks", "pipelines/sinks")),
-    ("shell", ("transforms/runtime", "transforms/private_releases")),
+    ("tick", ("transforms/operators/tick", "transforms/operators/pending",
+              "transforms/operators/discovered", "transforms/operators/block_cells",
+              "transforms/beam/tick", "dpcore/continual", "dpcore/program", "dpcore/discovery")),
+    ("solve", ("transforms/release", "transforms/operators/solve")),
+    ("write", ("transforms/sinks", "transforms/operators/write", "transforms/beam/write",
+               "pipelines/sinks")),
+    ("bound and leaf", ("transforms/operators", "dpcore/leaves", "dpcore/aggregates")),
+    ("shell", ("transforms/runtime", "transforms/beam", "transforms/local")),
     ("plan and graph", ("pipelines", "dpcore", "weir", "benchmarks")),
     ("Beam", ("apache_beam",)),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import apache_beam as beam
 
 from weir.pipelines.graph import build
 from weir.pipelines.graph.parts import Parts
-from weir.transforms.runtime.allocation import keep_freed
+from weir.transforms.local.memory import keep_freed
 
 START = 1_704_067_200_000_000
 """2024-01-01T00:00:00Z, in microseconds."""

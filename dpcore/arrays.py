@@ -48,7 +48,7 @@ def sliding(state: Any) -> tuple[bool, ...]:
 
     Such an array has slots along its last axis, and a tick drops the first and appends one. States
     say so of themselves, by a method ``slides`` that names fields; it may be an upper bound: who
-    stores such arrays in pieces looks whether they did (``transforms.tick.past``).
+    stores such arrays in pieces looks whether they did (``transforms.operators.sliding_history``).
     """
     if isinstance(state, np.ndarray):
         return (False,)

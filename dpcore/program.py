@@ -203,7 +203,7 @@ class Program(ABC):
         Returns:
           (n_cells, D) int64 sums of the events that are in runs, and counts of these without rows.
         """
-        raise NotImplementedError
+        raise AssertionError("only programs that say so sum runs in one pass.")
 
     # ---- from leaves to releases
 

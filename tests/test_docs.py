@@ -21,9 +21,9 @@ from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.ledger.reservations import look
 from weir.pipelines.results.verdict import COUNTERS
+from weir.transforms.operators.timed_cells import FOREVER, segment
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.runtime.dead_letters import REASONS
-from weir.transforms.select.timed_cells import FOREVER, segment
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -59,18 +59,15 @@ ROOMS = {
     ],
     "transforms": [
         "runtime",
-        "leaves",
-        "select",
+        "columns",
         "decode",
         "formats",
         "sources",
-        "sources.pubsub",
-        "sources.kafka",
         "release",
-        "tick",
-        "train",
         "sinks",
-        "private_releases",
+        "operators",
+        "local",
+        "beam",
     ],
     "pipelines": [
         "terminal",
@@ -170,15 +167,12 @@ EXCEPT = {
     "transforms/runtime/stores/bucket.py": {"uuid"},
     "transforms/runtime/stores/disk.py": {"uuid"},
     "pipelines/watch/watch.py": {"secrets"},  # the token of the operator's page
-    "transforms/leaves/sums.py": {"uuid"},
-    "transforms/select/deduplicate.py": {"uuid"},
-    "transforms/select/cap.py": {"uuid"},
-    "transforms/sinks/folder.py": {"uuid"},
+    "transforms/beam/deduplicate.py": {"uuid"},
+    "transforms/beam/bound_users.py": {"uuid"},
+    "transforms/beam/turns.py": {"uuid"},
     "pipelines/engines/kafka.py": {"uuid"},  # the id of a cluster
-    "transforms/sources/kafka/source.py": {"uuid"},
-    "transforms/sources/pubsub/source.py": {"uuid"},
-    "transforms/tick/heartbeats.py": {"uuid"},
-    "transforms/tick/tick.py": {"uuid"},
+    "transforms/beam/heartbeats.py": {"uuid"},
+    "transforms/beam/tick.py": {"uuid"},
 }
 """What may ask the system for random bytes: a fresh secret, and names of files and of runs."""
 
@@ -437,6 +431,29 @@ def test_tests_and_benchmarks_do_not_import_each_other(package: str, other: str)
     assert found == []
 
 
+USES_BEAM = {
+    "pipelines/engines/worker.py",
+    "pipelines/graph/build.py",
+    "pipelines/run/run.py",
+    "pipelines/runners/dataflow.py",
+    "pipelines/runners/dataflow_limits.py",
+    "pipelines/runners/options.py",
+    "pipelines/runners/pipeline.py",
+    "pipelines/sinks/dead_letters.py",
+    "weir/beam_yaml.py",
+}
+"""What builds and runs pipelines of Beam, beside the package of its steps."""
+
+
+def test_only_its_own_package_and_runners_import_beam() -> None:
+    found = {
+        name_of(path)
+        for path in FILES
+        if any(within(module, "apache_beam") for _, module in imports(ast.parse(path.read_text())))
+    }
+    assert {name for name in found if not name.startswith("transforms/beam/")} == USES_BEAM
+
+
 def test_every_room_is_on_the_map() -> None:
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     rooms = [(layer, room) for layer, names in ROOMS.items() for room in names]
@@ -449,9 +466,9 @@ def test_every_room_is_on_the_map() -> None:
 
 
 def test_a_climbing_import_is_seen() -> None:
-    code = ast.parse("from weir.transforms.tick.tick import Tick")
+    code = ast.parse("from weir.transforms.beam.tick import Tick")
     assert room_faults("weir.transforms.decode.csv", code)
-    assert not room_faults("weir.transforms.sinks.folder", code)
+    assert not room_faults("weir.transforms.beam.write_files", code)
     lost = room_faults("weir.transforms.attic.box", code)
     assert lost == ["weir.transforms.attic.box lies in no room"]
 
@@ -488,9 +505,9 @@ def test_nothing_leans_on_pandas(path: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import weir.transforms.tick.tick",
+        "import weir.transforms.beam.tick",
         "from weir.pipelines.cli import main as cli",
-        "def f():\n    from weir.transforms.tick.tick import Tick",
+        "def f():\n    from weir.transforms.beam.tick import Tick",
     ],
 )
 def test_a_backward_import_is_seen(code: str) -> None:

@@ -21,7 +21,6 @@ SHARED: Mapping[str, int] = {
     "PrivateReleases": 2,
     "Progress": 2,
     "Released": 2,
-    "Spread": 2,
     "_Held": 2,
 }
 """Names that still stand for several classes, and for how many. It only shrinks: whoever renames

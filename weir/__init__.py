@@ -32,26 +32,25 @@ if TYPE_CHECKING:
     from weir.pipelines.notebook.release import release
     from weir.pipelines.notebook.released import Released
     from weir.pipelines.results.verdict import InputRejected
-    from weir.transforms.private_releases import PrivateReleases, Releases
-    from weir.transforms.release.flat import FlatReleases
-    from weir.transforms.release.rows import ReleaseRow, ReleaseRows
+    from weir.transforms.beam.private_releases import PrivateReleases, Releases
+    from weir.transforms.beam.releases import FlatReleases, ReleaseRow, ReleaseRows
     from weir.transforms.release.table import RELEASE_SCHEMA
     from weir.transforms.runtime.secret import SecretRef as Secret
 
 _PLACES = {
     "ConfigError": "weir.dpcore.errors:ConfigError",
     "Events": "weir.dpcore.simulate:Events",
-    "FlatReleases": "weir.transforms.release.flat:FlatReleases",
+    "FlatReleases": "weir.transforms.beam.releases:FlatReleases",
     "Guarantee": "weir.dpcore.accounting.guarantee:Guarantee",
     "InputRejected": "weir.pipelines.results.verdict:InputRejected",
     "Plan": "weir.dpcore.plan:Plan",
     "PlanConfig": "weir.dpcore.plan_config:PlanConfig",
-    "PrivateReleases": "weir.transforms.private_releases:PrivateReleases",
+    "PrivateReleases": "weir.transforms.beam.private_releases:PrivateReleases",
     "RELEASE_SCHEMA": "weir.transforms.release.table:RELEASE_SCHEMA",
-    "ReleaseRow": "weir.transforms.release.rows:ReleaseRow",
-    "ReleaseRows": "weir.transforms.release.rows:ReleaseRows",
+    "ReleaseRow": "weir.transforms.beam.releases:ReleaseRow",
+    "ReleaseRows": "weir.transforms.beam.releases:ReleaseRows",
     "Released": "weir.pipelines.notebook.released:Released",
-    "Releases": "weir.transforms.private_releases:Releases",
+    "Releases": "weir.transforms.beam.private_releases:Releases",
     "Secret": "weir.transforms.runtime.secret:SecretRef",
     "Simulated": "weir.dpcore.simulate:Simulated",
     "WeirError": "weir.dpcore.errors:WeirError",

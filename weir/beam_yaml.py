@@ -36,8 +36,8 @@ from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.graph.checks import plan_of
-from weir.transforms.private_releases import PrivateReleases as Transform
-from weir.transforms.release.rows import ReleaseRow, ReleaseRows
+from weir.transforms.beam.private_releases import PrivateReleases as Transform
+from weir.transforms.beam.releases import ReleaseRow, ReleaseRows
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.stream_time import PRESENT
 

@@ -33,12 +33,11 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.hash_sets import Entries, sort_hashes
 from weir.dpcore.users.cap import PAIR_NOTES, USER_NOTES, CappedCells
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
-from weir.transforms.runtime import heartbeat
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.bound_users import CloseTicks, ToUsers
+from weir.transforms.beam.deduplicate import DropSeen, ToShards
+from weir.transforms.operators.user_cells import SpentCells, UserCaches
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select.cap import CloseTicks
-from weir.transforms.select.deduplicate import DropSeen, ToShards
-from weir.transforms.select.user_state import Shelves, SpentCells
-from weir.transforms.select.users import ToUsers
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK, LAYOUT = Clock(0, 1_000_000), "cd" * 32
@@ -186,7 +185,7 @@ def remembered(users: int) -> Iterator[Row]:
     sent.setup()
     for what in ("close of 1,000 events", "the same, with all read again"):
         if "again" in what:
-            dofn._shelves = Shelves.of("another")
+            dofn._shelves = UserCaches.of("another")
         tick = 1 if what.startswith("close") else 2
         numbers = np.arange(1000)
         for element in spread(sent, batch_of(numbers, numbers, numbers * 0, tick)):

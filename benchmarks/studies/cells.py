@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.select.timed_cells import RING
-from weir.transforms.select.user_state import BAGS
-from weir.transforms.tick.block import BlockState
-from weir.transforms.tick.cells import Cells, Held, Stored
+from weir.transforms.operators.block_cells import Cells, Held, Stored
+from weir.transforms.operators.state_cache import StateCache
+from weir.transforms.operators.tick import BlockState
+from weir.transforms.operators.timed_cells import RING
+from weir.transforms.operators.user_cells import BAGS
 
 
 class Cell:
@@ -92,7 +92,7 @@ class TickBlock:
         self.plan, self._noise, self._block, self._every = plan, noise, block, every
         self._bags = Cell(bag=True), Cell(bag=True)
         self._cells = Cells(Cell(), Cell(), self._bags)
-        self._shelf: Shelf[Held] = Shelf(room=0 if forgets else 1 << 30)
+        self._shelf: StateCache[Held] = StateCache(room=0 if forgets else 1 << 30)
 
     def stored(self) -> list[bytes]:
         """Everything that is stored."""

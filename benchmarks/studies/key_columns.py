@@ -20,8 +20,8 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys, key_text
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
-from weir.transforms.leaves.key_index import KeyIndex
-from weir.transforms.select.filter import Assign
+from weir.transforms.operators.filter import Assign
+from weir.transforms.operators.key_index import KeyIndex
 
 EVENTS = 1_000_000
 NAMES = [f"name-{i:02d}" for i in range(64)]

@@ -26,9 +26,9 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from weir.dpcore.config.schema import ListColumn
+from weir.transforms.columns.list_columns import to_rows
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
-from weir.transforms.leaves.lists import to_rows
 
 REPEATS = 3
 

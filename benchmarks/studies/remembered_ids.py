@@ -37,11 +37,11 @@ from numpy.typing import NDArray
 from benchmarks.harness import write_rows
 from benchmarks.studies.cells import IdShard
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.leaves.columns import HIGH, LOW
-from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
-from weir.transforms.select.deduplicate import DropSeen, prepare
-from weir.transforms.select.seen_ids import sort_hashes
-from weir.transforms.select.shelf import Shelf
+from weir.transforms.beam.deduplicate import DropSeen, prepare
+from weir.transforms.columns.names import HIGH, LOW
+from weir.transforms.operators.seen_ids import sort_hashes
+from weir.transforms.operators.state_cache import StateCache
+from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
@@ -113,7 +113,7 @@ class Sliced:
 
     def start_again(self) -> None:
         """As a worker that has just come."""
-        self.dofn._shelf = Shelf()
+        self.dofn._shelf = StateCache()
 
 
 class OneCell:

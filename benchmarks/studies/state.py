@@ -28,12 +28,12 @@ from benchmarks.harness import write_rows
 from benchmarks.studies.cells import TickBlock
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.plan import Plan
-from weir.transforms.leaves import partial
-from weir.transforms.leaves.partial import PartialLeaf
-from weir.transforms.runtime.coders import pack, pack_names, restore, unpack
+from weir.transforms.operators import block_cells as cells
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.noise_source import KeyedNoiseSource
+from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.runtime.codec import pack, pack_names, restore, unpack
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.tick import cells
-from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\

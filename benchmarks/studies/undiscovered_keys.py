@@ -33,7 +33,7 @@ from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.noise import label
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import RingNoises
-from weir.transforms.tick.found_cells import size_of
+from weir.transforms.operators.discovered_cells import size_of
 
 RESULTS = Path(__file__).parent / "results"
 TICKS, BLOCKS = 128, 16

@@ -27,7 +27,7 @@ def neighbours(
     With ids an event is every record that carries its id; where ids are forgotten, a record that
     counts with the copies that it keeps from counting. Under ``replace_one`` the content of an
     event decides nothing about where it counts: that needs its records to be read as records, and
-    to be of one cell, in both streams (``transforms.select.seen_ids`` says why).
+    to be of one cell, in both streams (``transforms.operators.seen_ids`` says why).
     """
     records = ""
     if has_id and id_horizon is None:

@@ -72,7 +72,7 @@ class LocalOracle:
 
     def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         """The points of an oracle that keeps no weights: (K, d)."""
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} keeps weights: it has a call of its own.")
 
     def update(self, memory: OracleMemory, step: Floats, found: LocalPoint) -> OracleMemory:
         """Memory after x <- x + step (p - x). step: (K,) in [0, 1]."""

@@ -34,6 +34,7 @@ from weir.pipelines.audit.search import PART, ROUNDS, adaptive, needs_search, se
 from weir.pipelines.audit.streams import Columns, StreamRows, events_of, joined
 from weir.pipelines.audit.trial import run_trials
 from weir.pipelines.config.job import JobConfig
+from weir.pipelines.runners.local import LOCAL
 
 STILL = 0.01
 """A change that public numbers say moves less than this, in standard deviations, moves nothing."""
@@ -94,7 +95,7 @@ def attack(
     job: JobConfig,
     trials: int | None = None,
     only: str | None = None,
-    runner: str = "direct",
+    runner: str = LOCAL,
     ticks: int | None = None,
     fuzz: bool = True,
     rounds: int = ROUNDS,
@@ -105,8 +106,8 @@ def attack(
     Args:
       job: its source, sink, secret, ledger and dead letters are not touched.
       trials: of one run; None: 20,000, or what one run has room for.
-      only: part of the names of the audits that are wanted. runner: direct, over files, or flink,
-        over messages.
+      only: part of the names of the audits that are wanted.
+      runner: local or direct, over files, or flink, over messages.
       ticks: length of the clock; None: the config's, cut where it is long.
       fuzz: whether bytes and side channels are audited too. rounds: ticks of an adaptive stream
         whose event is chosen by earlier releases; 0: no such streams. told: of progress.

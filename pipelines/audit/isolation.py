@@ -27,6 +27,7 @@ from weir.pipelines.audit.malformed import (
 from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.audit.trial import differing, outside, run_trials
 from weir.pipelines.feed import targets
+from weir.pipelines.runners.local import HERE, LOCAL
 from weir.pipelines.sources.files import Files
 from weir.pipelines.sources.source import Limits
 from weir.transforms.decode.encoding import TextForm
@@ -195,7 +196,7 @@ class Isolation:
         }
 
 
-def isolation(choice: Choice, runner: str = "direct") -> Isolation:
+def isolation(choice: Choice, runner: str = LOCAL) -> Isolation:
     """Runs a job with malformed records and without them.
 
     Raises:
@@ -218,8 +219,8 @@ def isolation(choice: Choice, runner: str = "direct") -> Isolation:
         with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
             more = way.written(maker, rows, Path(place), places, forms, with_them)
             run = run_trials(maker, [], keys, Path(place), runner, secret, more)
-            done.append((run, outside(run, runner == "direct")))
-    refused = _refuses_another_secret(maker, rows, keys) if runner == "direct" else True
+            done.append((run, outside(run, runner in HERE)))
+    refused = _refuses_another_secret(maker, rows, keys) if runner in HERE else True
     return _compared(choice, forms, done, bad, refused)
 
 

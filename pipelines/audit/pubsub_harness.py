@@ -28,8 +28,8 @@ from weir.pipelines.engines.tools import EngineMissing, need
 from weir.pipelines.feed.targets import create
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource, Replay, SubscriptionConfig
+from weir.transforms.beam.publish import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 from weir.transforms.runtime.pubsub_client import EMULATOR, emulator, publisher, subscriber
-from weir.transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 
 PROJECT = "projects/weir-audit"
 LEAD = 20.0

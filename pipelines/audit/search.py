@@ -21,6 +21,7 @@ from weir.pipelines.audit.audit import Audit, PrivacyClaim, by_law, by_learning,
 from weir.pipelines.audit.choice import Choice, matrix
 from weir.pipelines.audit.streams import StreamRows, events_of, joined
 from weir.pipelines.audit.trial import run_trials
+from weir.pipelines.runners.local import LOCAL
 from weir.transforms.runtime.secret import SecretRef
 
 MOST_SCENES = 30
@@ -50,7 +51,7 @@ def searched(
     choice: Choice,
     span: int | None,
     trials: int,
-    runner: str = "direct",
+    runner: str = LOCAL,
     told: Callable[[str], None] = lambda text: None,
 ) -> tuple[Choice, UnitChange]:
     """The choice with the best background, and the best change.
@@ -204,7 +205,7 @@ def contents(choice: Choice) -> tuple[int, int]:
 
 
 def drive(
-    choice: Choice, change: UnitChange, half: NDArray[np.bool_], rounds: int, runner: str = "direct"
+    choice: Choice, change: UnitChange, half: NDArray[np.bool_], rounds: int, runner: str = LOCAL
 ) -> Driven:
     """Runs trials, half of them with the change, round by round.
 
@@ -279,7 +280,7 @@ def adaptive(
     name: str,
     count: int,
     rounds: int = ROUNDS,
-    runner: str = "direct",
+    runner: str = LOCAL,
 ) -> Audit:
     """Audits a claim on streams that are driven by what was released.
 

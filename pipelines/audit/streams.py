@@ -26,7 +26,7 @@ from weir.pipelines.results.files import read_file
 from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.results.series import COLUMNS
 from weir.pipelines.sources.files import Files
-from weir.transforms.select.predicate import Predicate
+from weir.transforms.columns.predicate import Predicate
 
 LOOKED_AT = 4096
 """Made-up events among which one is looked for that the predicate lets through."""

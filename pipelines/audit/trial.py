@@ -27,6 +27,7 @@ from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.results.verdict import COUNTERS, Result
 from weir.pipelines.run.run import run
 from weir.pipelines.runners.ending import metrics_of
+from weir.pipelines.runners.local import LOCAL
 from weir.pipelines.runners.options import DONE, FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.transforms.runtime.reasons import REASONS, by_field
@@ -115,7 +116,7 @@ def run_trials(
     files: Sequence[StreamRows],
     keys: int,
     place: Path,
-    runner: str = "direct",
+    runner: str = LOCAL,
     secret: SecretRef | None = None,
     more: Sequence[bytes] = (),
 ) -> TrialRun:
@@ -123,7 +124,7 @@ def run_trials(
 
     Args:
       files: events, a file each. keys: how many the job declares. place: an empty folder, but for
-        files that are to be read too. runner: direct, or flink.
+        files that are to be read too. runner: local, direct, or flink.
       secret: None: one that is drawn for this run. more: messages as they are.
 
     Raises:

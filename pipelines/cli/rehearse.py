@@ -173,11 +173,11 @@ def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_jso
 @click.option("--only", metavar="WHAT", help="Only audits whose name holds this, or `bytes`.")
 @click.option(
     "--runner",
-    type=click.Choice(["direct", "flink"]),
-    default="direct",
+    type=click.Choice(["local", "direct", "flink"]),
+    default="local",
     show_default=True,
-    help="What runs the trials: direct over files, or flink, the live job over messages from a "
-    "Pub/Sub server of this machine.",
+    help="What runs the trials: local or direct over files, or flink, the live job over messages "
+    "from a Pub/Sub server of this machine.",
 )
 @click.option(
     "--rounds",

@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 @CONFIG
 @click.option(
     "--runner",
-    type=click.Choice(["direct", "prism", "flink", "dataflow"], case_sensitive=False),
-    default="direct",
+    type=click.Choice(["local", "direct", "prism", "flink", "dataflow"], case_sensitive=False),
+    default="local",
     show_default=True,
-    help="Where it runs: direct for files, prism for a stream on a laptop. All but direct need a "
-    "secret.",
+    help="Where it runs: local for files, prism for a stream on a laptop. All but local and direct "
+    "(Beam in this process) need a secret.",
 )
 @click.option(
     "--secret-file",
@@ -118,8 +118,8 @@ def run(
     limits.refused allows, or a file was damaged: then it exits with 1, and --publish moves its
     releases into place. What was rejected of a run that is published is a note on stderr. One
     that was stopped goes on when it is started again with the same secret; a stream on Flink goes
-    on with --resume. Ctrl-C stops a stream on Flink with a savepoint. Without a secret the direct
-    runner draws a fresh one and says so. Make one with:
+    on with --resume. Ctrl-C stops a stream on Flink with a savepoint. Without a secret the local
+    engine draws a fresh one and says so. Make one with:
 
     \b
       openssl rand -hex 32 > secret.key && chmod 600 secret.key

@@ -156,8 +156,8 @@ def watch(
 @SETS
 @click.option(
     "--runner",
-    type=click.Choice(["direct", "prism", "flink", "dataflow"]),
-    help="What is to run: what it needs is wrong where it is absent.  [default: direct for files]",
+    type=click.Choice(["local", "direct", "prism", "flink", "dataflow"]),
+    help="What is to run: what it needs is wrong where it is absent.  [default: local for files]",
 )
 @click.option(
     "--flink-master", "--flink_master", "master", metavar="HOST:PORT",

@@ -46,7 +46,7 @@ class JobConfig(PlanConfig):
     )
     secret: Secret | None = Field(
         default=None,
-        description="Where the key of the noise is kept; without it the direct runner draws a "
+        description="Where the key of the noise is kept; without it the local engine draws a "
         "fresh one, and every other runner refuses to start.",
         examples=["{file: secret.key}"],
     )

@@ -20,7 +20,7 @@ FORGETFUL = (
     "hours. The one of `make flink` does not: leave out --flink-job-server-jar. Or stay small "
     "(--max_parallelism=4). docs/how-to/flink.md, Capacity, has the figures."
 )
-"""What the user of a stream is told; ``transforms/runtime/flink_quirks.py`` says why."""
+"""What the user of a stream is told; ``transforms/beam/runner_quirks.py`` says why."""
 
 SOURCES = Path(__file__).with_name("job_server_maven")
 JAR = "flink-job-server.jar"

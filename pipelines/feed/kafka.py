@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.feed.targets import MessageTarget
+from weir.pipelines.feed.messages import MessageTarget
 from weir.pipelines.sources.kafka import KafkaSource
 from weir.pipelines.sources.source import Source
 from weir.transforms.sources.kafka.clients import library

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.feed.synthetic import Shares
-from weir.transforms.select.predicate import Predicate
+from weir.transforms.columns.predicate import Predicate
 
 ALL = ""
 """The key where there is none."""

@@ -5,24 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from weir.pipelines.graph.parts import Parts
-from weir.transforms.private_releases import PrivateReleases
-from weir.transforms.runtime import direct_quirks
+from weir.transforms.beam.private_releases import PrivateReleases
 
 
 def in_process_runner() -> FnApiRunner:
-    """The runner of bounded jobs: named, because Beam's default would download another one.
-
-    Beam's cache of state is off: each cell is read once, and weighing what it holds walks through
-    the globals of every loaded module, a third of a short run. More of the kind is told in
-    transforms/runtime/direct_quirks.py.
-    """
-    direct_quirks.once()
-    worker_handlers.STATE_CACHE_SIZE_MB = 0
-    runner: FnApiRunner = direct_quirks.uncompressed(FnApiRunner())
-    return runner
+    """The runner of bounded jobs: named, because Beam's default would download another one."""
+    return FnApiRunner()
 
 
 def build(

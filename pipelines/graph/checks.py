@@ -63,10 +63,10 @@ def check_runner(source: Source, secret: Secret | None, runner: str) -> None:
     """Refuses what a runner cannot do.
 
     Raises:
-      ConfigError: no secret off the direct runner, or a stream on it.
+      ConfigError: no secret on workers of other processes, or a stream on it.
     """
     source.check_runner(runner)
-    if runner != "direct" and secret is None:
+    if runner not in ("local", "direct") and secret is None:
         raise ConfigError(
             "secret",
             None,

@@ -72,7 +72,7 @@ def parts_of(
 
     Args:
       job: the config.
-      runner: direct, prism, flink or dataflow; None: nothing will run.
+      runner: local, direct, prism, flink or dataflow; None: nothing will run.
       secret_file: overrides the config's secret.
       look: whether to look at sink and state for a run that goes on; it may mean to connect.
 

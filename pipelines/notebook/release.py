@@ -73,10 +73,9 @@ def release(
       WeirError: the run failed.
     """
     job = job_of(config)
-    from weir.transforms.runtime.ipython_quirks import plain_steps
     from weir.transforms.sources.memory import holding
 
-    with plain_steps(), holding(events) as handle, _folder(job.sink) as (sink, kept):
+    with holding(events) as handle, _folder(job.sink) as (sink, kept):
         changed = {"source": MemorySource(memory=handle), "sink": sink}
         job = job.model_copy(update=changed)
         if not kept and (job.secret is not None or secret_file is not None) and job.ledger is None:
@@ -89,7 +88,7 @@ def release(
                 "drawn.",
             )
         secret = None if secret_file is None else os.fspath(secret_file)
-        result = run(parts_of(job, "direct", secret), "direct")
+        result = run(parts_of(job, "local", secret), "local")
         verdict = result.verdict
         if verdict is not None and not verdict.passes:
             raise InputRejected(verdict, spent_of(result))

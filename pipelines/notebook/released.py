@@ -19,7 +19,7 @@ from weir.transforms.sinks.wide import number, title
 if TYPE_CHECKING:
     import pandas
 
-    from weir.transforms.release.rows import ReleaseRow
+    from weir.transforms.beam.releases import ReleaseRow
 
 SHOWN_TICKS, SHOWN_KEYS, SHOWN_COLUMNS = 7, 20, 24
 """What a notebook shows at once, at most."""
@@ -54,7 +54,7 @@ class Released:
 
     def __iter__(self) -> Iterator[ReleaseRow]:
         """Typed rows."""
-        from weir.transforms.release.rows import rows_of
+        from weir.transforms.beam.releases import rows_of
 
         return rows_of(self.table)
 

@@ -5,12 +5,9 @@ Nobody may look so at events that are private: all here follows from the data.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,27 +25,13 @@ from weir.dpcore.users.cells import (
     user_hashes,
 )
 from weir.dpcore.users.unit import MOST, ContributionBounds, UserUnit
-from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.graph.parts import Parts
-from weir.transforms.select.filter import Assign
-from weir.transforms.select.keys import KEY
-
-_NUMBERS = count()
-_HELD: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-"""What a reading found, by its number: the runner's workers are threads of this process."""
+from weir.pipelines.runners.local import opened_of
+from weir.transforms.columns.keys import KEY
+from weir.transforms.operators.filter import Assign
 
 _PUBLIC = bytes(32)
 """Key of hashes by which caps choose here: nothing rests on it."""
-
-
-class _Hold(beam.DoFn):
-    """Batches into the memory of this process."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def process(self, batch: pa.RecordBatch) -> None:
-        _HELD[self._number].append(batch)
 
 
 @dataclass(frozen=True)
@@ -183,16 +166,12 @@ def event_stats(parts: Parts) -> EventStats:
     Raises:
       ConfigError: what is there cannot be what the config says.
     """
-    plan, number = parts.plan, next(_NUMBERS)
+    from weir.transforms.local.engine import read
+
+    plan = parts.plan
     columns = tuple(plan.program.columns)
     roles = ["@time", "@id", "@unit", *columns]
-    try:
-        with beam.Pipeline(runner=in_process_runner()) as pipeline:
-            found = pipeline | "Read" >> parts.source.open(plan, parts.limits)
-            found.events | "Hold" >> beam.ParDo(_Hold(number))
-        batches = _HELD[number]
-    finally:
-        _HELD.pop(number, None)
+    batches = list(read(opened_of(parts), lambda letters: None))
     assign = Assign(plan, roles)
     last = max((pc.max(one["@time"].cast(pa.int64())).as_py() for one in batches), default=None)
     kept = [pa.table(_plain(assign(one).events)) for one in batches]

@@ -41,6 +41,7 @@ from weir.pipelines.rehearse.scores import (
 from weir.pipelines.results.files import result_files
 from weir.pipelines.results.verdict import Result
 from weir.pipelines.run.run import run
+from weir.pipelines.runners.local import LOCAL
 from weir.pipelines.sources.registry import source_of
 
 NOTE = "Made-up events under a secret of this rehearsal alone: nothing here is about anyone."
@@ -125,13 +126,13 @@ def rehearse(
             found, notes = _made_up(job, Path(place), folder, made or SyntheticEvents())
         else:
             found, notes = _on(job, on, folder)
-        parts = parts_of(found, "direct")
+        parts = parts_of(found, LOCAL)
         seen = event_stats(parts)
         if on is not None and job.clock.end is None:
             found = _ended_after(found, job, seen)
-            parts = parts_of(found, "direct")
+            parts = parts_of(found, LOCAL)
             seen = event_stats(parts)
-        result = run(parts, "direct", rehearsal=True)
+        result = run(parts, LOCAL, rehearsal=True)
         result = dataclasses.replace(result, fresh_secret=False, notes=notes)
         if result.folder is None or not result_files(result.folder):
             return Rehearsal(result, within)
@@ -152,10 +153,10 @@ def _compared(
     clipped, caps = clipped_of(plan, seen), caps_of(plan, seen)
     clean = jobs.unpromised(found, place / "clean")
     try:
-        run(parts_of(clean, "direct"), "direct", rehearsal=True)
+        run(parts_of(clean, LOCAL), LOCAL, rehearsal=True)
         whole = jobs.unbounded(clean, seen, place / "whole")
         if whole is not None:
-            run(parts_of(whole, "direct"), "direct", rehearsal=True)
+            run(parts_of(whole, LOCAL), LOCAL, rehearsal=True)
     except ConfigError as refused:
         told = (
             f"There is no truth to compare with: the same config with next to no noise (epsilon "

@@ -98,8 +98,8 @@ def lists_of(table: pa.Table, listed: ListColumn, option: str) -> SparseRows:
     Raises:
       ConfigError: a column holds anything else.
     """
+    from weir.transforms.columns.list_columns import to_rows
     from weir.transforms.decode.lists import from_python, to_lists
-    from weir.transforms.leaves.lists import to_rows
 
     columns = [table[name] for name in listed.columns]
     if pa.types.is_map(columns[0].type):

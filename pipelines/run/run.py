@@ -19,6 +19,7 @@ from weir.pipelines.results.verdict import DIVERGENT, Result, judge
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.progress import Progress, Total
 from weir.pipelines.run.watch import Watch, added, counters
+from weir.pipelines.runners.local import HERE, LOCAL, LocalJob
 from weir.pipelines.runners.options import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
 from weir.pipelines.runners.pipeline import alone, refuse_restart
 from weir.pipelines.sinks.sink import Sink
@@ -62,7 +63,7 @@ def run(
 
     Args:
       parts: of the config.
-      runner: direct, prism, flink or dataflow.
+      runner: local, direct, prism, flink or dataflow.
       flags: options for Beam.
       flink: where and how on Flink.
       rehearsal: the events are made up, and nobody minds that the secret is lost.
@@ -83,7 +84,7 @@ def run(
     if runner == "dataflow" or (runner == "flink" and not (flink or FlinkTarget()).embedded):
         for _, reference in parts.secrets:
             reference.refuse_readers()
-    if runner == "direct":
+    if runner in HERE:
         parts.secret.resolve()  # one that cannot be read is refused before anything starts
     resumed = resumes(runner, flags, None if flink is None else flink.resume)
     with (
@@ -137,7 +138,7 @@ def _started(
             source.rewind(target.rewind)
             state.forget_acknowledged()
     with fence.standing(around):
-        pipeline = pipeline_for(parts, runner, flags)
+        job = LocalJob.of(parts, flags) if runner == LOCAL else pipeline_for(parts, runner, flags)
     if sink.prepare(plan, parts.secrets, not streaming):
         said.append("Went on from the files of an earlier run.")
     fresh = parts.secret.is_fresh
@@ -150,14 +151,14 @@ def _started(
     with Progress(out, watch, lambda: Total.of(source, plan)):
         if on_flink is not None:
             try:
-                ended = _on_flink(on_flink, pipeline, watch)
+                ended = _on_flink(on_flink, job, watch)
             except UnreadableCheckpoint as broken:
                 older = state_before(state, target, broken)
                 _log.warning("%s Goes on from %s, which lacks nothing.", broken, older)
                 target = dataclasses.replace(target, resume=older)
                 return run(parts, runner, given, target)
         else:
-            ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
+            ended = Ended(DONE, "", "", result=_execute(job, watch))
     counts, how = counters(ended.result, process_counts.snapshot()), ended.how
     divergent = counts.get(DIVERGENT, 0)
     if around.state is not None:  # of the jobs before, and of this one where it cannot be asked
@@ -166,7 +167,7 @@ def _started(
     if how == DONE:
         refuse_short(sink, plan, {} if on_flink is not None else counts, source.bounded)
     verdict = judge(counts, parts.limits.refused) if how == DONE and not streaming else None
-    holds = sink.holds(runner == "direct")
+    holds = sink.holds(runner in HERE)
     if verdict is not None and not verdict.passes and holds:
         how = HELD
     elif how == DONE and not divergent and is_complete(source, sink, plan):
@@ -288,29 +289,22 @@ def _on_flink(on_flink: FlinkRun, pipeline: Any, watch: Watch) -> Ended:
         raise told(error) from error
 
 
-def _execute(pipeline: Any, watch: Watch) -> Any:
-    """Runs a pipeline to its end.
+def _execute(job: Any, watch: Watch) -> Any:
+    """Runs a pipeline, or a job of the local engine, to its end. Returns Beam's result, or None.
 
     Raises:
       WeirError: it failed, or was stopped before its end.
     """
-    import pyarrow as pa
-    from apache_beam.runners.runner import PipelineState
-
-    from weir.transforms.runtime.allocation import keep_freed
-    from weir.transforms.runtime.aside import in_one_process
-
-    if in_one_process(pipeline):
-        # A pool that gives memory back at once makes the system clear the same pages again and
-        # again: a tenth of the time of a large run.
-        pa.set_memory_pool(pa.system_memory_pool())
-        keep_freed()
     try:
-        result = pipeline.run()
+        result = job.run()
+        if result is None:  # the local engine is done when it returns
+            return None
         watch.follow(result)
         state = result.wait_until_finish()
     except Exception as error:
         raise told(error) from error
+    from apache_beam.runners.runner import PipelineState
+
     state = state or result.state
     if state != PipelineState.DONE:
         raise RunFailed(f"the job ended as {state}; the same command goes on from its results.")
@@ -330,7 +324,7 @@ def told(error: BaseException) -> WeirError:
     refused = refusal_in(str(error))
     if refused is not None:
         return RunFailed(refused)
-    found = _STEP.findall(str(error))
+    found = _STEP.findall(" ".join([str(error), *getattr(error, "__notes__", ())]))
     where = f" in step {found[-1]}" if found else ""
     return RunFailed(
         f"{type(error).__name__}{where}; the results so far are whole, and the same command with "

@@ -29,7 +29,8 @@ from weir.pipelines.runners.ending import End, Warden, cancel, leave
 from weir.pipelines.runners.options import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
 from weir.pipelines.runners.submitted import KeptMetrics, Submitted, Waiter, serving, terminable
-from weir.transforms.runtime import fence, files, kept_counts
+from weir.transforms.runtime import fence, files
+from weir.transforms.runtime import stored_counts as kept_counts
 
 _log = logging.getLogger(__name__)
 REPLACED = 20.0

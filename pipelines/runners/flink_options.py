@@ -19,7 +19,7 @@ from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
-from weir.transforms.runtime.flink_quirks import WHOLE_BUNDLES
+from weir.transforms.beam.runner_quirks import WHOLE_BUNDLES
 from weir.transforms.sinks import place
 
 FEWEST, MOST = 128, 1 << 15

@@ -21,10 +21,10 @@ from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.paths import local
 from weir.pipelines.results.plan_file import plan_json, refuse_changed
 from weir.pipelines.results.secret_marks import identities
-from weir.transforms.runtime import fence, files, kept_counts
+from weir.transforms.runtime import acked, fence, files
+from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks import place as sinks_place
-from weir.transforms.sources.pubsub import acked
 
 SECRETS_FILE = "_secrets.json"
 JOB_FILE = "_job.json"

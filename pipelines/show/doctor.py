@@ -40,6 +40,7 @@ LEAST = {"java": 17, "go": 1, "mvn": 3}
 """Least major versions."""
 ASK = {"java": ["-version"], "go": ["version"], "mvn": ["--version"]}
 NEEDS: dict[str, tuple[Component, ...]] = {
+    "local": (),
     "direct": (),
     "prism": (job_server.PRISM,),
     "flink": (job_server.COMPONENT,),
@@ -68,7 +69,7 @@ def examine(
       ConfigError: the job cannot be planned.
     """
     if runner is None and job is not None and job.source is not None:
-        runner = "direct" if job.source.bounded else None
+        runner = "local" if job.source.bounded else None
     found = [*_python(_extras(job, runner)), *_machine(), *_engines(runner)]
     if master is not None:
         found.append(_cluster(master))

@@ -333,7 +333,7 @@ def _no_secret(runner: str | None) -> Finding:
     """Whether a run can do without."""
     told = "none: each run draws a fresh one, and spends the budget again"
     remedy = "add secret: {file: secret.key}, made by openssl rand -hex 32 > secret.key"
-    return judged("Job", "secret", runner in (None, "direct"), told, remedy)
+    return judged("Job", "secret", runner in (None, "local", "direct"), told, remedy)
 
 
 def _secret(field: str, section: SecretPlace) -> Finding:

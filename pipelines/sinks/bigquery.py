@@ -34,6 +34,6 @@ class BigQuerySink(Sink):
         return self
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from weir.transforms.sinks.transforms import WriteBigQuery
+        from weir.transforms.beam.sinks import WriteBigQuery
 
         return WriteBigQuery(self.bigquery, plan, self.layout)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from weir.pipelines.connectors.connector import Connector, check_name, check_place
 from weir.pipelines.connectors.paths import FolderText, meant_folder
+
+if TYPE_CHECKING:
+    from weir.transforms.sinks.dead_letters import WriteDead
 
 
 class DeadLetters(Connector):
@@ -20,6 +23,10 @@ class DeadLetters(Connector):
     @abstractmethod
     def open(self) -> Any:
         """The PTransform that takes dead letters."""
+
+    def writer(self) -> WriteDead | None:
+        """What writes them without Beam; None where only Beam can."""
+        return None
 
     @property
     def place(self) -> str | None:
@@ -44,6 +51,13 @@ class DeadFolder(DeadLetters):
         return str(self.value)
 
     def open(self) -> Any:
+        import apache_beam as beam
+
+        from weir.transforms.beam.sinks import WriteDeadDoFn
+
+        return beam.ParDo(WriteDeadDoFn(self.place, self.kind))
+
+    def writer(self) -> WriteDead:
         from weir.transforms.sinks.dead_letters import WriteDead
 
         return WriteDead(self.place, self.kind)
@@ -93,6 +107,6 @@ class DeadTopic(DeadLetters):
         return {"pubsub": text} if "/topics/" in text else None
 
     def open(self) -> Any:
-        from weir.transforms.sinks.dead_letters import PublishDead
+        from weir.transforms.beam.sinks import PublishDead
 
         return PublishDead(self.pubsub)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,9 @@ from weir.pipelines.connectors.connector import check_place
 from weir.pipelines.connectors.paths import FolderText, meant_folder
 from weir.pipelines.sinks.sink import Secrets, Sink
 from weir.transforms.runtime.files import refusals
+
+if TYPE_CHECKING:
+    from weir.transforms.sinks.targets import ReleaseFiles
 
 
 class Folder(Sink):
@@ -36,10 +39,15 @@ class Folder(Sink):
         return self.model_copy(update={self.kind: folder})
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from weir.transforms.sinks.transforms import WriteFolder
+        from weir.transforms.beam.write_files import WriteRanges
+
+        return WriteRanges(self.target(plan, hold, here))
+
+    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> ReleaseFiles:
+        from weir.transforms.sinks.targets import folder
 
         parts = self._parts(plan)
-        return WriteFolder(plan, self.place, self.kind, self.every, hold, self.layout, parts)
+        return folder(plan, self.place, self.kind, self.every, hold, self.layout, parts)
 
     def holds(self, here: bool) -> bool:
         return True
@@ -166,14 +174,14 @@ class Folder(Sink):
 
     def _files(self, plan: Plan) -> list[str]:
         """Names of all files of a plan's releases."""
-        from weir.transforms.sinks.transforms import files_of
+        from weir.transforms.sinks.targets import files_of
 
         return files_of(plan, self.every, self.kind, self._parts(plan))
 
     def _parts(self, plan: Plan) -> int:
         """Files of a range: as the folder was begun, else as the plan needs."""
         from weir.transforms.sinks import place
-        from weir.transforms.sinks.transforms import parts_of
+        from weir.transforms.sinks.targets import parts_of
 
         needed = parts_of(plan, self.every, self.layout)
         if needed == 1 or self._described:  # one file is one wherever a folder was begun

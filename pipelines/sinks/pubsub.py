@@ -36,6 +36,6 @@ class PubSubSink(Sink):
         return {"pubsub": text} if "/topics/" in text else None
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from weir.transforms.sinks.pubsub import PublishReleases
+        from weir.transforms.beam.publish import PublishReleases
 
         return PublishReleases(self.pubsub, plan, self.format, self.layout)

@@ -11,12 +11,12 @@ from pydantic import BeforeValidator, Field, model_validator
 from weir.dpcore.config.section import Lengths, refusal, same
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.connectors.connector import Connector
+from weir.pipelines.connectors.connector import Connector, ConnectorKinds, PluginField
+from weir.pipelines.sinks.dead_letters import DeadLetters
 
 if TYPE_CHECKING:
     from weir.transforms.runtime.secret import SecretRef
-from weir.pipelines.connectors.connector import ConnectorKinds, PluginField
-from weir.pipelines.sinks.dead_letters import DeadLetters
+    from weir.transforms.sinks.targets import ReleaseFiles
 
 Secrets = Sequence[tuple[int, "SecretRef"]]
 """References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""
@@ -59,6 +59,11 @@ class Sink(Connector):
           plan: of the releases. hold: whether they wait for ``finish``, where that is possible.
           here: whether workers are in this process.
         """
+
+    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> ReleaseFiles | None:
+        """Which files of releases there are and what writes one, without Beam; None where only
+        Beam can write them. The arguments are those of ``open``."""
+        return None
 
     @property
     def place(self) -> str | None:

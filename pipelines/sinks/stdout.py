@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from weir.dpcore.plan import Plan
 from weir.pipelines.sinks.sink import Secrets, Sink
+
+if TYPE_CHECKING:
+    from weir.transforms.sinks.targets import ReleaseFiles
 
 
 class StdoutSink(Sink):
@@ -25,9 +28,14 @@ class StdoutSink(Sink):
     )
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from weir.transforms.sinks.transforms import WriteTable
+        from weir.transforms.beam.write_files import WriteRanges
 
-        return WriteTable(plan, self.every, hold and here, self.layout, self.wide)
+        return WriteRanges(self.target(plan, hold, here))
+
+    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> ReleaseFiles:
+        from weir.transforms.sinks.targets import table
+
+        return table(plan, self.every, hold and here, self.layout, self.wide)
 
     def widened(self) -> Sink:
         return self.model_copy(update={"wide": True})
@@ -37,12 +45,12 @@ class StdoutSink(Sink):
 
     def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
         """Forgets what an earlier run in this process did not show."""
-        from weir.transforms.sinks.transforms import forget_held
+        from weir.transforms.sinks.targets import forget_held
 
         forget_held()
         return False
 
     def finish(self, plan: Plan, held: bool) -> None:
-        from weir.transforms.sinks.transforms import print_held
+        from weir.transforms.sinks.targets import print_held
 
         print_held()

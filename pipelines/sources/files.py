@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -21,6 +21,9 @@ from weir.transforms.decode.lines import LINE_BYTES
 from weir.transforms.formats.csv import Csv, check_delimiter
 from weir.transforms.formats.format import Format
 from weir.transforms.formats.stored import File
+
+if TYPE_CHECKING:
+    from weir.transforms.sources.opened import OpenedFiles
 
 _log = logging.getLogger(__name__)
 
@@ -81,9 +84,14 @@ class Files(Source):
         return {**super().reading(limits), "line_bytes": limits.line_bytes}
 
     def open(self, plan: Plan, limits: Limits) -> Any:
+        from weir.transforms.beam.read_files import ReadFiles
+
+        return ReadFiles(self.read(plan, limits))
+
+    def read(self, plan: Plan, limits: Limits) -> OpenedFiles:
         from weir.transforms.decode.input_validation import FirstLook
         from weir.transforms.sources.files import FileSource
-        from weir.transforms.sources.read_files import ReadFiles
+        from weir.transforms.sources.opened import OpenedFiles
 
         source = FileSource(self.form, self.path, self.text_form(limits.line_bytes))
         schema = schema_of(plan)
@@ -94,11 +102,11 @@ class Files(Source):
                 self.field,
                 self.path,
             )
-            return ReadFiles(source, schema, found=(File(self.path, 0),))
+            return OpenedFiles(source, schema, found=(File(self.path, 0),))
         look = None
         if limits.first_look:
             look = FirstLook(plan, schema, named=source.format.named_columns)
-        return ReadFiles(source, schema, look, self._sealed)
+        return OpenedFiles(source, schema, look, self._sealed)
 
 
 @cache

@@ -307,8 +307,8 @@ class KafkaSource(Source):
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         """The reader of the topic. Connects to nothing."""
-        from weir.transforms.sources.kafka.source import ReadKafka
-        from weir.transforms.sources.pubsub.messages import MessageDecoder
+        from weir.transforms.beam.kafka.source import ReadKafka
+        from weir.transforms.beam.pubsub.messages import MessageDecoder
 
         section = self.kafka
         decoder = MessageDecoder(self.payload, schema_of(plan), section.topic, limits.line_bytes)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.sources.source import Limits, Source, schema_of
+
+if TYPE_CHECKING:
+    from weir.transforms.sources.memory import OpenedMemory
 
 
 class MemorySource(Source):
@@ -23,12 +26,17 @@ class MemorySource(Source):
     _schema: Any = PrivateAttr(default=None)
 
     def open(self, plan: Plan, limits: Limits) -> Any:
+        from weir.transforms.beam.read_files import ReadMemory
+
+        return ReadMemory(self.read(plan, limits))
+
+    def read(self, plan: Plan, limits: Limits) -> OpenedMemory:
         from weir.transforms.decode.input_validation import FirstLook
-        from weir.transforms.sources.memory import ReadMemory
+        from weir.transforms.sources.memory import OpenedMemory
 
         schema = schema_of(plan)
         look = FirstLook(plan, schema) if limits.first_look else None
-        return ReadMemory(self.memory, schema, look)
+        return OpenedMemory(self.memory, schema, look)
 
     def check_plan(self, plan: Plan) -> None:
         super().check_plan(plan)
@@ -41,7 +49,7 @@ class MemorySource(Source):
 
     def check_runner(self, runner: str) -> None:
         """Refuses workers that cannot see this memory."""
-        if runner != "direct":
+        if runner not in ("local", "direct"):
             raise ConfigError("--runner", runner, "cannot read events that lie in this process.")
 
     def amount(self) -> tuple[int | None, int | None]:

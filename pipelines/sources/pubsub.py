@@ -158,9 +158,9 @@ class PubSubSource(Source):
         return self.pubsub.to_stream()
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        """See transforms.sources.pubsub.read.ReadPubSub."""
-        from weir.transforms.sources.pubsub.messages import MessageDecoder
-        from weir.transforms.sources.pubsub.read import ReadPubSub
+        """See transforms.beam.pubsub.read.ReadPubSub."""
+        from weir.transforms.beam.pubsub.messages import MessageDecoder
+        from weir.transforms.beam.pubsub.read import ReadPubSub
 
         section = self.pubsub
         decoder = MessageDecoder(
@@ -176,8 +176,8 @@ class PubSubSource(Source):
 
     def subscription(self, plan: Plan) -> Any:
         """As its reader takes it, with the emulator that this process is told to use, if any."""
+        from weir.transforms.beam.pubsub.messages import Subscription
         from weir.transforms.runtime.pubsub_client import emulator
-        from weir.transforms.sources.pubsub.messages import Subscription
 
         section, stamped = self.pubsub, plan.config.schema_.arrival is not None
         behind, ahead = (

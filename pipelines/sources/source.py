@@ -20,6 +20,7 @@ from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 if TYPE_CHECKING:
     from weir.transforms.decode.schema import EventSchema
+    from weir.transforms.sources.opened import BoundedEvents
 
 
 class Limits(Section):
@@ -92,6 +93,14 @@ class Source(Connector):
           ConfigError: what is there cannot be what the config says; before anything runs.
         """
 
+    def read(self, plan: Plan, limits: Limits) -> BoundedEvents | None:
+        """Its events in parts that can be read without Beam; None where only Beam can read them.
+
+        Raises:
+          ConfigError: see ``open``.
+        """
+        return None
+
     @property
     def form(self) -> str:
         """Name of the format that its records are written in."""
@@ -143,9 +152,9 @@ class Source(Connector):
         """Refuses a runner that it cannot be read on.
 
         Raises:
-          ConfigError: a stream on the direct runner.
+          ConfigError: a stream on a runner that ends with its input.
         """
-        if not self.bounded and runner == "direct":
+        if not self.bounded and runner in ("local", "direct"):
             raise ConfigError(
                 "--runner",
                 runner,

@@ -20,7 +20,7 @@ from weir.pipelines.results.verdict import COUNTERS
 from weir.pipelines.show.status import Rates, lines_of
 from weir.pipelines.show.status import look as status_of
 from weir.pipelines.watch.server import HOST, Live, health, operator, releases, serve
-from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.codec import batch_from_bytes
 from weir.transforms.runtime.pubsub_client import emulator, subscriber
 from weir.transforms.runtime.reasons import by_field, words
 from weir.transforms.sinks.place import DIGITS

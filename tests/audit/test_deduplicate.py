@@ -10,8 +10,8 @@ import pytest
 
 from tests.transforms.shards import Shards, batch_of
 from weir.dpcore.leaves.hash_sets import TimedSet
-from weir.transforms.leaves.columns import HIGH, LOW
-from weir.transforms.select.seen_ids import look, remember
+from weir.transforms.columns.names import HIGH, LOW
+from weir.transforms.operators.seen_ids import look, remember
 
 IDS = range(1, 21)
 

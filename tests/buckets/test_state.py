@@ -13,8 +13,9 @@ from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.runners import dataflow_template, flink
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
-from weir.transforms.runtime import counters, fence, files, kept_counts
-from weir.transforms.sources.pubsub.acked import Acknowledged, Outdated
+from weir.transforms.runtime import counters, fence, files
+from weir.transforms.runtime import stored_counts as kept_counts
+from weir.transforms.runtime.acked import Acknowledged, Outdated
 
 STREAM = SMALL.replace(
     "{csv: events.csv}", "{pubsub: {subscription: projects/acme-1/subscriptions/all}}"

@@ -26,6 +26,9 @@ from hypothesis import strategies as st
 from tests.contracts import alone_avro, alone_cells, alone_columns
 from tests.transforms.avro_files import container
 from weir.dpcore.errors import ConfigError
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
+from weir.transforms.columns.keys import KEY, is_key, keys_of
+from weir.transforms.columns.list_columns import is_list
 from weir.transforms.decode.arrow import decode_arrow
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
@@ -35,10 +38,7 @@ from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.formats.registry import FORMATS, file_formats, message_formats
-from weir.transforms.leaves.lists import is_list
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.select.keys import KEY, is_key, keys_of
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 pytestmark = pytest.mark.slow
 

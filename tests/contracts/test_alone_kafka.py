@@ -20,16 +20,16 @@ from tests.transforms.kafka_double import T0, Cluster, S, Tracker, Watermark
 from tests.transforms.schema_registry import registry
 from tests.transforms.test_kafka_values import framed
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.beam.kafka import source
+from weir.transforms.beam.kafka.position import TopicPosition
+from weir.transforms.beam.kafka.reader import BY_BROKER, BY_PRODUCER
+from weir.transforms.beam.pubsub.messages import MessageDecoder
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime.dead_letters import DEAD
-from weir.transforms.sources.kafka import source
-from weir.transforms.sources.kafka.position import TopicPosition
 from weir.transforms.sources.kafka.properties import ClientProperties
-from weir.transforms.sources.kafka.reader import BY_BROKER, BY_PRODUCER
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.kafka.values import ConfluentAvro
-from weir.transforms.sources.pubsub.messages import MessageDecoder
 
 EXAMPLES = int(os.environ.get("ALONE_EXAMPLES", "60"))
 AHEAD = 60 * S
@@ -56,7 +56,7 @@ def read(
     outputs: list[Decoded] = []
     with pytest.MonkeyPatch.context() as patch:
         readers = SimpleNamespace(reader=lambda *_: reader)
-        patch.setattr(source, "READERS", readers)
+        patch.setattr(source.ReadRecords, "readers", readers)
         for _ in range(2):
             finalizer = SimpleNamespace(register=lambda _: None)
             turn = source.ReadRecords(topic, decoder, clock).process

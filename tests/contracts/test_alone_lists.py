@@ -22,6 +22,8 @@ from tests.contracts.test_alone import BORDERS, Case, _check, _messages
 from tests.transforms.avro_files import container, record_of
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
+from weir.transforms.columns.list_columns import to_rows
 from weir.transforms.decode.arrow import decode_arrow
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
@@ -30,9 +32,7 @@ from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.parquet import decode_parquet
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS, file_formats
-from weir.transforms.leaves.lists import to_rows
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 WHOLE = ListColumn(column="x", size=SIZE)
 PAIR = ListColumn(indices="i", values="v", size=SIZE)

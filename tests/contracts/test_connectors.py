@@ -31,7 +31,7 @@ class Read(beam.PTransform):
         self.lines, self.schema = lines, schema
 
     def expand(self, begin):
-        from weir.transforms.decode.beam_events import from_rows
+        from weir.transforms.beam.python_events import from_rows
         cells = [line.split("|") for line in self.lines]
         rows = [{"at": a, "id": b, "store": c, "amount": float(d)} for a, b, c, d in cells]
         return from_rows(begin | "Rows" >> beam.Create(rows), self.schema)
@@ -121,7 +121,9 @@ def test_it_goes_the_whole_way(toys: Path, weir: Weir) -> None:  # noqa: F811
     facts = json.loads(weir("plan", toys, "--json").stdout)
     assert facts["guarantee"]["statement"].endswith("how many records were refused.")
     assert any("sink.pile publishes releases as they are made" in w for w in facts["warnings"])
-    ran = weir("run", toys, "--json")
+    refused = weir("run", toys)
+    assert refused.exit_code == 2 and "Use --runner direct" in refused.stderr
+    ran = weir("run", toys, "--runner", "direct", "--json")
     assert ran.exit_code == 0, ran.output
     told = json.loads(ran.stdout)
     assert told["operator"]["events"] == 24 and told["sink"].startswith("pile ")

@@ -32,7 +32,7 @@ import pytest
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.verdict import judge
-from weir.transforms.decode.beam_events import emit
+from weir.transforms.beam.elements import emit
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import file_formats
 from weir.transforms.formats.stored import COMPRESSED

@@ -14,6 +14,7 @@ import pytest
 from tests.pipelines.conftest import Weir, weir  # noqa: F401 - a fixture
 from weir.dpcore.registry import installed
 from weir.pipelines.sources.registry import SOURCES
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.format import Format
 from weir.transforms.formats.registry import (
@@ -23,7 +24,6 @@ from weir.transforms.formats.registry import (
     message_formats,
     sniffed,
 )
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 BARS = '''
 import json

@@ -21,14 +21,14 @@ import pytest
 from tests.contracts import alone_columns
 from tests.transforms.avro_files import record_of
 from tests.transforms.events import collect
-from weir.transforms.decode.beam_events import decode_rows
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.memory_events import decode_table
+from weir.transforms.decode.mixed_columns import decode_rows
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
 from weir.transforms.formats.stored import ALL, Split
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 IDS = [0, 7, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, 10**30, -(2**64) - 1]
 SCHEMA = EventSchema(

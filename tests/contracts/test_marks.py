@@ -17,6 +17,7 @@ import pytest
 
 from tests.contracts.test_alone import Outcome, _by_place
 from tests.transforms.events import collect
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.encoding import UTF_8, TextForm
@@ -28,7 +29,6 @@ from weir.transforms.formats.registry import FORMATS
 from weir.transforms.formats.text import TextFile
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import match
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 MARK = "\ufeff"
 NAMES = ("t", "k", "i", "x")

@@ -17,7 +17,7 @@ from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import MODELS
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
-from weir.transforms.runtime.coders import pack, restore, unpack
+from weir.transforms.runtime.codec import pack, restore, unpack
 
 pytestmark = pytest.mark.slow
 

@@ -95,7 +95,7 @@ def test_a_dry_run_asks_nobody(
     sections: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("weir.transforms.sinks.transforms.MOST_ROWS", 1)  # files in several parts
+    monkeypatch.setattr("weir.transforms.sinks.targets.MOST_ROWS", 1)  # files in several parts
     done = dry(tmp_path, **sections)
     assert done.exit_code == 0, done.output
     assert contacts == [] and json.loads(done.stdout)["job"]["name"] == "weir-shop"

@@ -17,7 +17,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
-from weir.transforms.runtime.coders import pack, restore, unpack
+from weir.transforms.runtime.codec import pack, restore, unpack
 
 DAY = 86_400_000_000
 SECRET = bytes(range(32))

@@ -35,11 +35,30 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+BOTH = {
+    "test_run", "test_held", "test_new_folder", "test_parts", "test_lost_files", "test_verdict",
+    "test_changed_events",
+}  # fmt: skip
+"""Modules whose runs over files are held on both engines of this process."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    name = metafunc.module.__name__.rpartition(".")[2]
+    if name in BOTH and "weir" in metafunc.fixturenames:
+        engines = ["local", pytest.param("direct", marks=pytest.mark.slow)]
+        metafunc.parametrize("weir", engines, indirect=True)
+
+
 @pytest.fixture
-def weir() -> Weir:
-    """Runs one command in this process: stdout and stderr apart."""
+def weir(request: pytest.FixtureRequest) -> Weir:
+    """Runs one command in this process: stdout and stderr apart. Its parameter is the runner of
+    runs that name none."""
+    engine = str(getattr(request, "param", "local"))
 
     def call(*words: object) -> Result:
-        return CliRunner().invoke(main, [str(word) for word in words])
+        given = [str(word) for word in words]
+        if engine != "local" and given[0] == "run" and "--runner" not in given:
+            given += ["--runner", engine]
+        return CliRunner().invoke(main, given)
 
     return call

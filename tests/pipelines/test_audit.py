@@ -54,7 +54,7 @@ def test_neither_source_nor_secret_nor_sink_is_touched(monkeypatch, tmp_path: Pa
     """A config whose places raise when anybody looks."""
     text = TWO.replace("nowhere", str(tmp_path))
     job, opened = loads(text), []
-    resolve, open_files = SecretRef.resolve, Files.open
+    resolve, read_files = SecretRef.resolve, Files.read
 
     def guarded(self: SecretRef) -> bytes:
         assert self.file is None or "weir-audit-" in self.file, "the config's secret was read"
@@ -63,10 +63,10 @@ def test_neither_source_nor_secret_nor_sink_is_touched(monkeypatch, tmp_path: Pa
     def looked(self: Files, *given: object) -> object:
         opened.append(self.path)
         assert "weir-audit-" in self.path, "the config's source was opened"
-        return open_files(self, *given)
+        return read_files(self, *given)
 
     monkeypatch.setattr(SecretRef, "resolve", guarded)
-    monkeypatch.setattr(Files, "open", looked)
+    monkeypatch.setattr(Files, "read", looked)
     report = attack(job, trials=200)
     assert report.audits and report.isolation is not None and opened
     assert list(tmp_path.iterdir()) == []

@@ -37,8 +37,8 @@ from weir.pipelines.results.verdict import Result
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource
 from weir.pipelines.sources.source import schema_of
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.runtime.pubsub_client import EMULATOR
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 BOM = b"\xef\xbb\xbf"
 THEIRS = "projects/acme-1/subscriptions/purchases"

@@ -16,7 +16,7 @@ from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.results import plan_file
 from weir.pipelines.sources.source import PUBLICATION
 from weir.pipelines.terminal import number
-from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.beam.private_releases import PrivateReleases
 
 STREAM = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
 

@@ -23,9 +23,9 @@ from weir.pipelines.feed.synthetic import Shares, batches, uniforms
 from weir.pipelines.feed.targets import TopicTarget, open_target
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.sources.pubsub import Replay
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.stream_time import StreamTime
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 ARRIVAL = SMALL.replace("schema: {time: at, id: id}", "schema: {time: at, id: id, arrival: got}")
 
@@ -371,12 +371,12 @@ def test_csv_is_written_and_read_back_as_the_config_says(
     job = loads(config.read_text(), folder=tmp_path)
     plan = plan_of(job)
     assert job.source is not None
-    read = job.source.open(plan, job.limits)
+    read = job.source.read(plan, job.limits)
+    assert read is not None
     assert [
         (events.num_rows, letters)
-        for file in read._files
-        for split in read._source.splits(file)
-        for events, letters, _ in read._source.decode(split, read._schema)
+        for split in read.splits()
+        for events, letters, _ in read.decode(split)
     ] == [(200, None)]
 
 

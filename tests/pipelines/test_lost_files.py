@@ -21,7 +21,7 @@ from weir.pipelines.results.verdict import judge
 from weir.pipelines.run import run as command
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.ahead import ahead
+from weir.transforms.runtime.prefetch import ahead
 from weir.transforms.sources.files import FileSource
 
 HEAD = "at,id,store,amount\n"

@@ -82,7 +82,7 @@ def test_commands_and_options_are_completed() -> None:
     assert found([], "re") >= {"rehearse", "report"}
     assert found(["ledger"], "") >= {"add", "close", "show", "export"}
     assert found(["run"], "--runn") == {"--runner"}
-    assert found(["run", "--runner"], "") == {"direct", "prism", "flink", "dataflow"}
+    assert found(["run", "--runner"], "") == {"local", "direct", "prism", "flink", "dataflow"}
     assert found(["completion"], "") == set(SHELLS)
 
 

@@ -97,13 +97,13 @@ def test_events_are_let_go_and_nothing_of_them_stays_on_a_disk(
     handles: list[str] = []
     from weir.transforms.sources import memory
 
-    real: Callable[..., Any] = memory.ReadMemory.__init__
+    real: Callable[..., Any] = memory.OpenedMemory.__init__
 
     def noted(self: Any, handle: str, *more: Any) -> None:
         handles.append(handle)
         real(self, handle, *more)
 
-    monkeypatch.setattr(memory.ReadMemory, "__init__", noted)
+    monkeypatch.setattr(memory.OpenedMemory, "__init__", noted)
     found = weir.release(FRAME, TEXT)
     assert "spends the budget again" in found.notes[0]
     assert os.listdir(tmp_path) == []

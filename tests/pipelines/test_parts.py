@@ -18,9 +18,9 @@ from weir.pipelines.config.job import load
 from weir.pipelines.graph.parts import parts_of as cut
 from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.sinks.sink import Sink
-from weir.transforms.sinks import place, transforms
+from weir.transforms.sinks import place, targets
 from weir.transforms.sinks.ranges import Ranges
-from weir.transforms.sinks.transforms import MOST_ROWS, parts_of
+from weir.transforms.sinks.targets import MOST_ROWS, parts_of
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def job(small: Path) -> Path:
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 keys x 12 ticks x 2 outputs are 120 rows a range: four files."""
-    monkeypatch.setattr(transforms, "MOST_ROWS", 32)
+    monkeypatch.setattr(targets, "MOST_ROWS", 32)
 
 
 def sorted_rows(folder: Path) -> list[Any]:
@@ -56,7 +56,7 @@ def test_parts_hold_the_rows_of_the_whole(
 ) -> None:
     job.write_text(job.read_text().replace("parquet:", f"{form}:"))
     assert weir("run", job, "--set", f"sink.{form}=whole").exit_code == 0
-    monkeypatch.setattr(transforms, "MOST_ROWS", 32)
+    monkeypatch.setattr(targets, "MOST_ROWS", 32)
     result = weir("run", job)
     assert result.exit_code == 0, result.output
     out, whole = job.parent / "out", job.parent / "whole"
@@ -119,7 +119,7 @@ def test_a_folder_keeps_the_parts_that_it_was_begun_with(
     with monkeypatch.context() as patched:
         stop_in(patched, 12)
         assert weir("run", job).exit_code == 1
-    monkeypatch.setattr(transforms, "MOST_ROWS", 32)
+    monkeypatch.setattr(targets, "MOST_ROWS", 32)
     assert weir("run", job).exit_code == 0
     assert len(released(job.parent / "out")) == 2
     assert place.parts_in(str(job.parent / "out")) == 1

@@ -15,10 +15,10 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.sources.pubsub import PubSubSource
+from weir.transforms.beam.publish import PublishReleases
+from weir.transforms.beam.pubsub.read import ReadPubSub
+from weir.transforms.beam.sinks import PublishDead
 from weir.transforms.runtime.stream_time import PRESENT
-from weir.transforms.sinks.dead_letters import PublishDead
-from weir.transforms.sinks.pubsub import PublishReleases
-from weir.transforms.sources.pubsub.read import ReadPubSub
 
 SUB = "projects/acme-shop/subscriptions/purchases"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")

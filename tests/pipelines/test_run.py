@@ -19,8 +19,8 @@ from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.run import RunFailed, refuse_short
 from weir.pipelines.sinks.folder import CsvSink
-from weir.transforms.release.noisy import NoisyStride
-from weir.transforms.release.solve import SolveDoFn
+from weir.transforms.operators.solve import Solve
+from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.reasons import by_field
 from weir.transforms.sinks.held import HeldWriter
 
@@ -175,11 +175,11 @@ def test_a_run_that_lost_a_file_fails_is_not_complete_and_goes_on(
 def test_a_run_that_lost_ticks_on_the_way_to_a_sink_without_files_fails(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def losing(self: SolveDoFn, stride: NoisyStride) -> Any:
+    def losing(self: Solve, stride: NoisyStride) -> Any:
         return () if stride.first_tick == 12 else solve(self, stride)
 
-    solve = SolveDoFn.process
-    monkeypatch.setattr(SolveDoFn, "process", losing)
+    solve = Solve.process
+    monkeypatch.setattr(Solve, "process", losing)
     result = weir("run", job, "--set", "sink={stdout: true, every: 12}")
     assert result.exit_code == 1
     assert "of 48 ticks (of 2 blocks of keys) 24 never came" in " ".join(result.stderr.split())

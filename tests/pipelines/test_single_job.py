@@ -19,7 +19,8 @@ from weir.pipelines.run import run as command
 from weir.pipelines.run.run import run
 from weir.pipelines.runners.pipeline import alone
 from weir.pipelines.runners.state_folder import StateFolder
-from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime import fence
+from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.sinks import place
 
 SOURCE = "source: {pubsub: {subscription: projects/acme-shop/subscriptions/purchases}}"

@@ -18,6 +18,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.init.header import sniff
+from weir.transforms.beam.read_files import ReadFiles
 from weir.transforms.decode.encoding import TextForm, check_encoding
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats import lines
@@ -25,10 +26,10 @@ from weir.transforms.formats import parquet as parquet_format
 from weir.transforms.formats.csv import check_delimiter
 from weir.transforms.formats.stored import File
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.prefetch import ahead
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.read_files import ReadFiles
+from weir.transforms.sources.opened import OpenedFiles
 
 SCHEMA = EventSchema.build(Stamp("date"), key="store", numbers=["dollars"])
 LINES = [f"2024-01-{1 + i % 28:02d},s{i % 3},{i}" for i in range(500)]
@@ -79,7 +80,7 @@ def test_compressed_text(folder: Path, ending: str, pack: Any) -> None:
     assert dead >= 1 and len(values) < 500
     with pytest.raises(ConfigError, match="cannot be read as csv"):
         (folder / ("b.csv" + ending)).write_bytes(b"\x1f\x8bBZh9junk, and not what the name says")
-        ReadFiles(FileSource("csv", str(path)), SCHEMA)
+        OpenedFiles(FileSource("csv", str(path)), SCHEMA)
 
 
 def test_headers_behind_marks_and_blank_lines(folder: Path) -> None:
@@ -96,13 +97,13 @@ NAMES = ("date", "store", "dollars")
 def test_names_that_begin_like_another_format(folder: Path, first: str) -> None:
     (folder / "a.csv").write_text(CSV.replace("date", first, 1))
     schema = EventSchema.build(Stamp(first), key="store", numbers=["dollars"])
-    ReadFiles(FileSource("csv", str(folder / "a.csv")), schema)
+    OpenedFiles(FileSource("csv", str(folder / "a.csv")), schema)
 
 
 def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a.csv").write_bytes(b"\xef\xbb\xbf" + HEADLESS.encode())
     source = FileSource("csv", str(folder / "a.csv"), TextForm(columns=NAMES))
-    ReadFiles(source, SCHEMA)
+    OpenedFiles(source, SCHEMA)
     expected = [(i + 1, float(i)) for i in range(500)]
     assert read(source) == (expected, 0, 1)
     monkeypatch.setattr(lines, "SPLIT_BYTES", 700)
@@ -114,12 +115,12 @@ def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_columns_are_held_against_the_first_line(folder: Path) -> None:
     (folder / "a.csv").write_text("2024-01-05,XYZZY,7,8\n")
     with pytest.raises(ConfigError, match="names 3 columns, but the first line.*4 fields") as told:
-        ReadFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=NAMES)), SCHEMA)
+        OpenedFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=NAMES)), SCHEMA)
     assert "XYZZY" not in str(told.value)
     with pytest.raises(ConfigError, match="key.column = 'store'.*columns are date, shop, dollars"):
         (folder / "a.csv").write_text(HEADLESS)
         columns = ("date", "shop", "dollars")
-        ReadFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=columns)), SCHEMA)
+        OpenedFiles(FileSource("csv", str(folder / "a.csv"), TextForm(columns=columns)), SCHEMA)
 
 
 @pytest.mark.parametrize("header", [True, False])
@@ -137,7 +138,7 @@ def test_encodings(
         source = FileSource(
             "csv", path, TextForm(columns=columns, encoding=check_encoding(encoding))
         )
-        ReadFiles(source, SCHEMA)
+        OpenedFiles(source, SCHEMA)
         counters.reset()
         values, dead, count = read(source)
         assert values == [(i + 1 + header, float(i)) for i in range(500)]
@@ -199,12 +200,12 @@ def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(FileSource("csv", path))[1] == 2
     monkeypatch.setattr(lines, "SPLIT_BYTES", 700)
     source = FileSource("csv", path, TextForm(quoted_newlines=True))
-    ReadFiles(source, SCHEMA)
+    OpenedFiles(source, SCHEMA)
     values, dead, count = read(source)
     assert sorted(values)[500:] == [(502, 7.0), (504, 8.0)] and (dead, count) == (0, 1)
     (folder / "a.csv").write_text('date,"sto\nre",dollars\n')
     with pytest.raises(ConfigError, match="does not begin with a header"):
-        ReadFiles(source, SCHEMA)
+        OpenedFiles(source, SCHEMA)
 
 
 def test_row_groups_are_split(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +269,7 @@ def test_refused_before_anything_runs(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigError, match=message) as caught:
-        ReadFiles(FileSource(form, str(tmp_path / name)), SCHEMA)
+        OpenedFiles(FileSource(form, str(tmp_path / name)), SCHEMA)
     assert "XYZZY" not in str(caught.value)
 
 
@@ -277,7 +278,7 @@ def test_types_are_checked_before_anything_runs(tmp_path: Path) -> None:
         pa.table({"date": [1.5], "store": ["s"], "dollars": [1]}), tmp_path / "x.parquet"
     )
     with pytest.raises(ConfigError, match="schema.time = 'date'.*holds numbers"):
-        ReadFiles(FileSource("parquet", str(tmp_path / "x.parquet")), SCHEMA)
+        OpenedFiles(FileSource("parquet", str(tmp_path / "x.parquet")), SCHEMA)
     with pytest.raises(ConfigError, match="source.delimiter"):
         check_delimiter(";;")
     with pytest.raises(ConfigError, match="is no format"):
@@ -290,9 +291,9 @@ def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "b.csv").write_text("dollars,store,date\nXYZZY,s,2024-01-01\n7,s,2024-01-01\n")
     (folder / "c.csv").write_text("store,dollars,date\n")
     counters.reset()
-    transform = ReadFiles(FileSource("csv", f"{folder}/*.csv"), SCHEMA)
+    transform = OpenedFiles(FileSource("csv", f"{folder}/*.csv"), SCHEMA)
     with beam.Pipeline(runner=in_process_runner()) as pipeline:
-        out = pipeline | transform
+        out = pipeline | ReadFiles(transform)
         events = out.events | "Rows" >> beam.Map(lambda batch: batch.num_rows)
         events = events | "Of all" >> beam.CombineGlobally(sum)
         dead = out.dead | "Reasons" >> beam.FlatMap(

@@ -21,8 +21,7 @@ from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.pipeline import refuse_restart
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
 from weir.pipelines.runners.submitted import UnreadableCheckpoint
-from weir.transforms.runtime import fence
-from weir.transforms.sources.pubsub import acked
+from weir.transforms.runtime import acked, fence
 
 ONE, TWO = "ab" * 32, "cd" * 32
 

@@ -20,11 +20,11 @@ from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.runners.state_folder import METADATA, StateFolder
 from weir.pipelines.show import findings, status
 from weir.pipelines.show.findings import alarms_of
-from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime import acked, fence
+from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.pubsub_client import Gone, gone
 from weir.transforms.runtime.reasons import counter_of
 from weir.transforms.sinks import place
-from weir.transforms.sources.pubsub import acked
 
 NOT_A_NUMBER = "not_a_number_in_price___2eeur"
 STEP = "0.[3]Tick.weir_"

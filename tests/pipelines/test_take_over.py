@@ -26,9 +26,9 @@ from weir.pipelines.runners.pipeline import pipeline_for
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.runners.submitted import UnreadableCheckpoint
 from weir.pipelines.sources.pubsub import PubSubSource
-from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime import acked, fence
+from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.fence import Fence, Fenced
-from weir.transforms.sources.pubsub import acked
 
 
 @pytest.fixture

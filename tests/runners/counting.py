@@ -14,7 +14,7 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from weir.transforms.runtime.prism_quirks import keep_bundles_whole
+from weir.transforms.beam.runner_quirks import keep_bundles_whole
 
 COUNT = ReadModifyWriteStateSpec("count", VarIntCoder())
 END = TimerSpec("end", TimeDomain.WATERMARK)

@@ -14,10 +14,10 @@ from apache_beam.runners.runner import PipelineState
 
 from tests.transforms.running import KEPT, keep
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.beam.pubsub.messages import MessageDecoder, Subscription
+from weir.transforms.beam.pubsub.source import ReadSubscription
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.sources.pubsub.messages import MessageDecoder, Subscription
-from weir.transforms.sources.pubsub.source import ReadSubscription
 
 SCHEMA = EventSchema.build(Stamp("at", "epoch_us"), id="id", numbers=["x"])
 SECOND = 1_000_000

@@ -28,13 +28,13 @@ from weir.pipelines.cli.main import main
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.feed.kafka import PARTITIONS as PARTITIONS_MADE
 from weir.pipelines.sources.kafka import KafkaSource
+from weir.transforms.beam.kafka.source import ReadKafka
+from weir.transforms.beam.pubsub.messages import MessageDecoder
 from weir.transforms.sources.kafka import faults
 from weir.transforms.sources.kafka.clients import LATEST, KafkaClients
 from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
-from weir.transforms.sources.kafka.source import ReadKafka
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.kafka.values import ConfluentAvro
-from weir.transforms.sources.pubsub.messages import MessageDecoder
 
 PARTITIONS = 3
 

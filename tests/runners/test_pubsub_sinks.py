@@ -22,10 +22,10 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.main import main
 from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.sources import pubsub
-from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.beam.publish import PublishReleases
+from weir.transforms.beam.sinks import PublishDead
+from weir.transforms.runtime.codec import batch_from_bytes
 from weir.transforms.runtime.dead_letters import dead_letters
-from weir.transforms.sinks.dead_letters import PublishDead
-from weir.transforms.sinks.pubsub import PublishReleases
 
 
 def publish(sink: beam.PTransform, batches: list[pa.RecordBatch]) -> None:

@@ -11,7 +11,7 @@ from tests.runners.messages import Post
 from tests.runners.pulling import SECOND, prism_flags, reading, until
 from weir.dpcore.leaves.clock import Clock
 from weir.pipelines.engines.servers import PubSubServer
-from weir.transforms.sources.pubsub.messages import Subscription
+from weir.transforms.beam.pubsub.messages import Subscription
 
 IN_PROCESS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner", "--streaming"]
 

@@ -24,7 +24,7 @@ from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.runners.state_folder import METADATA, StateFolder
-from weir.transforms.sources.pubsub.acked import FOLDER
+from weir.transforms.runtime.acked import FOLDER
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def test_a_savepoint_of_beams_own_class_goes_on_and_grows_no_more(
         job = over_messages(tmp_path, recording, post, pace, ", readers: 2", every=4, extra=often)
         post.publish(data for data, _ in recording.messages(20, shuffled=True))
         with Siege(job, flink_cluster, pace, ("--flink-job-server-jar", str(stock_jar))) as siege:
-            siege.client.until(lambda: files(job) >= 16)
+            siege.client.until(lambda: files(job) >= 12)
             siege.client.process.send_signal(signal.SIGINT)
             assert siege.client.wait() == 0, siege.client.text[-3000:]
             assert "before 2.76" in siege.client.text

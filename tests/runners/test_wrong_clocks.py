@@ -11,7 +11,7 @@ from tests.pipelines.result_rows import result_rows
 from tests.runners.live import Device, Live, now
 from tests.runners.messages import Post
 from weir.pipelines.engines.servers import PubSubServer
-from weir.transforms.sources.pubsub.messages import STAMPS_AHEAD, STAMPS_BEHIND
+from weir.transforms.beam.pubsub.messages import STAMPS_AHEAD, STAMPS_BEHIND
 
 TICKS = 6
 PAST, FUTURE = "1970-01-01T00:00:00Z", "9999-12-31T00:00:00Z"

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.transforms.cells import Bag, One
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.tick.block import BlockState
-from weir.transforms.tick.cells import Cells, Content, Held, Stored
+from weir.transforms.operators.block_cells import Cells, Content, Held, Stored
+from weir.transforms.operators.pending import due
+from weir.transforms.operators.state_cache import StateCache
+from weir.transforms.operators.tick import BlockState
 
 
 def no_cells() -> Cells:
@@ -43,7 +44,7 @@ class Block:
     ) -> None:
         self.plan, self.noise, self._block, self._every = plan, noise, block, every
         self.cells = no_cells() if cells is None else cells
-        self._shelf: Shelf[Held] = Shelf(room=0 if forgets else 1 << 30)
+        self._shelf: StateCache[Held] = StateCache(room=0 if forgets else 1 << 30)
 
     def stored(self) -> Stored:
         """Made anew for each batch."""
@@ -59,7 +60,7 @@ class Block:
         return self.stored().read(first)
 
     def advance(self, payloads: Sequence[bytes], first: int, stop: int) -> Iterator[Any]:
-        """Reads, steps, and stores."""
+        """Reads, steps, and stores; first gives back what is for later, as bytes."""
         stored, plan = self.stored(), self.plan
         state = BlockState(
             plan.program,
@@ -71,5 +72,7 @@ class Block:
             plan.keys.observed,
         )
         self.state = state
-        yield from state.advance(payloads, first, stop)
+        leaves, later = due(payloads, stop)
+        yield from later
+        yield from state.advance(leaves, first, stop)
         stored.write(state.content, stop)

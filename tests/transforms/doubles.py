@@ -21,7 +21,7 @@ from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.noise.noise import label
 from weir.dpcore.program import Bounded, OutputInfo, Program, Released
 from weir.dpcore.users.unit import UserUnit
-from weir.transforms.tick.noise_source import NoiseSource
+from weir.transforms.operators.noise_source import NoiseSource
 
 MINUTE = 60_000_000
 START = 1_704_067_200_000_000  # 2024-01-01T00:00:00Z

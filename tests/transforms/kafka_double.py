@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+from weir.transforms.beam.kafka.position import PositionTracker, TopicPosition
+from weir.transforms.beam.kafka.reader import BY_BROKER, TopicReader
 from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, CallRefused, DescribedTopic
-from weir.transforms.sources.kafka.position import PositionTracker, TopicPosition
 from weir.transforms.sources.kafka.properties import ClientProperties
-from weir.transforms.sources.kafka.reader import BY_BROKER, TopicReader
 from weir.transforms.sources.kafka.topic import KafkaTopic
 
 S = 1_000_000

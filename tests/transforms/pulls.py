@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
+from weir.transforms.beam.pubsub.messages import Subscription
+from weir.transforms.beam.pubsub.reader import Reader
 from weir.transforms.runtime.fence import OPEN, Fence
-from weir.transforms.sources.pubsub.messages import Subscription
-from weir.transforms.sources.pubsub.reader import Reader
 
 S = 1_000_000
 T0 = 1_700_000_000 * S
@@ -107,7 +107,7 @@ def reader(
         asked.append(count)
         return Call(queue.pop(0) if queue else None)
 
-    monkeypatch.setattr("weir.transforms.sources.pubsub.reader.pull_call", lambda client: ask)
+    monkeypatch.setattr("weir.transforms.beam.pubsub.reader.pull_call", lambda client: ask)
     source = Subscription("s", **options)
     one = Reader(source, fence=around, client=server, now=lambda: clock[0])
     one.leases._closed.set()

@@ -12,7 +12,9 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.local.engine import LocalEngine
+from weir.transforms.operators.stride import TICKS
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
@@ -58,7 +60,11 @@ def run(
     kind: Any = pa.RecordBatch,
     **kwargs: Any,
 ) -> Ran:
-    """Releases, sorted, and dead letters."""
+    """Releases, sorted, and dead letters: by Beam, after a check that the local engine gives the
+    same releases, dead letters and counts where it can run the job."""
+    secret = SecretRef.fresh() if secret is None else secret
+    plain = kind is pa.RecordBatch and not flags and kwargs.get("bounded", True)
+    ours = run_here(plan, batches, secret, **kwargs) if plain else None
     counters.reset()
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(list(flags)))
     source = pipeline | beam.Create(list(batches), reshuffle=False).with_output_types(kind)
@@ -66,12 +72,37 @@ def run(
     releases, dead = keep(found.releases, "releases"), keep(found.dead, "dead")
     pipeline.run().wait_until_finish()
     held, letters = KEPT.pop(releases), KEPT.pop(dead)
+    theirs = ran(held, letters)
+    if ours is not None:
+        assert list(map(str, ours.rows)) == list(map(str, theirs.rows))  # NaN is like NaN
+        assert ours.dead == theirs.dead and ours.counts == theirs.counts
+    return theirs
+
+
+def ran(releases: Sequence[pa.RecordBatch], letters: Sequence[pa.RecordBatch]) -> Ran:
+    """What came out, sorted."""
     return Ran(
-        sorted((row for batch in held for row in batch.to_pylist()), key=order),
+        sorted((row for batch in releases for row in batch.to_pylist()), key=order),
         sorted(letter for batch in letters for letter in rows(batch)),
         counters.snapshot(),
-        held,
+        list(releases),
     )
+
+
+def run_here(
+    plan: Any,
+    batches: Sequence[pa.RecordBatch],
+    secret: SecretRef,
+    every: int = TICKS,
+    noise: Any = None,
+    rotate: Any = (),
+    bounded: bool = True,
+) -> Ran:
+    """The same by the local engine."""
+    counters.reset()
+    letters: list[pa.RecordBatch] = []
+    engine = LocalEngine(plan, secret, rotate, noise)
+    return ran(list(engine.releases(list(batches), letters.append, every)), letters)
 
 
 def cut(batch: pa.RecordBatch, pieces: int) -> list[pa.RecordBatch]:

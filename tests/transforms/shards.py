@@ -11,12 +11,12 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.leaves.columns import LOW
-from weir.transforms.runtime.coders import batch_to_bytes
-from weir.transforms.runtime.windowing import to_timestamp
-from weir.transforms.select.deduplicate import DropSeen, prepare
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.select.timed_cells import RING, width_of
+from weir.transforms.beam.deduplicate import DropSeen, prepare
+from weir.transforms.beam.elements import to_timestamp
+from weir.transforms.columns.names import LOW
+from weir.transforms.operators.state_cache import StateCache
+from weir.transforms.operators.timed_cells import RING, width_of
+from weir.transforms.runtime.codec import batch_to_bytes
 
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
 LAYOUT = "cd" * 32
@@ -118,7 +118,7 @@ class Shards:
         """As after a crash, in this process or in another."""
         self.stored = copy.deepcopy(stored)
         if not same_process:
-            self.dofn._shelf = Shelf()
+            self.dofn._shelf = StateCache()
 
     def bags(self) -> Iterable[Bag]:
         return (bag for shard in self.stored.values() for bag in shard.ring)

@@ -18,10 +18,10 @@ from tests.transforms.blocks import Block, bytes_of
 from tests.transforms.cells import Bag, One
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
-from weir.transforms.leaves import partial
-from weir.transforms.leaves import rows as row_leaf
-from weir.transforms.leaves.partial import PartialLeaf
-from weir.transforms.tick.cells import Cells
+from weir.transforms.operators import partial_rows as row_leaf
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.block_cells import Cells
+from weir.transforms.operators.partial_sums import PartialLeaf
 
 FOLDER = Path(__file__).parent / "stored"
 STOPPED, END = 40, 60
@@ -129,8 +129,8 @@ def digest_of(strides: Any) -> dict[str, str]:
 
 def write() -> None:
     """Writes what is missing: a new job. What is there stays, so that later builds must read it."""
+    from weir.transforms.operators.noise_source import KeyedNoiseSource
     from weir.transforms.runtime.secret import SecretRef
-    from weir.transforms.tick.noise_source import KeyedNoiseSource
 
     with tempfile.NamedTemporaryFile("w") as key:
         key.write(SECRET.hex())

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from weir.transforms.runtime.allocation import _OWN, keep_freed
+from weir.transforms.local.memory import _OWN, keep_freed
 
 GNU = platform.libc_ver()[0] == "glibc"
 PROGRAM = """
 import resource, sys
 import numpy as np
-from weir.transforms.runtime.allocation import _OWN, keep_freed
+from weir.transforms.local.memory import _OWN, keep_freed
 if sys.argv[1] == "keep":
     assert keep_freed()
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt

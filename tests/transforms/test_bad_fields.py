@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import aside, csv, ndjson
 from weir.dpcore.plan import Plan
-from weir.transforms.decode.beam_events import emit
+from weir.transforms.beam.elements import emit
+from weir.transforms.columns.predicate import Predicate
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
-from weir.transforms.leaves.bound import bound
+from weir.transforms.operators.bound import bound
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.reasons import MISSING, by_field
-from weir.transforms.select.predicate import Predicate
 
 PLAN = Plan.from_yaml("""\
 name: ratings

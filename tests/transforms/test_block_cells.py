@@ -12,12 +12,12 @@ from tests.transforms.blocks import Block, bytes_of, copied
 from weir.dpcore.arrays import arrays_of, sliding
 from weir.dpcore.errors import CodecError
 from weir.dpcore.plan import Plan
-from weir.transforms.leaves import partial
-from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators import sliding_history as past
+from weir.transforms.operators.noise_source import KeyedNoiseSource
+from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.tick import past
-from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 CONFIG = """
 name: cells
@@ -179,7 +179,7 @@ def test_every_state_says_which_of_its_arrays_slide() -> None:
 
 
 def test_a_shelf_without_room_keeps_nothing_more() -> None:
-    shelf: Shelf[str] = Shelf(room=100)
+    shelf: StateCache[str] = StateCache(room=100)
     shelf.put(0, b"a", "first", 60)
     shelf.put(1, b"a", "second", 60)
     assert shelf.get(0, b"a") == "first" and shelf.get(1, b"a") is None

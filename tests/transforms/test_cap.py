@@ -28,14 +28,16 @@ from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.simulate import Events, simulate
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
-from weir.transforms.runtime import counters, heartbeat
+from weir.transforms.beam import bound_users as cap
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.bound_users import Cap
+from weir.transforms.beam.elements import to_timestamp
+from weir.transforms.beam.heartbeats import LEAD, Follow
+from weir.transforms.operators import users as capped
+from weir.transforms.operators.user_cells import Closed
+from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.runtime.windowing import to_timestamp
-from weir.transforms.select import cap, capped
-from weir.transforms.select.cap import Cap
-from weir.transforms.select.user_state import Closed
-from weir.transforms.tick.heartbeats import LEAD, Follow
 
 TestStream.__test__ = False  # not a test of ours
 SECRET = "5a" * 32

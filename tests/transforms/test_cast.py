@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 from weir.dpcore.native import kernels
-from weir.transforms.decode import beam_events, cast
+from weir.transforms.decode import cast
 from weir.transforms.decode.cast import to_number, to_numbers
 from weir.transforms.decode.columnar import decode_batches
+from weir.transforms.decode.counted import _absent
 from weir.transforms.decode.schema import EventSchema, Stamp
 
 SIGNALS, QUIET, NEGATIVE, OTHER = (
@@ -98,5 +99,5 @@ def test_what_is_missing_is_counted_alike(refused: bool, monkeypatch: pytest.Mon
             (decoded,) = decode_batches([batch], schema, "f")
         assert decoded.events is not None
         assert bool(decoded.absent) == (used is not None and not refused)
-        found.append(beam_events._absent(decoded.events, decoded.absent))
+        found.append(_absent(decoded.events, decoded.absent))
     assert found[0] == found[1] and found[0]["x"] > 90 and found[0]["y"] == 0

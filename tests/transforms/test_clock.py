@@ -13,11 +13,10 @@ from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import KEPT, keep
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.transforms.runtime import heartbeat
+from weir.transforms.beam import heartbeat, heartbeats
+from weir.transforms.beam.heartbeats import Follow, Heartbeats, TickProvider
+from weir.transforms.beam.pubsub.drain import CUT, DRAIN_WATCHES, MOST_PATIENCE, TEST
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.pubsub.drain import CUT, DRAIN_WATCHES, MOST_PATIENCE, TEST
-from weir.transforms.tick import heartbeats
-from weir.transforms.tick.heartbeats import Follow, Heartbeats, TickProvider
 
 ENDLESS = Clock(START, MINUTE)
 ENDING = Clock(START, MINUTE, START + 10 * MINUTE)

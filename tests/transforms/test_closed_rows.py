@@ -11,10 +11,10 @@ from tests.dpcore.users.cap_rule import Case, Event, case_of, vectorised
 from tests.transforms.user_shards import UserShards, without_ids
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.users.unit import ContributionBounds
+from weir.transforms.beam import bound_users as cap
+from weir.transforms.operators.closed_rows import width_of
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.select import cap
-from weir.transforms.select.closed_rows import width_of
 
 S = 1_000_000
 

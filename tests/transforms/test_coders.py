@@ -10,12 +10,13 @@ import pytest
 from tests.transforms.doubles import CountSum, FakePlan, random_events
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import CodecError
-from weir.transforms.leaves import partial, rows
-from weir.transforms.leaves.partial import PartialLeaf
-from weir.transforms.release.noisy import NoisyStride, NoisyStrideCoder
-from weir.transforms.runtime import heartbeat
-from weir.transforms.runtime.coders import (
-    RecordBatchCoder,
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.coders import NoisyStrideCoder, RecordBatchCoder
+from weir.transforms.operators import partial_rows as rows
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.stride import NoisyStride
+from weir.transforms.runtime.codec import (
     batch_from_bytes,
     batch_to_bytes,
     pack,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import collect
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.beam_events import concatenate
+from weir.transforms.decode.counted import concatenate
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
 

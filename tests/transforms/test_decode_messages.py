@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode import arrow as arrow_together
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.arrow import Arrow
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 SUB = "projects/acme-1/subscriptions/s"
 SCHEMA = EventSchema.build(Stamp("at"), key="store", id="order", numbers=["dollars"])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -20,16 +22,19 @@ from weir.dpcore.leaves import hash_sets
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.hash_sets import TimedSet, sort_hashes
 from weir.dpcore.leaves.hashes import id_hashes
+from weir.transforms.beam import deduplicate
+from weir.transforms.beam.deduplicate import Deduplicate, dedupe_key, prepare
+from weir.transforms.columns.names import HIGH, LOW
 from weir.transforms.decode.lists import from_python
-from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.operators import deduplicate as local
+from weir.transforms.operators import hash_partition as spread
+from weir.transforms.operators import seen_ids
+from weir.transforms.operators.deduplicate import which_count
+from weir.transforms.operators.seen_ids import look, remember
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.codec import batch_from_bytes
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select import deduplicate, seen_ids, spread, unique_here
-from weir.transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
-from weir.transforms.select.seen_ids import look, remember
-from weir.transforms.select.unique_here import which_count
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
@@ -61,13 +66,20 @@ def run(
     horizon: int | None = None,
     shards: int = 8,
     repeats: int = 0,
-    bounded: bool = False,
+    here: bool = False,
 ) -> tuple[list[dict], list]:
     counters.reset()
+    if here:
+        letters: list[pa.RecordBatch] = []
+        step = local.DropDuplicates(KEY, False, letters.append)
+        with contextlib.closing(step):
+            found = [*itertools.chain.from_iterable(map(step.process, batches)), *step.finish()]
+        events = [row for one in found for row in one.to_pylist()]
+        return events, sorted(letter for one in letters for letter in rows(one))
     options = PipelineOptions([f"--direct_runner_bundle_repeat={repeats}"])
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=options)
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
-    unique = Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon, shards=shards, bounded=bounded)
+    unique = Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon, shards=shards)
     found = source | unique
     kept, dead = keep(found.events, "kept"), keep(found.dead, "dead")
     pipeline.run().wait_until_finish()
@@ -90,26 +102,16 @@ def test_events_without_an_id_all_count() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("repeats", [0, 1])
-def test_events_kept_aside_are_those_that_travel(repeats: int) -> None:
-    """Repeated bundles: the runner would read what is aside twice, so nothing goes aside."""
-    ids = [None if i % 7 == 0 else f"id-{i % 90}" for i in range(400)]
-    batches = cut(batch(ids, ticks=[i % 11 for i in range(400)]), 5)
-    aside, sent = run(batches, bounded=True, repeats=repeats), run(batches)
-    assert sorted(map(str, aside[0]))[:: 1 + repeats] == sorted(map(str, sent[0]))
-    assert sent[1] and aside[1][:: 1 + repeats] == sent[1]
-    assert len(run([batch([None, ""])], bounded=True)[0]) == 2
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_here_and_by_shards_the_same_copies_count(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copies that differ in every column, in several batches and flushes, some without an id."""
-    for module in (unique_here, spread):
+    for module in (local, spread):
         monkeypatch.setattr(module, "ROWS", 150 if seed % 2 else 1 << 20)
-    monkeypatch.setattr(deduplicate, "Spread", functools.partial(spread.Spread, together=1))
+    monkeypatch.setattr(
+        deduplicate, "HashPartition", functools.partial(spread.HashPartition, together=1)
+    )
     if seed == 5:
         monkeypatch.setattr(hash_sets, "kernels", None)
     rng = np.random.default_rng(seed)
@@ -127,21 +129,24 @@ def test_here_and_by_shards_the_same_copies_count(
         batches.append(one)
     alike = [one for one in batches if "@source" not in one.schema.names]
     for some in (alike, [one for one in batches if "@source" in one.schema.names]):
-        here, sent = (run(some, bounded=bounded, shards=1) for bounded in (True, False))
-        assert sorted(map(str, here[0])) == sorted(map(str, sent[0]))
-        assert here[1] == sent[1] and here[1]
+        ours, sent = (run(some, here=here, shards=1) for here in (True, False))
+        assert sorted(map(str, ours[0])) == sorted(map(str, sent[0]))
+        assert ours[1] == sent[1] and ours[1]
 
 
 def test_row_leaves_are_given_the_hashes() -> None:
-    secret, found = SecretRef.fresh(), []
-    for bounded in (True, False):
-        pipeline = beam.Pipeline(runner=FnApiRunner())
-        given = [batch([None, "a", "b", "a"])]
-        source = pipeline | beam.Create(given).with_output_types(pa.RecordBatch)
-        unique = Deduplicate(secret, CLOCK, LAYOUT, None, "ab" * 32, bounded=bounded)
-        kept = keep((source | unique).events, "kept")
-        pipeline.run().wait_until_finish()
-        rows = [sorted(row.items()) for one in KEPT.pop(kept) for row in one.to_pylist()]
+    secret, given, digest = SecretRef.fresh(), batch([None, "a", "b", "a"]), "ab" * 32
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    source = pipeline | beam.Create([given]).with_output_types(pa.RecordBatch)
+    unique = Deduplicate(secret, CLOCK, LAYOUT, None, digest)
+    kept = keep((source | unique).events, "kept")
+    pipeline.run().wait_until_finish()
+    step = local.DropDuplicates(dedupe_key(secret.resolve(), digest), True, lambda _: None)
+    with contextlib.closing(step):
+        ours = [*step.process(given), *step.finish()]
+    found = []
+    for batches in (KEPT.pop(kept), ours):
+        rows = [sorted(row.items()) for one in batches for row in one.to_pylist()]
         found.append(sorted(map(str, rows)))
     assert found[0] == found[1] and len(found[0]) == 3
     assert sum(HIGH in row for row in found[0]) == 2
@@ -153,10 +158,10 @@ def test_what_fails_here_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(hash_sets.HashNumbers, "add", broken)
     with pytest.raises(RuntimeError, match="no room"):
-        run([batch(["a"])], bounded=True)
+        run([batch(["a"])], here=True)
 
 
-def held_of(numbers: list[int], known: set[int], first: int) -> unique_here._Held:
+def held_of(numbers: list[int], known: set[int], first: int) -> local._Held:
     """A batch whose ids have these numbers, as it is held."""
     fresh = np.array([n not in known and numbers.index(n) == i for i, n in enumerate(numbers)])
     news = [n for n, new in zip(numbers, fresh, strict=True) if new]
@@ -165,7 +170,7 @@ def held_of(numbers: list[int], known: set[int], first: int) -> unique_here._Hel
     own = np.array(numbers, dtype=np.int64)[again]
     events = batch(["x"] * len(numbers)).drop_columns(["@id"])
     hashes = np.zeros((len(numbers), 2), dtype=np.uint64)
-    return unique_here._Held(events, hashes, fresh, min(news, default=first), again, own)
+    return local._Held(events, hashes, fresh, min(news, default=first), again, own)
 
 
 def test_copies_of_another_bundle_count_there() -> None:

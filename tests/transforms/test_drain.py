@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from weir.transforms.sources.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
+from weir.transforms.beam.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
 
 
 class Wall:

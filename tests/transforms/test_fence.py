@@ -12,21 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from apache_beam.utils.timestamp import Timestamp
 
 from tests.transforms.doubles import FakePlan
+from weir.transforms.beam.publish import Outgoing, Publish
+from weir.transforms.beam.pubsub.messages import Subscription
+from weir.transforms.beam.pubsub.reader import Reader
+from weir.transforms.beam.write_files import RangeDoFn
+from weir.transforms.operators.write import Write
 from weir.transforms.release.table import ReleaseWriter
-from weir.transforms.runtime import counters, fence, kept_counts
+from weir.transforms.runtime import counters, fence
+from weir.transforms.runtime import stored_counts as kept_counts
+from weir.transforms.runtime.acked import FOLDER, Acknowledged, Outdated
 from weir.transforms.runtime.fence import Claim, Fence, Fenced
-from weir.transforms.sinks.folder import RangeDoFn
-from weir.transforms.sinks.here import WriteHere
-from weir.transforms.sinks.pubsub import Outgoing, Publish
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted
 from weir.transforms.sinks.writer import Writer
-from weir.transforms.sources.pubsub.acked import FOLDER, Acknowledged, Outdated
-from weir.transforms.sources.pubsub.messages import Subscription
-from weir.transforms.sources.pubsub.reader import Reader
 
 
 @pytest.fixture
@@ -179,21 +179,20 @@ class Never(Writer):
 def test_a_replaced_sink_writes_nothing(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with fence.standing(Fence(fence.claim(folder, "a"))):
         files = RangeDoFn(Ranges(1, 1, (0,)), Never())
-        here = WriteHere(Ranges(1, 1, (0,)), Never(), "here")
+        here = Write(Ranges(1, 1, (0,)), Never(), fence.current().inner)
         topic = Publish("t", lambda _: iter([Outgoing(b"", {})]), "n")
     fence.claim(folder, "b")
     monkeypatch.setattr(
-        "weir.transforms.sinks.folder.sorted_table", lambda _: Sorted(pa.table({}), 0)
+        "weir.transforms.beam.write_files.sorted_table", lambda _: Sorted(pa.table({}), 0)
     )
     covered = files._covered(0, None)
     with pytest.raises(Fenced):
         files._write(0, [], covered)
-    here.setup()
     batch = ReleaseWriter(FakePlan()).batch(0, 0, 1, (), ())
     with pytest.raises(Fenced):
-        list(here.process(batch, Timestamp(0)))
-        list(here.finish_bundle())
-    here.teardown()
+        list(here.process(batch))
+        list(here.finish())
+    here.close()
     topic.start_bundle()
     topic.process(None)
     with pytest.raises(Fenced):

@@ -19,8 +19,9 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.pipelines.graph.build import in_process_runner
+from weir.transforms.beam.stateless import FilterDoFn
+from weir.transforms.operators.filter import Assign
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.select.filter import Assign, FilterAssign
 
 CLOCK = Clock(start=1000, period=10, end=1035, delay=5)
 
@@ -185,7 +186,7 @@ def test_the_transform_counts_and_sets_apart() -> None:
         out = (
             pipeline
             | beam.Create([given_batch])
-            | beam.ParDo(FilterAssign(DECLARED, ["x"]))
+            | beam.ParDo(FilterDoFn(DECLARED, ["x"]))
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs("dead", main="events")
         )
@@ -197,7 +198,7 @@ def test_the_transform_counts_and_sets_apart() -> None:
 
 def test_a_bad_predicate_is_refused_when_the_graph_is_built() -> None:
     with pytest.raises(ConfigError, match="where"):
-        FilterAssign(PublicPlan(CLOCK, DECLARED.keys, "x.y()"), [])
+        FilterDoFn(PublicPlan(CLOCK, DECLARED.keys, "x.y()"), [])
 
 
 def test_ticks_at_the_edges() -> None:

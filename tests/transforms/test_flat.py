@@ -15,8 +15,8 @@ import weir
 from tests.transforms.doubles import FakePlan
 from tests.transforms.running import KEPT, keep
 from weir.dpcore.program import Released
-from weir.transforms.release.flat import FLAT_SCHEMA, Flat, FlatReleases
-from weir.transforms.release.rows import ReleaseRow, rows_of
+from weir.transforms.beam.releases import FlatReleases, ReleaseRow, rows_of
+from weir.transforms.release.flat import FLAT_SCHEMA, Flat
 from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
 from weir.transforms.sinks.sorted_table import sorted_table
 

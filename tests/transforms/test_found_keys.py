@@ -24,16 +24,17 @@ from weir.dpcore.config.key import RetireConfig
 from weir.dpcore.errors import CodecError, WeirError
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.plan import Plan
-from weir.transforms.leaves import partial
-from weir.transforms.leaves.partial import PartialLeaf
-from weir.transforms.release.noisy import NoisyStride
-from weir.transforms.runtime import heartbeat
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.tick import Tick
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.discovered_cells import DiscoveredCells
+from weir.transforms.operators.discovered_shard import DiscoveredShard
+from weir.transforms.operators.noise_source import KeyedNoiseSource
+from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.pending import due
+from weir.transforms.operators.state_cache import StateCache
+from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.tick.found_block import FoundBlock
-from weir.transforms.tick.found_cells import FoundStored
-from weir.transforms.tick.noise_source import KeyedNoiseSource
-from weir.transforms.tick.tick import Tick
 
 TestStream.__test__ = False  # not a test of ours
 TICKS, PER, MINUTE = 60, 20, 60_000_000
@@ -118,17 +119,19 @@ class Block:
         self.plan, self.rule = plan, plan.discovery
         self.noise = KeyedNoiseSource(secret, plan.name, plan.digest)
         self.cells = no_cells() if cells is None else cells
-        self._shelf: Shelf[Any] = Shelf(room=0 if forgets else 1 << 30)
+        self._shelf: StateCache[Any] = StateCache(room=0 if forgets else 1 << 30)
 
-    def stored(self) -> FoundStored:
+    def stored(self) -> DiscoveredCells:
         layout = bytes.fromhex(self.plan.layout)
-        return FoundStored(self.plan.program, self.noise, layout, 0, self.cells, self._shelf)
+        return DiscoveredCells(self.plan.program, self.noise, layout, 0, self.cells, self._shelf)
 
     def advance(self, payloads: Sequence[bytes], first: int, stop: int) -> Iterator[Any]:
         stored = self.stored()
         before = stored.read(first)
-        block = FoundBlock(self.plan.program, self.rule, self.noise, 0, 128, before)
-        yield from block.advance(payloads, first, stop)
+        block = DiscoveredShard(self.plan.program, self.rule, self.noise, 0, 128, before)
+        leaves, later = due(payloads, stop)
+        yield from later
+        yield from block.advance(leaves, first, stop)
         stored.write(block.content, stop)
 
 

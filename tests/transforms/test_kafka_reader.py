@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.transforms.kafka_double import T0, Cluster, S, turn, values
+from weir.transforms.beam.kafka.position import PositionCoder, PositionTracker, TopicPosition
+from weir.transforms.beam.kafka.reader import BY_PRODUCER, SHRUNK
 from weir.transforms.runtime.fence import Fence, claim
 from weir.transforms.sources.kafka.faults import REFUSALS, RecordsLost, TopicGone
-from weir.transforms.sources.kafka.position import PositionCoder, PositionTracker, TopicPosition
-from weir.transforms.sources.kafka.reader import BY_PRODUCER, SHRUNK
 from weir.transforms.sources.kafka.watermark import ASKED, TopicFrontier
 
 FRESH = TopicPosition()

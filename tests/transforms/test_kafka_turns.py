@@ -10,12 +10,12 @@ from apache_beam.utils.timestamp import Timestamp
 
 from tests.transforms.kafka_double import T0, Cluster, S, Tracker, Watermark
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.beam.kafka import source
+from weir.transforms.beam.kafka.position import TopicPosition
+from weir.transforms.beam.pubsub.messages import MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.sources.kafka import source
-from weir.transforms.sources.kafka.position import TopicPosition
 from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.topic import KafkaTopic
-from weir.transforms.sources.pubsub.messages import MessageDecoder
 
 SCHEMA = EventSchema.build(Stamp("at", "epoch_us"), id="id", numbers=["x"])
 LINE = b'{"at": 1, "id": "a", "x": 1.0}'
@@ -30,7 +30,9 @@ class Turns:
         self.safe: list[Any] = []
         options = {"slack": 0, **topic}
         reader = self.cluster.reader(**options)
-        monkeypatch.setattr(source, "READERS", SimpleNamespace(reader=lambda *_: reader))
+        monkeypatch.setattr(
+            source.ReadRecords, "readers", SimpleNamespace(reader=lambda *_: reader)
+        )
         named = KafkaTopic("t", ClientProperties("b:1"), **options)
         self._read = source.ReadRecords(named, MessageDecoder("ndjson", SCHEMA, "t"), clock)
 

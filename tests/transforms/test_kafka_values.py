@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.transforms.kafka_double import Cluster, S, turn, values
 from tests.transforms.schema_registry import Registry, registry
 from weir.dpcore.errors import ConfigError
-from weir.transforms.sources.kafka.position import TopicPosition
+from weir.transforms.beam.kafka.position import TopicPosition
 from weir.transforms.sources.kafka.properties import PropertyReference
 from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf, SchemaAway
 

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from tests.transforms.test_filter import PublicPlan
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys, key_text
+from weir.transforms.columns import keys as select_keys
+from weir.transforms.columns.keys import key_roles, keys_of
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS, file_formats
+from weir.transforms.operators.filter import Assign
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.select import keys as select_keys
-from weir.transforms.select.filter import Assign
-from weir.transforms.select.keys import key_roles, keys_of
 
 AWKWARD = (
     *("a", "b,c", "a,b", "c", "", " ", '"', '","', "\\", '\\"', "]", "[", '["a","b"]', "null", "/"),

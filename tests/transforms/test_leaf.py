@@ -12,10 +12,10 @@ from tests.transforms import doubles
 from tests.transforms.doubles import FakePlan, random_events
 from tests.transforms.running import cut, shuffled
 from weir.dpcore.leaves.keys import Keys
-from weir.transforms.leaves import partial
-from weir.transforms.leaves import sums as module
-from weir.transforms.leaves.sums import Gatherer
-from weir.transforms.select.filter import Assign
+from weir.transforms.operators import accumulate as module
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.accumulate import Gatherer
+from weir.transforms.operators.filter import Assign
 
 OBSERVED = replace(FakePlan(), keys=Keys.make("k", None, True, None))
 ONE = replace(FakePlan(), keys=Keys.make(None, None, False, None))
@@ -108,7 +108,7 @@ def test_big_leaves_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sums_that_overflow_int64_are_held_within_their_room() -> None:
-    from weir.transforms.tick.pending import CAPACITY, ROOM, held_in_room
+    from weir.transforms.operators.pending import CAPACITY, ROOM, held_in_room
 
     big = partial.PartialLeaf(
         np.array([3]), np.array([0]), np.array([CAPACITY]), np.array([[1 << 61, -(1 << 61)]])

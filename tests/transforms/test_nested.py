@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode.canonical import Decoded, assemble
 from weir.transforms.decode.memory_events import decode_table, pick
 from weir.transforms.decode.mixed_columns import columns_of
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
-from weir.transforms.sources.pubsub.messages import Message, MessageDecoder
 
 SCHEMA = EventSchema.build(
     Stamp("meta.at"), key="meta.place.city", where="meta.flag or note is None", numbers=["body.x"]

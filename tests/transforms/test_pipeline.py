@@ -228,7 +228,7 @@ def test_a_fresh_secret_gives_fresh_noise() -> None:
 def test_nothing_in_the_graph_holds_the_secret(secret: SecretRef, tmp_path: Path) -> None:
     import apache_beam as beam
 
-    from weir.transforms.private_releases import PrivateReleases
+    from weir.transforms.beam.private_releases import PrivateReleases
 
     value = secret.resolve()
     pipeline = beam.Pipeline()

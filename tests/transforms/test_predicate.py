@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.columns.predicate import Predicate
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.select.predicate import Predicate
 
 NAN = float("nan")
 BATCH = pa.RecordBatch.from_pydict(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from weir.transforms.sources.pubsub.leases import Confirmations
+from weir.transforms.beam.pubsub.leases import Confirmations
 
 
 class Flink:

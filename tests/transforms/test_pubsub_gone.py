@@ -12,12 +12,12 @@ from google.api_core import exceptions
 from tests.transforms.pulls import Failure, reader, wire
 from weir.dpcore.errors import WeirError
 from weir.pipelines.runners.submitted import refusal_in
+from weir.transforms.beam import publish as pubsub
+from weir.transforms.beam.publish import Outgoing, Publish, publish
+from weir.transforms.beam.pubsub.reader import Reader
 from weir.transforms.runtime import counters, fence
 from weir.transforms.runtime.fence import Fence
 from weir.transforms.runtime.pubsub_client import REFUSALS, Gone
-from weir.transforms.sinks import pubsub
-from weir.transforms.sinks.pubsub import Outgoing, Publish, publish
-from weir.transforms.sources.pubsub.reader import Reader
 
 CODES = {code: grpc.StatusCode[code] for code in REFUSALS}
 PASSING = ("UNAVAILABLE", "INTERNAL", "UNKNOWN", "ABORTED", "CANCELLED", "RESOURCE_EXHAUSTED")

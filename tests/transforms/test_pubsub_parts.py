@@ -9,12 +9,12 @@ import grpc
 import pytest
 
 from tests.transforms.pulls import T0, Failure, S, Server, reader, wire
+from weir.transforms.beam.pubsub.leases import CALL, Leases
+from weir.transforms.beam.pubsub.messages import read_stamp
+from weir.transforms.beam.pubsub.reader import LONGEST_PAUSE, PROBE
+from weir.transforms.beam.pubsub.restriction import Turn, TurnProvider, TurnTracker
+from weir.transforms.beam.pubsub.watermark import BACKLOG, Frontier
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.pubsub.leases import CALL, Leases
-from weir.transforms.sources.pubsub.messages import read_stamp
-from weir.transforms.sources.pubsub.reader import LONGEST_PAUSE, PROBE
-from weir.transforms.sources.pubsub.restriction import Turn, TurnProvider, TurnTracker
-from weir.transforms.sources.pubsub.watermark import BACKLOG, Frontier
 
 
 def frontier(stream: StreamTime = PRESENT, hold: int = 10) -> Frontier:
@@ -106,7 +106,7 @@ def test_leases_are_moved_on_until_they_are_acknowledged_or_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("weir.transforms.sources.pubsub.leases.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("weir.transforms.beam.pubsub.leases.time.monotonic", lambda: clock[0])
     server = Server()
     leases = Leases(server, "s", 10)
     leases.close()
@@ -129,7 +129,7 @@ def test_leases_are_moved_on_until_they_are_acknowledged_or_given_back(
 
 def test_a_bundle_that_nobody_declares_safe_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("weir.transforms.sources.pubsub.leases.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("weir.transforms.beam.pubsub.leases.time.monotonic", lambda: clock[0])
     server = Server()
     leases = Leases(server, "s", 10)
     leases.close()

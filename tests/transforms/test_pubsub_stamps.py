@@ -14,13 +14,8 @@ from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.time import FIRST, LAST
-from weir.transforms.formats.ndjson import Ndjson
-from weir.transforms.runtime import counters
-from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.pubsub import read as dataflow
-from weir.transforms.sources.pubsub.messages import (
+from weir.transforms.beam.pubsub import read as dataflow
+from weir.transforms.beam.pubsub.messages import (
     STAMPS_AHEAD,
     STAMPS_BEHIND,
     Message,
@@ -28,7 +23,12 @@ from weir.transforms.sources.pubsub.messages import (
     Subscription,
     read_stamp,
 )
-from weir.transforms.sources.pubsub.watermark import Frontier
+from weir.transforms.beam.pubsub.watermark import Frontier
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.time import FIRST, LAST
+from weir.transforms.formats.ndjson import Ndjson
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 S = 1_000_000
 T0 = 1_700_000_000 * S

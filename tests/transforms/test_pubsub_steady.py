@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from weir.transforms.beam.pubsub.messages import Subscription
+from weir.transforms.beam.pubsub.reader import Reader
+from weir.transforms.beam.pubsub.watermark import CATCH_UP, Frontier, SteadyTime
 from weir.transforms.runtime.stream_time import PRESENT
-from weir.transforms.sources.pubsub.messages import Subscription
-from weir.transforms.sources.pubsub.reader import Reader
-from weir.transforms.sources.pubsub.watermark import CATCH_UP, Frontier, SteadyTime
 
 S = 1_000_000
 

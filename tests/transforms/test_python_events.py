@@ -17,11 +17,12 @@ from apache_beam.transforms import window
 from tests.transforms.running import run
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.transforms.decode.memory_events import check_elements, pick
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.beam.python_events import check_elements
+from weir.transforms.decode.memory_events import pick
 from weir.transforms.decode.schema import EventSchema
-from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.operators.filter import Assign
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.select.filter import Assign
 
 TEXT = """
 name: shop

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apache_beam.utils.timestamp import Timestamp
 
 from tests.transforms.pulls import reader, wire
 from tests.transforms.releases import batch
 from weir.pipelines.runners.submitted import refusal_in
+from weir.transforms.beam import write_files as sinks_folder
+from weir.transforms.beam.write_files import RangeDoFn
+from weir.transforms.operators.write import Write as WriteFiles
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence, Removed
-from weir.transforms.sinks import folder as sinks_folder
 from weir.transforms.sinks import place
-from weir.transforms.sinks.folder import RangeDoFn
 from weir.transforms.sinks.held import HeldWriter
-from weir.transforms.sinks.here import WriteHere
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import sorted_table
 from weir.transforms.sinks.writer import FolderWriter, Writer
@@ -43,13 +42,11 @@ def stateful(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 def in_process(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes a tick by the step that a run in one process has."""
-    dofn = WriteHere(RANGES, writer, str(writer.mark()))
-    dofn.setup()
+    step = WriteFiles(RANGES, writer, fence.OPEN)
 
     def write(tick: int) -> None:
-        dofn.start_bundle()
-        list(dofn.process(batch(tick, 1, [b"a"]), Timestamp(0)))
-        list(dofn.finish_bundle())
+        list(step.process(batch(tick, 1, [b"a"])))
+        list(step.finish())
 
     return write
 

@@ -16,8 +16,8 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.program import Bounded, OutputInfo, Released, RowProgram
-from weir.transforms.leaves import rows as row_leaf
-from weir.transforms.leaves.rows import content_hashes
+from weir.transforms.operators import partial_rows as row_leaf
+from weir.transforms.operators.partial_rows import content_hashes
 
 
 class Walk(NamedTuple):

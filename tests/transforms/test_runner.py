@@ -10,9 +10,14 @@ from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.transforms.private_releases import PrivateReleases
-from weir.transforms.runtime.flink_quirks import WHOLE_BUNDLES, on_flink, require_whole_bundles
-from weir.transforms.runtime.prism_quirks import NO_SPLITS, keep_bundles_whole
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.beam.runner_quirks import (
+    NO_SPLITS,
+    WHOLE_BUNDLES,
+    keep_bundles_whole,
+    on_flink,
+    require_whole_bundles,
+)
 from weir.transforms.runtime.secret import SecretRef
 
 PLAN = Plan.from_yaml(

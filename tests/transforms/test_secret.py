@@ -15,10 +15,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.transforms.doubles import FakeConfig, FakePlan, FakeSchema
 from weir.dpcore.errors import ConfigError
-from weir.transforms.private_releases import PrivateReleases
-from weir.transforms.runtime.cluster import has_own_workers
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.beam.runner_quirks import has_own_workers
+from weir.transforms.operators.noise_source import KeyedNoiseSource
 from weir.transforms.runtime.secret import SecretRef, mounted_path
-from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 SECRET = bytes(range(100, 132))
 

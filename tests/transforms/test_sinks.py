@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,12 @@ from tests.transforms.running import KEPT, cut, keep
 from weir.dpcore.errors import CodecError, ConfigError, WeirError
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.program import Released
-from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.beam.publish import PublishReleases, to_messages
+from weir.transforms.beam.sinks import WriteBigQuery
+from weir.transforms.beam.write_files import RangeDoFn, ToRange, WriteRanges
+from weir.transforms.local.engine import LocalEngine
+from weir.transforms.operators.write import Write
 from weir.transforms.release.few import shape_for
 from weir.transforms.release.table import (
     RELEASE_SCHEMA,
@@ -33,47 +40,53 @@ from weir.transforms.release.table import (
     releases_only,
     span_of,
 )
-from weir.transforms.runtime import counters
+from weir.transforms.runtime import counters, fence
+from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks import place
-from weir.transforms.sinks.folder import RangeDoFn, ToRange
-from weir.transforms.sinks.here import WriteHere, waiting_of
-from weir.transforms.sinks.pubsub import PublishReleases, to_messages
 from weir.transforms.sinks.sorted_table import sorted_table
-from weir.transforms.sinks.transforms import (
-    WriteBigQuery,
-    WriteFolder,
-    WriteTable,
-    bigquery_schema,
-    ranges_of,
-    to_records,
-)
+from weir.transforms.sinks.targets import bigquery_schema, folder, ranges_of, table, to_records
 from weir.transforms.sinks.writer import FolderWriter
 
+LOCAL = False
+"""Whether files are written by the step of the local engine; else by that of Beam."""
 
-def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **kw: Any) -> Any:
+
+def write(batches: list[pa.RecordBatch], place: Path, form: str = "parquet", **kw: Any) -> Any:
     counters.reset()
+    target = folder(kw.pop("plan", PLAN), str(place), form, **kw)
+    if LOCAL:
+        step = Write(*target, fence.OPEN)
+        with contextlib.closing(step):
+            written = [one for each in batches for one in step.process(each)]
+            return sorted([*written, *step.finish()])
     pipeline = beam.Pipeline(runner=FnApiRunner())
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
-    plan = kw.pop("plan", PLAN)
-    token = keep(source | WriteFolder(plan, str(folder), form, **kw), "written")
+    token = keep(source | WriteRanges(target), "written")
     pipeline.run().wait_until_finish()
     return sorted(KEPT.pop(token))
 
 
-@pytest.fixture(params=["aside", "state"])
+@pytest.fixture(params=["local", "beam"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How releases wait for their file: as they are in this process, or as bytes in state."""
-    if request.param == "state":
-        monkeypatch.setattr("weir.transforms.sinks.folder.in_one_process", lambda _: False)
+    monkeypatch.setattr(sys.modules[__name__], "LOCAL", request.param == "local")
 
 
-def full_run(folder: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> None:
+def full_run(place: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> None:
     counters.reset()
-    pipeline = beam.Pipeline(runner=FnApiRunner())
     data = cut(random_events(500, FakePlan(), seed), 2)
+    target = folder(plan, str(place), form)
+    if LOCAL:
+        engine: Any = LocalEngine(plan, SecretRef.fresh(), noise=Silent())
+        with contextlib.closing(Write(*target, fence.OPEN)) as step:
+            for each in engine.releases(data, lambda _: None, 128):
+                list(step.process(each))
+            list(step.finish())
+        return
+    pipeline = beam.Pipeline(runner=FnApiRunner())
     source = pipeline | beam.Create(data, reshuffle=False).with_output_types(pa.RecordBatch)
     found = source | "Release" >> PrivateReleases(plan, noise=Silent())
-    found.releases | "Write" >> WriteFolder(plan, str(folder), form)
+    found.releases | "Write" >> WriteRanges(target)
     pipeline.run().wait_until_finish()
 
 
@@ -259,15 +272,15 @@ def test_repeats_across_bundles_are_compared_with_the_file(tmp_path: Path) -> No
     assert counters.snapshot().get("divergent", 0) == 0
 
 
-def test_releases_wait_alike_in_this_process_and_in_state(
+def test_the_local_engine_and_beam_write_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full_run(tmp_path / "aside", "parquet")
-    monkeypatch.setattr("weir.transforms.sinks.folder.in_one_process", lambda _: False)
-    full_run(tmp_path / "state", "parquet")
-    aside, state = ({p.name: p.read_bytes() for p in (tmp_path / way).iterdir()}
-                    for way in ("aside", "state"))  # fmt: skip
-    assert aside == state and len(aside) == 3
+    for local in (False, True):
+        monkeypatch.setattr(sys.modules[__name__], "LOCAL", local)
+        full_run(tmp_path / str(local), "parquet")
+    ours, theirs = ({p.name: p.read_bytes() for p in (tmp_path / way).iterdir()}
+                    for way in ("True", "False"))  # fmt: skip
+    assert ours == theirs and len(ours) == 3
 
 
 def test_files_are_put_in_order_and_none_behind_one_that_fails(tmp_path: Path) -> None:
@@ -285,29 +298,22 @@ def test_files_are_put_in_order_and_none_behind_one_that_fails(tmp_path: Path) -
 
         def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
             put.append(first)
-            if folder == "fails":
+            if how == "fails":
                 raise WeirError("it is full")
             return super().put(first, last, content, divergent)
 
-    for folder in ("fails", "holds"):
-        dofn = WriteHere(ranges_of(TWO, 4), Slow(str(tmp_path), "parquet", None), folder)
-        held = waiting_of(folder)
-        dofn.setup()
-        dofn.start_bundle()
-        written = [one for each in whole() for one in dofn.process(each, Timestamp(7))]
-        if folder == "fails":
+    for how in ("fails", "holds"):
+        step = Write(ranges_of(TWO, 4), Slow(str(tmp_path), "parquet", None), fence.OPEN)
+        written = [one for each in whole() for one in step.process(each)]
+        if how == "fails":
             with pytest.raises(WeirError, match="it is full"):
-                list(dofn.finish_bundle())
+                list(step.finish())
             assert put == [0] and not list(tmp_path.iterdir())
             put.clear()
         else:
-            written += list(dofn.finish_bundle())
-            assert [(one.value, one.timestamp) for one in written] == [
-                ((0, 3), Timestamp(7)),
-                ((4, 5), Timestamp(7)),
-            ]
-            assert put == [0, 4] and not held.shared.files
-        dofn.teardown()
+            assert [*written, *step.finish()] == [(0, 3), (4, 5)]
+            assert put == [0, 4]
+        step.close()
 
 
 @pytest.mark.slow
@@ -375,7 +381,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     pipeline = beam.Pipeline(runner=FnApiRunner())
     parts = [batch(0, 6, [b"a"], 0), batch(0, 6, [b"b"], 1)]
     source = pipeline | beam.Create(parts, reshuffle=False).with_output_types(pa.RecordBatch)
-    source | WriteTable(TWO, every=8)
+    source | WriteRanges(table(TWO, every=8))
     pipeline.run().wait_until_finish()
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 6 * 2 * 4 and lines[0].split()[:2] == ["tick_start", "key"]

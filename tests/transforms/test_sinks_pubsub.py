@@ -12,13 +12,13 @@ import pytest
 from tests.transforms.releases import PLAN, batch
 from weir.dpcore.errors import WeirError
 from weir.dpcore.program import Released
+from weir.transforms.beam import publish as pubsub
+from weir.transforms.beam import sinks as sinks_dead
+from weir.transforms.beam.publish import Outgoing, Publish, to_messages
 from weir.transforms.release.few import Shape, shape_for
 from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
-from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.codec import batch_from_bytes
 from weir.transforms.runtime.dead_letters import dead_letters
-from weir.transforms.sinks import dead_letters as sinks_dead
-from weir.transforms.sinks import pubsub
-from weir.transforms.sinks.pubsub import Outgoing, Publish, to_messages
 
 TOPIC = "projects/acme-1/topics/t"
 

@@ -17,13 +17,13 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.program import SPARSE_FROM, OutputInfo, Released
 from weir.pipelines.results.files import TYPES, ResultFile, matrix, read_file
+from weir.transforms.beam.publish import to_messages
 from weir.transforms.release.few import FEW_SCHEMA, Few, shape_for
 from weir.transforms.release.flat import Flat
 from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.sinks import formats, place
-from weir.transforms.sinks.pubsub import to_messages
 from weir.transforms.sinks.sorted_table import sorted_table
-from weir.transforms.sinks.transforms import bigquery_schema, to_records
+from weir.transforms.sinks.targets import bigquery_schema, to_records
 from weir.transforms.sinks.writer import differences
 
 SIZE, TICKS = 6, 3

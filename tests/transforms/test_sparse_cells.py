@@ -1,4 +1,4 @@
-"""Cells that have no place of their own: summed exactly, whatever came when, and kept aside."""
+"""Cells that have no place of their own: summed exactly, whatever came when."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.doubles import FakePlan
-from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.keys import Keys
-from weir.transforms.leaves import key_index, partial, sums
-from weir.transforms.leaves.here import opened, put_aside, taken
-from weir.transforms.leaves.key_index import KeyIndex
-from weir.transforms.leaves.partial import PartialLeaf, apart
-from weir.transforms.leaves.sparse_cells import SparseCells
-from weir.transforms.leaves.sums import Gatherer
-from weir.transforms.tick.pending import PendingSums
+from weir.transforms.operators import accumulate as sums
+from weir.transforms.operators import key_index
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.accumulate import Gatherer
+from weir.transforms.operators.key_index import KeyIndex
+from weir.transforms.operators.partial_sums import PartialLeaf, apart
+from weir.transforms.operators.pending import PendingSums, due
+from weir.transforms.operators.sparse_cells import SparseCells
 
 OBSERVED = replace(FakePlan(), keys=Keys.make("k", None, True, None))
 
@@ -105,37 +105,26 @@ def test_numbers_are_held_as_narrow_as_they_are_and_leave_whole() -> None:
     assert leaf.names == (index.names[2],) and len(cells) == 0 and not list(cells.drain())
 
 
-def test_leaves_aside_are_what_they_were_as_bytes() -> None:
-    run = "a run of leaves"
-    held = opened(run)
+def test_leaves_as_narrow_as_they_can_be_step_alike() -> None:
     found = drained([events(3_000, 2_000, 300, 3)])
-    aside = {block: put_aside(leaf, run) for block, leaf in found}
-    for block, leaf in found:
-        data, name = partial.encode(leaf), aside[block]
-        assert len(name) < 300 and partial.tick_range(name) == partial.tick_range(data)
+    for _, leaf in found:
+        data = partial.encode(leaf)
         for stop in (150, 400):
-            payloads = [put_aside(leaf, run)]
-            ours = PendingSums(OBSERVED.program, payloads, stop)
-            theirs = PendingSums(OBSERVED.program, [data], stop)
-            assert ours.firsts() == theirs.firsts()
-            assert [partial.decode(x)[:4] for x in ours.later] or stop == 400
-            place = {key: row for row, key in enumerate(ours.firsts())}
-            for pending in (ours, theirs):
-                pending.settle(place)
+            theirs, later = due([data], stop)
+            ours = [partial.narrowed(part) for part in theirs]
+            assert ours and ours[0].ticks.itemsize < 8 and (later or stop == 400)
+            pending = [PendingSums(OBSERVED.program, leaves) for leaves in (ours, theirs)]
+            assert pending[0].firsts() == pending[1].firsts()
+            place = {key: row for row, key in enumerate(pending[0].firsts())}
+            for each in pending:
+                each.settle(place)
             shape = 0, min(stop, 300), len(place)
-            assert np.array_equal(ours.leaves(*shape), theirs.leaves(*shape))
-        assert taken(name).names == leaf.names
-        with pytest.raises(CodecError):
-            taken(name)
-    assert len(held) == 0
+            assert np.array_equal(pending[0].leaves(*shape), pending[1].leaves(*shape))
 
 
-def test_events_that_are_not_summed_go_aside_as_they_are() -> None:
-    run = "a run of events"
-    held = opened(run)
+def test_narrow_sums_are_never_taken_for_events_that_are_not_summed() -> None:
     one = np.zeros(3, dtype=np.int64)
     leaf = PartialLeaf(one, one, one + 1, np.ones((3, 4), dtype=np.int32), (b"k",))
     large = leaf._replace(values=np.full((3, 4), 1 << 20))
-    assert not taken(put_aside(leaf, run)).is_summed
-    assert taken(put_aside(large, run)).is_summed
-    assert len(held) == 0
+    assert not partial.narrowed(leaf).is_summed
+    assert partial.narrowed(large).is_summed

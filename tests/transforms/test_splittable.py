@@ -7,10 +7,10 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
 from weir.dpcore.leaves.clock import Clock
+from weir.transforms.beam.heartbeats import Heartbeats
+from weir.transforms.beam.pubsub.messages import MessageDecoder, Subscription
+from weir.transforms.beam.pubsub.source import ReadSubscription
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.sources.pubsub.messages import MessageDecoder, Subscription
-from weir.transforms.sources.pubsub.source import ReadSubscription
-from weir.transforms.tick.heartbeats import Heartbeats
 
 
 def test_no_two_of_them_take_elements_of_one_coder() -> None:

@@ -13,13 +13,13 @@ from tests.transforms import stored_state as stored
 from tests.transforms.blocks import Block, bytes_of, copied
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import CodecError
-from weir.transforms.leaves import partial
-from weir.transforms.runtime import coders
-from weir.transforms.runtime.coders import NO_MARK, header_of, pack, unpack
+from weir.transforms.operators import block_cells as tick_cells
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators import sliding_history as past
+from weir.transforms.operators.noise_source import KeyedNoiseSource
+from weir.transforms.runtime import codec as coders
+from weir.transforms.runtime.codec import NO_MARK, header_of, pack, unpack
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.tick import cells as tick_cells
-from weir.transforms.tick import past
-from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 
 @pytest.fixture

@@ -25,22 +25,20 @@ from tests.transforms.running import KEPT, keep
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
-from weir.transforms.leaves import partial
-from weir.transforms.leaves.partial import PartialLeaf
-from weir.transforms.release.noisy import NoisyStride, boundaries
-from weir.transforms.runtime import heartbeat
-from weir.transforms.runtime.coders import pack
+from weir.transforms.beam import assemble, deduplicate, heartbeat, tick, train
+from weir.transforms.beam import bound_users as cap
+from weir.transforms.beam import write_files as folder
+from weir.transforms.beam.assemble import AssembleDoFn
+from weir.transforms.beam.tick import Tick, TickDoFn
+from weir.transforms.beam.train import TrainDoFn
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.partial_sums import PartialLeaf
+from weir.transforms.operators.progress import SPANS, bag_of, bags_due
+from weir.transforms.operators.stride import NoisyStride, boundaries
+from weir.transforms.operators.timed_cells import RING
+from weir.transforms.operators.user_cells import BAGS
+from weir.transforms.runtime.codec import pack
 from weir.transforms.runtime.dead_letters import rows
-from weir.transforms.runtime.waiting import SPANS, bag_of, bags_due
-from weir.transforms.select import cap, deduplicate
-from weir.transforms.select.timed_cells import RING
-from weir.transforms.select.user_state import BAGS
-from weir.transforms.sinks import folder
-from weir.transforms.tick import tick
-from weir.transforms.tick.tick import Tick, TickDoFn
-from weir.transforms.train import assemble, train
-from weir.transforms.train.assemble import AssembleDoFn
-from weir.transforms.train.train import TrainDoFn
 
 TestStream.__test__ = False  # not a test of ours
 ENDLESS = replace(FakePlan(), clock=replace(FakePlan().clock, end=None))
@@ -358,8 +356,9 @@ def step_names(training: bool = False, users: bool = False) -> list[str]:
     """Full names of the stateful steps of a job with everything in it; or of one that trains."""
     from tests.transforms.doubles import FakeConfig, FakeSchema
     from tests.transforms.test_erm_pipeline import plan as training_plan
-    from weir.transforms.private_releases import PrivateReleases
-    from weir.transforms.sinks.transforms import WriteFolder
+    from weir.transforms.beam.private_releases import PrivateReleases
+    from weir.transforms.beam.write_files import WriteRanges
+    from weir.transforms.sinks.targets import folder
 
     plan: Any = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
     if users:
@@ -373,7 +372,7 @@ def step_names(training: bool = False, users: bool = False) -> list[str]:
         source | "Release" >> PrivateReleases(plan)
     else:
         found = source | "Release" >> PrivateReleases(plan)
-        found.releases | "Write" >> WriteFolder(plan, "out")
+        found.releases | "Write" >> WriteRanges(folder(plan, "out"))
     names: list[str] = []
 
     class Visitor(beam.pipeline.PipelineVisitor):

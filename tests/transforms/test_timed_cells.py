@@ -12,9 +12,10 @@ import pytest
 from tests.transforms.shards import CLOCK, Alone, Event, Shard, Shards, hashes_of
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.hash_sets import entries
-from weir.transforms.select import shelf, timed_cells
-from weir.transforms.select.shelf import Shelf
-from weir.transforms.select.timed_cells import RING, Held, TimedCells, slices_of, sums_of
+from weir.transforms.operators import state_cache as shelf
+from weir.transforms.operators import timed_cells
+from weir.transforms.operators.state_cache import StateCache
+from weir.transforms.operators.timed_cells import RING, Held, TimedCells, slices_of, sums_of
 
 STORED = Path(__file__).parent / "stored"
 HORIZON = 8
@@ -211,7 +212,7 @@ def test_a_sum_of_entries_knows_no_order_and_no_pieces_but_ticks_and_notes() -> 
 
 def test_it_keeps_what_users_have_spent_and_forgets_a_period_at_its_end() -> None:
     """As the caps of users will: at the close of a tick a user is noted with (used, cells)."""
-    period, shard, shelf = 6, Shard(), Shelf[Held]()
+    period, shard, shelf = 6, Shard(), StateCache[Held]()
     rng = np.random.default_rng(1)
     spent: dict[int, tuple[int, int, int]] = {}
     for tick in range(20):
@@ -234,7 +235,7 @@ def test_it_keeps_what_users_have_spent_and_forgets_a_period_at_its_end() -> Non
             cells.drop(tick + 1, 0)
             assert shard.head.value is None
         if tick % 4 == 1:
-            shelf = Shelf()
+            shelf = StateCache()
 
 
 def test_slices_have_the_numbers_of_the_clock() -> None:
@@ -245,7 +246,7 @@ def test_slices_have_the_numbers_of_the_clock() -> None:
 
 def test_a_shelf_lets_go_of_what_nobody_asks_for_and_of_itself() -> None:
     now = [0.0]
-    one: Shelf[int] = Shelf(lambda: now[0])
+    one: StateCache[int] = StateCache(lambda: now[0])
     one.put(1, b"a", 11)
     one.put(3, b"c", 33)
     assert one.get(1, b"a") == 11 and one.get(1, b"b") is None and one.get(2, b"a") is None
@@ -254,7 +255,7 @@ def test_a_shelf_lets_go_of_what_nobody_asks_for_and_of_itself() -> None:
         assert one.get(3, b"c") == 33
         one.put(2, b"b", 22)
     assert one.get(1, b"a") is None and one.get(2, b"b") == 22 and len(one) == 2
-    held = Shelf.of("a run")
-    assert Shelf.of("a run") is held and "a run" in shelf._SHELVES
+    held = StateCache.of("a run")
+    assert StateCache.of("a run") is held and "a run" in shelf._SHELVES
     del held
     assert "a run" not in shelf._SHELVES

@@ -31,10 +31,10 @@ from tests.transforms.test_model_pipeline import (
 from tests.transforms.test_model_pipeline import plan as learner_plan
 from weir.dpcore.models.erm import incremental as erm_training
 from weir.dpcore.plan import Plan
-from weir.transforms.private_releases import PrivateReleases
-from weir.transforms.release.noisy import TICKS as STRIDE
+from weir.transforms.beam.private_releases import PrivateReleases
+from weir.transforms.operators.job_queue import JobQueue
+from weir.transforms.operators.stride import TICKS as STRIDE
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.train.lane import Lane
 
 __all__ = ["secret"]
 
@@ -47,13 +47,13 @@ def advances(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(erm_training, "WORK", 1)
     monkeypatch.setattr(erm_training, "FEWEST", 1)
     found: list[int] = []
-    real = Lane.advance
+    real = JobQueue.advance
 
-    def noted(self: Lane, slices: int) -> Any:
+    def noted(self: JobQueue, slices: int) -> Any:
         found.append(slices)
         return real(self, slices)
 
-    monkeypatch.setattr(Lane, "advance", noted)
+    monkeypatch.setattr(JobQueue, "advance", noted)
     return found
 
 
@@ -78,7 +78,7 @@ def test_bounded_input_is_fitted_as_it_comes(advances: list[int], secret: Secret
     """No timer is set that the end of time would have to fire."""
     one, batch = plan(more="every: 40\n  iterations: 20"), flights(500)
     assert cells(run(one, [batch], secret=secret)) == simulated(one, batch)
-    assert len(advances) == 3 * 5  # runs of 5 keys, each in a block of its own
+    assert len(advances) == 2 * 3 * 5  # by each engine: runs of 5 keys, each in a shard of its own
 
 
 @pytest.mark.slow

@@ -17,14 +17,14 @@ from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.program import Runs
-from weir.transforms.leaves import partial
-from weir.transforms.leaves import sums as module
-from weir.transforms.leaves.bound import numbers
-from weir.transforms.leaves.sums import Gatherer
+from weir.transforms.beam.tick import split_overdue
+from weir.transforms.operators import accumulate as module
+from weir.transforms.operators import partial_sums as partial
+from weir.transforms.operators.accumulate import Gatherer
+from weir.transforms.operators.bound import numbers
+from weir.transforms.operators.filter import Assign
+from weir.transforms.operators.pending import PendingSums, due
 from weir.transforms.runtime import counters
-from weir.transforms.select.filter import Assign
-from weir.transforms.tick.pending import PendingSums
-from weir.transforms.tick.tick import split_overdue
 
 TICKS, D = 40, 6
 NAMES = tuple(f"f{i}" for i in range(D - 1))
@@ -109,8 +109,8 @@ def sums_of(plan: Any, found: dict[int, list[bytes]], cuts: tuple[int, ...]) -> 
         names = list(plan.keys.block_keys(block)) if not plan.keys.observed else []
         edges, pieces = (0, *cuts, TICKS), []
         for low, high in zip(edges, edges[1:], strict=False):
-            pending = PendingSums(plan.program, payloads, high)
-            payloads = pending.later
+            leaves, payloads = due(payloads, high)
+            pending = PendingSums(plan.program, leaves)
             if plan.keys.observed:
                 names += sorted(set(pending.firsts()) - set(names))
                 pending.settle({name: row for row, name in enumerate(names)})
@@ -262,7 +262,7 @@ def test_a_bundle_is_sent_on_before_its_sums_run_out_of_room() -> None:
 
 
 def test_a_cell_beyond_its_capacity_is_held_in_room_whatever_travelled_how() -> None:
-    from weir.transforms.tick.pending import ROOM
+    from weir.transforms.operators.pending import ROOM
 
     program = Wide(capacity=100)
     row = np.full((1, D + 1), 2**16, dtype=np.int32)
@@ -271,7 +271,7 @@ def test_a_cell_beyond_its_capacity_is_held_in_room_whatever_travelled_how() -> 
     big = partial.PartialLeaf(zero, zero, 90 * one, np.full_like(own, ROOM))
     few = partial.PartialLeaf(np.repeat(zero, 20), np.repeat(zero, 20), np.repeat(one, 20),
                               np.repeat(row, 20, axis=0))  # fmt: skip
-    pending = PendingSums(program, [partial.encode(big), partial.encode(few)], 1)
+    pending = PendingSums(program, [big, few])
     assert (pending.leaves(0, 1, 1) == ROOM).all()
-    roomy = PendingSums(Wide(), [partial.encode(big._replace(values=own)), partial.encode(few)], 1)
+    roomy = PendingSums(Wide(), [big._replace(values=own), few])
     assert np.array_equal(roomy.leaves(0, 1, 1)[0], 21 * own)

@@ -17,13 +17,13 @@ from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import CountSum
 from weir.dpcore.users.cells import CapKeys, user_hashes
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
-from weir.transforms.leaves.columns import UNIT_HIGH, UNIT_LOW
-from weir.transforms.runtime import heartbeat
-from weir.transforms.select import closed_rows
-from weir.transforms.select.cap import CloseTicks
-from weir.transforms.select.spread import hashed
-from weir.transforms.select.user_state import BAGS, Shelves
-from weir.transforms.select.users import encode, prepared
+from weir.transforms.beam import heartbeat
+from weir.transforms.beam.bound_users import CloseTicks
+from weir.transforms.columns.names import UNIT_HIGH, UNIT_LOW
+from weir.transforms.operators import closed_rows
+from weir.transforms.operators.hash_partition import hashed
+from weir.transforms.operators.user_cells import BAGS, UserCaches
+from weir.transforms.operators.users import encode, prepared
 
 LAYOUT = "cd" * 32
 
@@ -156,7 +156,7 @@ class UserShards:
         """As after a crash: state comes from a checkpoint."""
         self.stored = copy.deepcopy(self.stored)
         if not same_process:
-            self.dofn._shelves = Shelves.of(f"another {id(self)} {random.random()}")
+            self.dofn._shelves = UserCaches.of(f"another {id(self)} {random.random()}")
 
 
 def without_ids(found: Found) -> Found:

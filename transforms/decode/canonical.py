@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
+from weir.transforms.columns.keys import is_key, key_roles
+from weir.transforms.columns.list_columns import LIST
+from weir.transforms.columns.predicate_compiler import Kind
 from weir.transforms.decode.cast import (
     Bad,
     is_bytes,
@@ -28,10 +31,7 @@ from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.lists import to_lists
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.decode.time import to_time
-from weir.transforms.leaves.lists import LIST
 from weir.transforms.runtime.dead_letters import dead_letters, reason_code
-from weir.transforms.select.keys import is_key, key_roles
-from weir.transforms.select.predicate_compiler import Kind
 
 TIME, ARRIVAL = "@time", "@arrival"
 KEY_TYPE = pa.dictionary(pa.int32(), pa.string())

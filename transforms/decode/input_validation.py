@@ -19,14 +19,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from weir.transforms.columns.keys import (
+    as_numbers,
+    declared_keys,
+    folded,
+    is_key,
+    key_roles,
+    keys_of,
+)
+from weir.transforms.columns.predicate import Predicate
+from weir.transforms.columns.predicate_compiler import Kind
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 from weir.transforms.runtime.dead_letters import count_by_field
 from weir.transforms.runtime.reasons import UNREAD
-from weir.transforms.select.filter import declared_keys
-from weir.transforms.select.keys import as_numbers, folded, is_key, key_roles, keys_of
-from weir.transforms.select.predicate import Predicate
-from weir.transforms.select.predicate_compiler import Kind
 
 SEEN = "seen"
 """Tag of the output that carries evidence."""

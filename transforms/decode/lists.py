@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.transforms.columns.list_columns import LIST, from_rows, is_list
 from weir.transforms.decode.cast import Bad, fault, plain, type_word
-from weir.transforms.leaves.lists import LIST, from_rows, is_list
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.bool_]

@@ -5,7 +5,7 @@ Each value is read as what it is, whatever the others of its column are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,13 +16,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.canonical import ARRIVAL, TIME, Rows, Spoilt
+from weir.transforms.decode.canonical import (
+    ARRIVAL,
+    TIME,
+    Decoded,
+    Rows,
+    Spoilt,
+    assemble,
+)
 from weir.transforms.decode.cast import Bad, to_boolean, to_number, to_presence, to_text
 from weir.transforms.decode.json_lines import NotText
 from weir.transforms.decode.lists import from_python, to_float
 from weir.transforms.decode.nested import take
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.decode.time import UTC_MICROSECONDS, to_time
+from weir.transforms.runtime.dead_letters import dead_letters
 
 Read = Callable[[Any], tuple[Any, Bad]]
 
@@ -296,3 +304,20 @@ _TYPES: dict[Any, pa.DataType] = {
     (datetime, False): pa.timestamp("us", "UTC"),
 }
 """Kinds of times -> types of columns; a datetime is of two kinds, without a zone and with."""
+
+
+SOURCE = "rows"
+
+
+def decode_rows(
+    held: Sequence[dict[str, Any] | None], first: int, schema: EventSchema
+) -> Iterator[Decoded]:
+    """Fields of events -> batches; None is no event. first: position of the first."""
+    events = [event for event in held if event is not None]
+    good = np.array([event is not None for event in held], dtype=bool)
+    positions = np.arange(first, first + len(held), dtype=np.int64)
+    if len(events) < len(held):
+        yield Decoded(None, dead_letters(SOURCE, positions[~good], "malformed"))
+    if events:
+        columns, spoilt = columns_of(events, schema)
+        yield assemble(columns, positions[good], schema, SOURCE, spoilt)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from weir.dpcore.native import kernels
+from weir.transforms.columns.list_columns import LIST
 from weir.transforms.decode.canonical import Decoded, Over, assemble
 from weir.transforms.decode.json_lines import plain, read_arrow, read_objects
 from weir.transforms.decode.lines import Chunk
@@ -27,7 +28,6 @@ from weir.transforms.decode.lists import from_entries
 from weir.transforms.decode.mixed_columns import typed_columns
 from weir.transforms.decode.nested import any_nested, take
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.leaves.lists import LIST
 from weir.transforms.runtime.dead_letters import dead_letters
 
 _OPEN, _CLOSE = ord("{"), ord("}")

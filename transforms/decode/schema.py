@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
+from weir.transforms.columns.predicate import Predicate
+from weir.transforms.columns.predicate_compiler import Kind
 from weir.transforms.decode import header_sniffing
-from weir.transforms.select.predicate import Predicate
-from weir.transforms.select.predicate_compiler import Kind
 
 EPOCH_MICROSECONDS = {
     "epoch_s": 1_000_000.0,

@@ -68,6 +68,6 @@ class Arrow(Format):
 
     def encode(self, batch: pa.RecordBatch, broken: Flags = ()) -> bytes:
         """Encodes rows as a stream."""
-        from weir.transforms.runtime.coders import batch_to_bytes
+        from weir.transforms.runtime.codec import batch_to_bytes
 
         return batch_to_bytes(blanked(batch, broken))

@@ -101,7 +101,7 @@ class LineFormat(Format):
 
     def read(self, file: Any, rows: int) -> FileContent | None:
         """Texts have no columns of a type: ``tables``, ``batches`` and ``samples`` read them."""
-        raise NotImplementedError
+        raise AssertionError("texts are read as lines, not as columns.")
 
     def split(self, file: File) -> Iterator[Split]:
         if self._can_be_cut(file.path) and file.size > SPLIT_BYTES:
@@ -123,7 +123,7 @@ class LineFormat(Format):
     def decode(self, split: Split, schema: EventSchema, how: DecodeOptions) -> Iterator[Decoded]:
         from weir.transforms.decode.columnar import whole_file
         from weir.transforms.runtime import counters
-        from weir.transforms.runtime.ahead import in_turn
+        from weir.transforms.runtime.prefetch import in_turn
 
         damaged = self.says_columns()
         try:

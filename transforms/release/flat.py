@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -271,38 +270,4 @@ def _empty(kind: pa.DataType) -> pa.Array:
     return pa.array([], kind)
 
 
-@beam.typehints.with_input_types(pa.RecordBatch)
-@beam.typehints.with_output_types(pa.RecordBatch)
-class FlatReleases(beam.PTransform[Any, Any]):
-    """Releases -> record batches of ``RELEASE_SCHEMA``: one row a coordinate, as in files (of
-    vectors that are sparse by the plan, one for each that is not 0).
-
-    Args:
-      plan: of the releases; names the coordinates.
-
-        >>> import apache_beam as beam
-        >>> from weir import FlatReleases, Plan, PrivateReleases
-        >>> plan = Plan.from_yaml('''
-        ... name: shop
-        ... schema: {time: date}
-        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-03T00:00:00Z}
-        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
-        ... aggregates: {sizes: {histogram: dollars, edges: [0, 10, 20]}}
-        ... ''')
-        >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        ...     events = pipeline | beam.Create([{"date": "2025-01-01", "dollars": 12.5}])
-        ...     rows = (events | PrivateReleases(plan)).releases | FlatReleases(plan)
-        ...     shown = rows | beam.Map(lambda batch: print(batch["label"].to_pylist()))
-        ['[0, 10)', '[10, 20]', '[0, 10)', '[10, 20]']
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__()
-        self._flat = Flat.of(plan)
-
-    def expand(self, releases: Any) -> Any:
-        """Release batches -> flat batches."""
-        return releases | "Flatten" >> beam.Map(self._flat.batch).with_output_types(pa.RecordBatch)
-
-
-__all__ = ["FLAT_SCHEMA", "Flat", "FlatReleases", "Layout", "chunk_of", "labels_of"]
+__all__ = ["FLAT_SCHEMA", "Flat", "Layout", "chunk_of", "labels_of"]

@@ -1,4 +1,4 @@
-"""Counts for the operator: Beam metrics, and a process-local counts for the progress line.
+"""Counts for the operator of a run: of this process, and as metrics of the job that runs it.
 
 Counts of events are private numbers. They go to the operator's metrics and terminal, and
 never to a sink.
@@ -10,21 +10,28 @@ import threading
 from collections import Counter as Counts
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
-from apache_beam.metrics import Metrics
-from apache_beam.metrics.metric import Counter, Gauge
 
-NAMESPACE = "weir"
+class Metrics:
+    """Metrics of a job; these are of none. A runner's replace them (``report_to``)."""
+
+    def add(self, name: str, n: int) -> None:
+        """Adds n to a counter."""
+
+    def show(self, name: str, value: int) -> None:
+        """Sets a gauge."""
+
 
 _lock = threading.Lock()
 _counts: dict[str, int] = {}
 _aside = threading.local()
+_metrics = Metrics()
 
 
-@cache
-def _counter(name: str) -> Counter:
-    return Metrics.counter(NAMESPACE, name)
+def report_to(metrics: Metrics) -> None:
+    """From here on counts of this process are also those of a job's metrics."""
+    global _metrics
+    _metrics = metrics
 
 
 def add(name: str, n: int = 1) -> None:
@@ -35,7 +42,7 @@ def add(name: str, n: int = 1) -> None:
     if held is not None:
         held[name] += n
         return
-    _counter(name).inc(n)
+    _metrics.add(name, n)
     with _lock:
         _counts[name] = _counts.get(name, 0) + n
 
@@ -51,14 +58,9 @@ def aside() -> Iterator[Counts[str]]:
         _aside.held = None
 
 
-@cache
-def _gauge(name: str) -> Gauge:
-    return Metrics.gauge(NAMESPACE, name)
-
-
 def show(name: str, value: int) -> None:
     """Sets the job's gauge of this name: the value now, not a sum. Not part of the snapshot."""
-    _gauge(name).set(value)
+    _metrics.show(name, value)
 
 
 def snapshot() -> dict[str, int]:

@@ -6,7 +6,7 @@ its record is not put aside. All others are of records that are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from weir.transforms.runtime.reasons import REASONS, counter_of
 
 DEAD = "dead"
 """Tag of the output that carries dead letters."""
+
+Reject = Callable[[pa.RecordBatch], None]
+"""What a step hands its dead letters to."""
 
 WHOLE_FILE = -1
 """Position of a dead letter that stands for a file whose number of records cannot be known."""

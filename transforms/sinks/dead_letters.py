@@ -5,17 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator
-from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from weir.transforms.runtime.dead_letters import DEAD_SCHEMA
 from weir.transforms.sinks import place
-from weir.transforms.sinks.pubsub import Outgoing, Publish
 
 ROWS = 1 << 16
 MESSAGE_ROWS = 1_000
@@ -34,37 +30,36 @@ def encode(table: pa.Table, form: str) -> bytes:
     return out.getvalue()
 
 
-class WriteDeadDoFn(beam.DoFn):
-    """Batches of DEAD_SCHEMA -> names of files; a repeat of the same bundle makes the same file."""
+class WriteDead:
+    """Batches of DEAD_SCHEMA -> files of a folder, each named by its content: a repeat makes the
+    same file. They hold source, position, field and reason, never content."""
 
     def __init__(self, folder: str, form: str) -> None:
         self._folder, self._form = folder, form
+        self.reset()
+
+    def reset(self) -> None:
+        """Drops what was not written."""
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
 
-    def start_bundle(self) -> None:
-        """Drops what an abandoned bundle left."""
-        self._held, self._rows = [], 0
-
     def process(self, batch: pa.RecordBatch) -> None:
-        """Gathers; a long bundle writes in between."""
+        """Gathers, and writes where many are there."""
         if not batch.schema.equals(DEAD_SCHEMA):
             raise TypeError("only dead letters go here.")
         self._held.append(batch)
         self._rows += batch.num_rows
         if self._rows >= ROWS:
-            self._write()
+            self.finish()
 
-    def finish_bundle(self) -> None:
+    def finish(self) -> None:
         """Writes what is left."""
-        if self._rows:
-            self._write()
-
-    def _write(self) -> None:
+        if not self._rows:
+            return
         content = encode(in_order(self._held), self._form)
         name = f"dead-{hashlib.sha256(content).hexdigest()[:24]}.{self._form}"
         place.put(place.join(self._folder, name), content)
-        self._held, self._rows = [], 0
+        self.reset()
 
 
 def in_order(batches: list[pa.RecordBatch]) -> pa.Table:
@@ -78,41 +73,4 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-@beam.typehints.with_input_types(pa.RecordBatch)
-class WriteDead(beam.PTransform[Any, Any]):
-    """Dead letters -> a folder. Holds source, position, field and reason, never content."""
-
-    def __init__(self, folder: str, form: str = "parquet") -> None:
-        super().__init__()
-        self._folder, self._form = folder, form
-
-    def expand(self, dead: beam.PCollection[pa.RecordBatch]) -> Any:
-        """See WriteDeadDoFn."""
-        return dead | "Write" >> beam.ParDo(WriteDeadDoFn(self._folder, self._form))
-
-
-def to_messages(batch: pa.RecordBatch) -> Iterator[Outgoing]:
-    """Dead letters as lines of JSON; the attribute id is the same when they come again."""
-    if not batch.schema.equals(DEAD_SCHEMA):
-        raise TypeError("only dead letters go here.")
-    table = in_order([batch])
-    for start in range(0, table.num_rows, MESSAGE_ROWS):
-        data = encode(table.slice(start, MESSAGE_ROWS), "ndjson")
-        name = hashlib.blake2b(data, digest_size=16).hexdigest()
-        yield Outgoing(data, {"id": name})
-
-
-@beam.typehints.with_input_types(pa.RecordBatch)
-class PublishDead(beam.PTransform[Any, Any]):
-    """Dead letters -> a Pub/Sub topic, as lines of JSON: source, position, field, reason."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__()
-        self._topic = topic
-
-    def expand(self, dead: beam.PCollection[pa.RecordBatch]) -> Any:
-        """See Publish."""
-        return dead | "Publish" >> beam.ParDo(Publish(self._topic, to_messages, "published_dead"))
-
-
-__all__ = ["PublishDead", "WriteDead", "WriteDeadDoFn", "encode"]
+__all__ = ["MESSAGE_ROWS", "WriteDead", "encode", "in_order"]

@@ -12,17 +12,17 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.beam_events import SourceOutput, decode_rows, decoded_by, emit
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.input_validation import Evidence, FirstLook
 from weir.transforms.decode.memory_events import ALLOWED, decode_table, is_table, pick
+from weir.transforms.decode.mixed_columns import decode_rows
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.decode.validation_errors import RecordsPlace, doubtful_predicate, refusal
+from weir.transforms.sources.opened import BoundedEvents
 from weir.transforms.sources.seal import SourceChanged, key_for
 
 ROWS = 1 << 16
@@ -132,49 +132,47 @@ def _bytes(batch: pa.RecordBatch) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-class DecodeHeld(beam.DoFn):
-    """(start, stop) -> batches of events; dead letters tagged "dead"."""
+def decode_piece(handle: str, schema: EventSchema, piece: tuple[int, int]) -> Iterator[Decoded]:
+    """Events [start, stop) as canonical batches.
 
-    def __init__(self, handle: str, schema: EventSchema) -> None:
-        self._handle, self._schema = handle, schema
-
-    def process(self, piece: tuple[int, int]) -> Iterator[Any]:
-        """One piece.
-
-        Raises:
-          SourceChanged: it is not what a ledger has entered.
-        """
-        found = list(decoded(held(self._handle), self._schema, *piece))
-        sealed = _sealed.get(self._handle)
-        if sealed is not None and sealed.get(piece) != _digest(found):
-            raise SourceChanged(
-                "the events changed since the ledger was asked, and it has entered them as they "
-                "were. Release a copy that nothing else writes to."
-            )
-        return emit(iter(found))
+    Raises:
+      SourceChanged: they are not what a ledger has entered.
+    """
+    found = list(decoded(held(handle), schema, *piece))
+    sealed = _sealed.get(handle)
+    if sealed is not None and sealed.get(piece) != _digest(found):
+        raise SourceChanged(
+            "the events changed since the ledger was asked, and it has entered them as they "
+            "were. Release a copy that nothing else writes to."
+        )
+    return iter(found)
 
 
-class ReadMemory(beam.PTransform[Any, Any]):
-    """Events in memory -> ``SourceOutput(events, dead)``.
+class OpenedMemory(BoundedEvents):
+    """Events in memory that can be read.
 
     Args:
       handle: of the events. schema: the roles of columns.
       look: what the events must have; None looks at none.
+
+    Attributes:
+      notes: what the first look found doubtful.
 
     Raises:
       ConfigError: a missing column, one of a wrong type, or events of which none fits.
     """
 
     def __init__(self, handle: str, schema: EventSchema, look: FirstLook | None = None) -> None:
-        super().__init__()
-        self._handle, self._schema = handle, schema
+        self.handle, self.schema = handle, schema
         self.notes = () if look is None else tuple(_look(held(handle), look))
 
-    def expand(self, pipeline: Any) -> SourceOutput:
-        """Pieces, Decode."""
-        places = list(pieces(held(self._handle)))
-        created = pipeline | "Pieces" >> beam.Create(places).with_output_types(tuple[int, int])
-        return decoded_by(created, "Decode", DecodeHeld(self._handle, self._schema))
+    def splits(self) -> Iterator[tuple[int, int]]:
+        """Where batches begin and end."""
+        return pieces(held(self.handle))
+
+    def decode(self, split: tuple[int, int]) -> Iterator[Decoded]:
+        """Canonical batches of a piece."""
+        return decode_piece(self.handle, self.schema, split)
 
 
 def _look(events: Any, look: FirstLook) -> Sequence[str]:

@@ -125,7 +125,7 @@ class FadingModel(LearnerModel):
 
     def linear(self, convex_set: ConvexSet, terms: Terms) -> LeaderRule:
         """With a curvature that every tick adds."""
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} has no linear schedule.")
 
     def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         growth = self.growth(terms)

@@ -135,7 +135,7 @@ class LearnerModel(GradientModel):
     def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> LeaderRule:
         """What follows from the sum and second moments. noise: worst stddev of one of them, in
         units of the losses' curvature."""
-        raise NotImplementedError(f"{self.name} follows no second moments.")
+        raise AssertionError(f"{self.name} follows no second moments.")
 
     def compile(self, terms: Terms) -> Compiled:
         """A learner over the best continual sum for it, and every alternative: its error is that of

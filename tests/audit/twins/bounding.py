@@ -59,7 +59,7 @@ def every_copy() -> Iterator[None]:
     def all_count(right: Any) -> Any:
         return lambda held: np.ones_like(right(held))
 
-    with patched("weir.transforms.select.unique_here.which_count", all_count):
+    with patched("weir.transforms.operators.deduplicate.which_count", all_count):
         yield
 
 

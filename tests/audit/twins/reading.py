@@ -65,5 +65,5 @@ def one_id_one_event() -> Iterator[None]:
 
         return last_of_an_id
 
-    with patched("weir.transforms.select.users_here.bare", bare):
+    with patched("weir.transforms.operators.bound_users.bare", bare):
         yield

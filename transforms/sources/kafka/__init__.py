@@ -1,4 +1,3 @@
-"""A source over a topic of Kafka: ``source.ReadKafka`` reads partitions from the offsets of a
-checkpoint (``reader``, ``position``), decodes values (``values``), and follows what brokers say
-(``watermark``).
+"""A topic of Kafka without Beam: clients of brokers and their errors, values of records, where a
+stream begins, and how far it has come. ``beam.kafka`` reads it.
 """

@@ -17,7 +17,7 @@ from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.training import fit, whole_init, whole_step
-from weir.transforms.runtime.coders import pack, restore, unpack
+from weir.transforms.runtime.codec import pack, restore, unpack
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
 K, TICKS = 3, 20

@@ -19,8 +19,8 @@ from weir.dpcore.models.kit.inputs import DenseInputs, SparseInputs
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
+from weir.transforms.columns.list_columns import to_rows
 from weir.transforms.decode.lists import from_python
-from weir.transforms.leaves.lists import to_rows
 
 P, MOST = 12, 4
 WIDE = SparseInputs("x", P, 2.0, MOST, "y", (-1.0, 3.0), (), math.inf)

@@ -20,7 +20,7 @@ from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.solvers.queries import Queries
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
-from weir.transforms.runtime.coders import pack, restore, unpack
+from weir.transforms.runtime.codec import pack, restore, unpack
 
 P, D, TICKS = 2, 3, 24
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))

@@ -13,7 +13,7 @@ from weir.dpcore.arrays import arrays_of, concatenate
 from weir.dpcore.models.erm.incremental import FEWEST
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.training import Job, fit, whole_init, whole_step
-from weir.transforms.runtime.coders import pack, restore, unpack
+from weir.transforms.runtime.codec import pack, restore, unpack
 
 K = 3
 

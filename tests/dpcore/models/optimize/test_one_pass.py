@@ -20,7 +20,7 @@ from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic, MoreauEnvelope, 
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
-from weir.transforms.runtime.coders import pack, restore, unpack
+from weir.transforms.runtime.codec import pack, restore, unpack
 
 START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 24
 KEYS = ("east", "north", "west")

@@ -1,0 +1,223 @@
+"""The local engine: operators in one process, from batches of events to release batches.
+
+Events are read in order by one thread, which decodes the next batch while the last is added up
+(``runtime.prefetch``). When all are read, blocks of keys are stepped through all ticks, several at
+a time. What is gathered stays in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from weir.dpcore.discovery.waiting import Block
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.hashes import dedupe_key, row_key
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import takes_rows
+from weir.dpcore.training import WHOLE, Training
+from weir.transforms.decode.counted import counted
+from weir.transforms.local.memory import refuse_full
+from weir.transforms.operators.accumulate import Accumulate
+from weir.transforms.operators.assembly import Assembly, outline
+from weir.transforms.operators.block_cells import Content, init
+from weir.transforms.operators.bound_users import BoundUsers
+from weir.transforms.operators.deduplicate import DropDuplicates
+from weir.transforms.operators.discovered_shard import DiscoveredShard
+from weir.transforms.operators.filter import Assign, Filter, needed_columns
+from weir.transforms.operators.job_queue import JobQueue
+from weir.transforms.operators.jobs import encode_fitted
+from weir.transforms.operators.noise_source import KeyedNoiseSource, NoiseSource
+from weir.transforms.operators.partial_rows import AccumulateRows
+from weir.transforms.operators.solve import Solve
+from weir.transforms.operators.stride import NoisyStride
+from weir.transforms.operators.tick import BlockState
+from weir.transforms.operators.write import Write
+from weir.transforms.runtime import counters, fence
+from weir.transforms.runtime.dead_letters import Reject
+from weir.transforms.runtime.prefetch import ahead, in_turn
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.sinks.dead_letters import WriteDead
+from weir.transforms.sinks.targets import ReleaseFiles
+from weir.transforms.sources.opened import BoundedEvents
+
+LOOK = 16
+"""Batches between two looks at the memory that is left."""
+T = TypeVar("T")
+R = TypeVar("R")
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+
+class Operator(Protocol[In, Out]):
+    """A step over batches that keeps its state between them."""
+
+    def process(self, batch: In) -> Iterator[Out]:
+        """What comes of a batch, as far as it can be said now."""
+
+    def finish(self) -> Iterator[Out]:
+        """What is left behind the last batch."""
+
+
+class LocalEngine:
+    """A plan over events that are there from the start.
+
+    Args:
+      plan: its clock has an end.
+      secret: reference; a fresh one is drawn by ``SecretRef.fresh``.
+      rotate: (first tick, reference) of the secrets that follow.
+      noise: in tests only, a source of other noise.
+
+    Raises:
+      ConfigError: the clock has no end, or the secret cannot be read.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        secret: SecretRef,
+        rotate: Sequence[tuple[int, SecretRef]] = (),
+        noise: NoiseSource | None = None,
+    ) -> None:
+        if plan.clock.ticks is None:
+            raise ConfigError(
+                "clock.end", None, "is missing: say until when the clock runs, because files end."
+            )
+        self._plan, self._ticks, self._secret = plan, plan.clock.ticks, secret.resolve()
+        self._noise = noise or KeyedNoiseSource(secret, plan.name, plan.digest, tuple(rotate))
+        self._noise.mark(self._ticks)  # secrets that cannot be read are refused before all else
+
+    def run(
+        self, opened: BoundedEvents, target: ReleaseFiles, dead: WriteDead | None = None
+    ) -> None:
+        """Reads, releases and writes.
+
+        Args:
+          opened: the events. target: where releases go. dead: where dead letters go.
+        """
+        reject: Reject = _drop if dead is None else dead.process
+        write = Write(*target, fence.current().inner)
+        with contextlib.closing(write):
+            releases = self.releases(read(opened, reject), reject, target.ranges.every)
+            for _ in through("Write", releases, write):
+                pass
+        if dead is not None:
+            dead.finish()
+
+    def releases(
+        self, events: Iterable[pa.RecordBatch], reject: Reject, every: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Canonical batches -> release batches; the first comes when all events are read.
+
+        Args:
+          reject: takes dead letters. every: ticks that no release batch crosses a multiple of.
+        """
+        plan, leaves = self._plan, dict[int, list[Any]]()
+        kept = through("Filter", events, Filter(Assign(plan, needed_columns(plan)), reject))
+        with contextlib.ExitStack() as stack:
+            if plan.person is not None:
+                kept = through("Bound", kept, BoundUsers(plan, self._secret, reject))
+            elif plan.config.schema_.id is not None:
+                named = takes_rows(plan.program)  # see transforms.beam.deduplicate
+                key = dedupe_key(self._secret, plan.digest if named else plan.layout)
+                deduplicate = DropDuplicates(key, named, reject)
+                stack.callback(deduplicate.close)
+                kept = through("Deduplicate", kept, deduplicate)
+            for block, leaf in through("Accumulate", kept, self._accumulate()):
+                leaves.setdefault(block, []).append(leaf)
+        strides = located("Tick", lambda: self._strides(leaves, every))
+        yield from through("Solve", strides, Solve(plan))
+
+    def _accumulate(self) -> Operator[pa.RecordBatch, tuple[int, Any]]:
+        program, keys = self._plan.program, self._plan.keys
+        if takes_rows(program):
+            return AccumulateRows(program, keys, row_key(self._secret, self._plan.digest))
+        return Accumulate(program, keys, together=True)
+
+    def _strides(self, leaves: dict[int, list[Any]], every: int) -> Iterator[NoisyStride]:
+        """Noisy strides of all blocks, each block's in order of ticks."""
+        blocks = self._plan.keys.live_blocks
+        if len(blocks) == 1:
+            return ahead(self._stepped(blocks[0], leaves.pop(blocks[0], []), every))
+
+        def stepped(block: int) -> list[NoisyStride]:
+            return list(self._stepped(block, leaves.pop(block, []), every))
+
+        return (stride for strides in in_turn(stepped, blocks) for stride in strides)
+
+    def _stepped(self, block: int, leaves: list[Any], every: int) -> Iterator[NoisyStride]:
+        """One block through all ticks."""
+        plan, program, noise = self._plan, self._plan.program, self._noise
+        if plan.discovery is not None:
+            none = Block.empty(program.dimension)
+            shard = DiscoveredShard(program, plan.discovery, noise, block, every, none)
+            return shard.advance(leaves, 0, self._ticks)
+        observed = plan.keys.observed
+        names = () if observed else tuple(plan.keys.block_keys(block))
+        content = Content(names, init(program, len(names)) if names else None)
+        layout = bytes.fromhex(plan.layout)
+        state = BlockState(program, noise, layout, block, every, content, observed)
+        if program.training is None:
+            return state.advance(leaves, 0, self._ticks)  # type: ignore[return-value]  # no jobs
+        return self._fitted(state, program.training, block, leaves)
+
+    def _fitted(
+        self, state: BlockState, training: Training, block: int, leaves: list[Any]
+    ) -> Iterator[NoisyStride]:
+        """As ``_stepped`` where models are fitted to rows: each job runs to its end at once."""
+        layout, blocks = bytes.fromhex(self._plan.layout), len(self._plan.keys.live_blocks)
+        queue = JobQueue(training, self._noise, layout, blocks, _nothing, _nothing, tuple)
+        assembly = Assembly(training, layout, block, None)
+        for item in state.advance(leaves, 0, self._ticks):
+            if isinstance(item, NoisyStride):
+                yield from assembly.take(outline(item)[1])
+                continue
+            queue.add(state.send(item), 0)
+            for done in queue.advance(WHOLE):
+                yield from assembly.take(encode_fitted(done.fitted))
+        counters.add("uncertified", queue.failed)
+
+
+def read(opened: BoundedEvents, reject: Reject) -> Iterator[pa.RecordBatch]:
+    """Canonical batches of all events, in order; counts them.
+
+    Raises:
+      MemoryFull: what is read would not fit into memory.
+    """
+    decoded = (part for split in opened.splits() for part in opened.decode(split))
+    for number, batch in enumerate(located("Read", lambda: counted(decoded, reject))):
+        if number % LOOK == 0:
+            refuse_full()
+        yield batch
+
+
+def through(step: str, items: Iterable[T], operator: Operator[T, R]) -> Iterator[R]:
+    """What an operator makes of all items."""
+    for item in items:
+        yield from located(step, lambda: operator.process(item))  # noqa: B023 -- called at once
+    yield from located(step, operator.finish)
+
+
+def located(step: str, make: Callable[[], Iterable[T]]) -> Iterator[T]:
+    """What is made; what raises on the way names the step."""
+    try:
+        yield from make()
+    except Exception as error:
+        if not getattr(error, "__notes__", ()):
+            error.add_note(f"while running '{step}'")
+        raise
+
+
+def _drop(letters: pa.RecordBatch) -> None:
+    """Takes dead letters that go nowhere."""
+
+
+def _nothing() -> None:
+    """What is stored at the beginning."""
+    return None
+
+
+__all__ = ["LocalEngine", "read"]

@@ -1,0 +1,183 @@
+"""Events on their way to the caps of users: hashes in place of who, which key and which id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weir.dpcore.arrays import Digests
+from weir.dpcore.leaves.hashes import IdHashes
+from weir.dpcore.program import Program, takes_rows
+from weir.dpcore.users.cap import KeptEvents
+from weir.dpcore.users.cells import (
+    CapKeys,
+    Hashed,
+    contents_of,
+    name_hashes,
+    pair_hashes,
+    row_hashes,
+    user_hashes,
+)
+from weir.dpcore.users.unit import UserUnit
+from weir.transforms.columns.keys import KEY
+from weir.transforms.columns.names import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.operators.bound import columns_of
+from weir.transforms.operators.hash_partition import hashed
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.runtime.dead_letters import SOURCE, count_dead, dead_letters
+
+EVENTS = b"U"
+"""Kind of bytes."""
+PAIR_HIGH, PAIR_LOW, HAS_ID = "@pair_high", "@pair_low", "@has_id"
+PLACE = (SOURCE, "@position")
+"""Columns that only dead letters need."""
+
+
+def of_users(batch: pa.RecordBatch, keys: CapKeys) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """Events with the hashes of their users; and dead letters of those that are nobody's."""
+    users = user_hashes(batch.column("@unit"), keys)
+    named = hashed(batch, "@unit", (UNIT_HIGH, UNIT_LOW), users.hashes)
+    if not users.null.any():
+        return named, None
+    nobodys = named.select(PLACE).filter(pa.array(users.null))
+    positions = nobodys.column("@position").to_numpy()
+    letters = dead_letters(nobodys.column(SOURCE), positions, "no_user")
+    count_dead(letters)
+    return named.filter(pa.array(~users.null)), letters
+
+
+def prepared(
+    batch: pa.RecordBatch, program: Program, person: UserUnit, keys: CapKeys
+) -> pa.RecordBatch:
+    """Events of known users, with every hash that caps choose by; ids leave.
+
+    Args:
+      batch: with the hashes of users. program: what reads them.
+    """
+    named: Digests | None = None
+    if KEY in batch.schema.names:
+        entries = name_hashes(batch.column(KEY).dictionary, keys)
+        named = entries.take(batch.column(KEY).indices.to_numpy(), axis=0)
+    return completed(batch, named, program, person, keys)
+
+
+def completed(
+    batch: pa.RecordBatch, named: Digests | None, program: Program, person: UserUnit, keys: CapKeys
+) -> pa.RecordBatch:
+    """The same. named: (n, 2) hashes of their keys; None: there is one key."""
+    users, ticks = words(batch, UNIT_HIGH, UNIT_LOW), batch.column("@tick").to_numpy()
+    pairs = pair_hashes(users, person.periods.of(ticks), named, keys)
+    return _with(
+        with_row_hashes(batch, program, keys), {PAIR_HIGH: pairs[:, 0], PAIR_LOW: pairs[:, 1]}
+    )
+
+
+def with_row_hashes(batch: pa.RecordBatch, program: Program, keys: CapKeys) -> pa.RecordBatch:
+    """Events with the hashes by which those of a cell are chosen, in place of their ids.
+
+    Args:
+      batch: with the hashes of users, and with ids, or with hashes of ids where a row has one.
+    """
+    names, users = batch.schema.names, words(batch, UNIT_HIGH, UNIT_LOW)
+    ticks = batch.column("@tick").to_numpy()
+    times = batch.column("@time").view(pa.int64()).to_numpy()
+    ids: Any = None
+    if "@id" in names:
+        ids = batch.column("@id")
+    elif HAS_ID in names:
+        given = batch.column(HAS_ID).to_numpy(zero_copy_only=False)
+        ids = IdHashes(words(batch, HIGH, LOW), ~given)
+    rows, has_id = row_hashes(users, ticks, times, contents(batch, program), ids, keys)
+    if "@id" in names:
+        batch = batch.drop_columns(["@id"])
+    return _with(batch, {HIGH: rows[:, 0], LOW: rows[:, 1], HAS_ID: has_id})
+
+
+def _with(batch: pa.RecordBatch, columns: dict[str, Any]) -> pa.RecordBatch:
+    """A batch with more columns, or with others in their places."""
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name, values in columns.items():
+        found[name] = pa.array(np.ascontiguousarray(values))
+    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+
+
+def contents(batch: pa.RecordBatch, program: Program) -> Any:
+    """What events say, bit by bit."""
+    times = batch.column("@time").view(pa.int64()).to_numpy()
+    return contents_of(times, list(columns_of(batch, program).values()))
+
+
+def words(batch: pa.RecordBatch, high: str, low: str) -> Any:
+    """Two columns of a hash as (n, 2)."""
+    return np.stack([batch.column(high).to_numpy(), batch.column(low).to_numpy()], axis=1)
+
+
+def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
+    """A prepared batch as caps take it."""
+    return Hashed(
+        words(batch, UNIT_HIGH, UNIT_LOW),
+        words(batch, PAIR_HIGH, PAIR_LOW),
+        words(batch, HIGH, LOW),
+        batch.column("@tick").to_numpy(),
+        batch.column(HAS_ID).to_numpy(zero_copy_only=False),
+        contents(batch, program),
+    )
+
+
+def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
+    """Prepared events as bytes, with a checksum. A third of them is ticks and places, which a
+    compression makes vanish: what waits is in memory several times where a runner moves it."""
+    return pack(EVENTS, [np.frombuffer(batch_to_bytes(batch, "zstd"), dtype=np.uint8)], layout)
+
+
+def decode(data: bytes, layout: bytes) -> pa.RecordBatch:
+    """The inverse.
+
+    Raises:
+      CodecError: damaged bytes, or of another plan.
+    """
+    return batch_from_bytes(unpack(EVENTS, data, layout)[0].data)
+
+
+ROWS = 1 << 19
+"""Events that leave in one batch, at most, but for a cell of more."""
+CHOICE = (PAIR_HIGH, PAIR_LOW, HAS_ID, "@id")
+"""Columns that only caps read."""
+ROW = (UNIT_HIGH, UNIT_LOW, HIGH, LOW, "@time")
+"""Columns that only leaves of rows read."""
+
+
+def without_hashes(batch: pa.RecordBatch, program: Program) -> pa.RecordBatch:
+    """Events without the columns that caps alone have read."""
+    gone = CHOICE if takes_rows(program) else CHOICE + ROW
+    return batch.select([name for name in batch.schema.names if name not in gone])
+
+
+def batches(due: pa.RecordBatch, kept: KeptEvents) -> Iterator[pa.RecordBatch]:
+    """Events that stay, as batches; no cell is in two of them."""
+    first = np.flatnonzero(np.diff(kept.cell, prepend=-1))
+    at, n = 0, len(kept.rows)
+    while at < n:
+        end = n
+        if n - at > ROWS:
+            end = int(first[np.searchsorted(first, at + ROWS, side="right") - 1])
+            if end <= at:  # a cell of more
+                after = np.searchsorted(first, at, side="right")
+                end = int(first[after]) if after < len(first) else n
+        part = due.take(pa.array(kept.rows[at:end]))
+        cells = kept.cell[at:end] - kept.cell[at]
+        yield pa.RecordBatch.from_arrays(
+            [*part.columns, pa.array(cells), pa.array(kept.new[at:end])],
+            names=[*part.schema.names, CELL, NEW],
+        )
+        at = end
+
+
+def count(dropped: dict[str, int]) -> None:
+    """Tells the operator which caps left no room for how many events."""
+    for why, n in dropped.items():
+        counters.add("duplicate" if why == "copies" else f"capped_{why}", n)
