@@ -99,7 +99,7 @@ class Compiled:
 def noise_behind(alternatives: tuple[Alternative, ...]) -> dict[str, float]:
     """Name -> worst stddev of the private sums behind what is released, as the chosen mechanism has
     it."""
-    chosen = next((one for one in alternatives if one.chosen), None)
+    chosen = next((alternative for alternative in alternatives if alternative.chosen), None)
     stddev = {} if chosen is None else chosen.stddev
     return {name.partition(" over=")[0]: worst for name, worst in stddev.items()}
 

@@ -54,13 +54,13 @@ def sliding(state: Any) -> tuple[bool, ...]:
         return (False,)
     named = state.slides() if hasattr(state, "slides") else ()
     fields = getattr(state, "_fields", range(len(state)))
-    found: list[bool] = []
+    results: list[bool] = []
     for field, part in zip(fields, state, strict=True):
         if isinstance(part, np.ndarray):
-            found.append(field in named)
+            results.append(field in named)
         else:
-            found.extend(sliding(part))
-    return tuple(found)
+            results.extend(sliding(part))
+    return tuple(results)
 
 
 def concatenate(states: list[State]) -> State:

@@ -41,8 +41,8 @@ class ConfigError(WeirError):
         self.field = field
         self.value = _without_secrets(value) if isinstance(value, str) else value
         self.remedy = _without_secrets(remedy)
-        given = " " if value is None else f" = {shown(value)}: "
-        super().__init__(_without_secrets(f"{field}{given}{remedy}"))
+        argument = " " if value is None else f" = {shown(value)}: "
+        super().__init__(_without_secrets(f"{field}{argument}{remedy}"))
 
 
 def shown(value: Any) -> str:
@@ -58,7 +58,7 @@ def shown(value: Any) -> str:
     if type(value) in (list, tuple):
         return f"[{', '.join(map(shown, value))}]"
     if type(value) is dict:
-        return f"{{{', '.join(f'{name}: {shown(one)}' for name, one in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {shown(item)}' for name, item in value.items())}}}"
     return repr(value)
 
 

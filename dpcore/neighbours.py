@@ -50,19 +50,19 @@ class Family:
         Args:
           window: protection horizon, in ticks; None: for ever. block: ticks of a block.
         """
-        found: set[int] = set()
+        result: set[int] = set()
         for place in self.places:
             if place == "first":
-                found.add(0)
+                result.add(0)
             elif place == "last":
-                found.add(n - 1)
+                result.add(n - 1)
             elif place == "powers":
-                found |= _sides([2**i for i in range(n.bit_length())])
+                result |= _sides([2**i for i in range(n.bit_length())])
             else:
                 step = window if place == "window" else block
                 if step is not None and step < n:
-                    found |= _sides(list(range(step, n + 1, step)))
-        return tuple(sorted(tick for tick in found if 0 <= tick < n))
+                    result |= _sides(list(range(step, n + 1, step)))
+        return tuple(sorted(tick for tick in result if 0 <= tick < n))
 
 
 def _sides(boundaries: list[int]) -> set[int]:
@@ -78,22 +78,24 @@ def family_of(algorithm: object) -> Family:
     Raises:
       WeirError: nothing; says how to mend it.
     """
-    found = getattr(algorithm, "neighbours", None)
-    if not isinstance(found, Family):
+    result = getattr(algorithm, "neighbours", None)
+    if not isinstance(result, Family):
         name = algorithm.__name__ if isinstance(algorithm, type) else type(algorithm).__name__
         raise WeirError(
             f"{name} does not state neighbours: the Family of changes that move it most "
             "(dpcore/neighbours.py), with which weir audit attacks it."
         )
-    return found
+    return result
 
 
 def merged(families: list[Family]) -> Family:
     """All places and the values of the first, where an algorithm rests on several mechanisms."""
-    places = tuple(place for place in PLACES if any(place in one.places for one in families))
+    places = tuple(place for place in PLACES if any(place in family.places for family in families))
     first = families[0]
-    if all(one == first for one in families) and len(families) == 1:
+    if all(family == first for family in families) and len(families) == 1:
         return first
-    values: Values = "canary" if any(one.values == "canary" for one in families) else "corners"
-    why = "; ".join(dict.fromkeys(one.why for one in families))
+    values: Values = (
+        "canary" if any(family.values == "canary" for family in families) else "corners"
+    )
+    why = "; ".join(dict.fromkeys(family.why for family in families))
     return Family(places, values, why)

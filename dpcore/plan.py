@@ -93,14 +93,14 @@ class Plan:
             None if terms.discover is None else terms.discover.max_bytes,
             () if key is None else key.groups or (),
         )
-        made = compiled(config.algorithm, terms, config.release_every)
-        program, alternatives = made.program, made.alternatives
+        built = compiled(config.algorithm, terms, config.release_every)
+        program, alternatives = built.program, built.alternatives
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
-        warnings = warnings_for(config, guarantee, terms.horizon, made, share)
+        warnings = warnings_for(config, guarantee, terms.horizon, built, share)
         rule = found_by(program, terms) if isinstance(program, Aggregates) else None
         own = (config, terms.clock, keys, program, guarantee, alternatives, warnings)
-        return cls(*own, circumstances, rule, made.facts, made.notes, made.left_out)
+        return cls(*own, circumstances, rule, built.facts, built.notes, built.left_out)
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:
@@ -124,11 +124,12 @@ class Plan:
           ConfigError: keys are found in private, which takes a delta that no event there has.
         """
         if self.discovery is not None:
-            found = self.guarantee.delta_sel
+            result = self.guarantee.delta_sel
             raise ConfigError(
                 "key.discover",
                 self.discovery.discover.min_users,
-                f"takes {found:g} of delta beside the noise, for which dp_accounting has no event: "
+                f"takes {result:g} of delta beside the noise, for which dp_accounting has no "
+                "event: "
                 "price plan.program.loss(plan.guarantee.window).dp_event() and add that to delta, "
                 "once for each plan and period.",
             )
@@ -182,7 +183,9 @@ class Plan:
         """What other caps on users would cost in noise; empty where the unit is an event."""
         terms = self.config.terms()
         ticks = self.ticks_to_look_at()
-        chosen = next((one for one in self.alternatives if one.chosen), None)
+        chosen = next(
+            (alternative for alternative in self.alternatives if alternative.chosen), None
+        )
         now = self.program.released_stddev()
 
         def of_events(other: Terms) -> float:
@@ -330,7 +333,11 @@ class Plan:
             "warnings": list(self.warnings),
             "canonical": self.canonical,
             **({} if self.discovery is None else {"discovery": dict(self.discovery.told())}),
-            **({"groupings": [one._asdict() for one in self.groupings]} if self.groupings else {}),
+            **(
+                {"groupings": [grouping._asdict() for grouping in self.groupings]}
+                if self.groupings
+                else {}
+            ),
         }
 
     def left_out(self, output: str) -> str:

@@ -222,9 +222,9 @@ class PlanConfig(Section):
           ConfigError: what is wrong first.
         """
         names = {info.alias or name for name, info in cls.model_fields.items()}
-        kept = {k: v for k, v in data.items() if k in names or k not in JOB_SECTIONS}
-        config = validate(cls, kept)
-        config._yaml11_numbers = tuple(yaml11_numbers(kept, config))
+        retained = {k: v for k, v in data.items() if k in names or k not in JOB_SECTIONS}
+        config = validate(cls, retained)
+        config._yaml11_numbers = tuple(yaml11_numbers(retained, config))
         return config
 
     @classmethod

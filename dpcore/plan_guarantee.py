@@ -65,20 +65,20 @@ def guarantee_of(
     ends = [None] if window is None else [times * window for times in (1, 2, 10, 100)]
     rows = [Expiration(end, program.loss(end).epsilon(delta), promised) for end in ends]
     keys_public = config.key is not None and config.key.observed_keys_are_public
-    told = Guarantee(
+    reported = Guarantee(
         terms.epsilon, promised, terms.unit, terms.relation, window, tuple(rows), "", (),
         delta_sel=terms.delta_sel,
     )  # fmt: skip
     if terms.person is not None:
         event = program.loss_of_event(window).epsilon(delta)
-        told = replace(
-            told,
+        reported = replace(
+            reported,
             together=together(program, terms),
             every_period=every_period(program, terms),
             event=event,
         )
         text = user_statement(
-            told,
+            reported,
             terms.person.pattern,
             terms.person.caps.events,
             terms.person.periods.words,
@@ -88,13 +88,13 @@ def guarantee_of(
             min_users=None if terms.discover is None else terms.discover.min_users,
             circumstances=circumstances,
         )
-        return replace(told, statement=text)
+        return replace(reported, statement=text)
     has_id = config.schema_.id is not None
     if has_id and circumstances.id_horizon is not None:
         copies = (Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES)
-        told = replace(told, copies=tuple(copies))
+        reported = replace(reported, copies=tuple(copies))
     text = statement(
-        told,
+        reported,
         terms.horizon,
         has_id=has_id,
         has_key=config.key is not None,
@@ -103,7 +103,7 @@ def guarantee_of(
         circumstances=circumstances,
         groupings=terms.groupings,
     )
-    return replace(told, statement=text)
+    return replace(reported, statement=text)
 
 
 class Grouping(NamedTuple):
@@ -134,14 +134,14 @@ def groupings_of(
     if not keys.groups:
         return ()
     terms, count = config.terms(), len(keys.groups)
-    chosen = next((one for one in alternatives if one.chosen), None)
+    chosen = next((alternative for alternative in alternatives if alternative.chosen), None)
     alone = replace(terms, groupings=1, noise=None if chosen is None else chosen.noise)
     single = compiled(config.algorithm, alone, config.release_every).program
     pairs = zip(outputs, single.describe(np.asarray(terms.ticks())), strict=True)
     noise = max((a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst), default=1.0)
     epsilon = of_one(program.loss(terms.lasting), count).epsilon(terms.delta)
-    found = Counter(map(grouping_of, keys.declared))
-    sizes = [found[tuple(i in own for i in range(len(keys.columns)))] for own in keys.groups]
+    result = Counter(map(grouping_of, keys.declared))
+    sizes = [result[tuple(i in own for i in range(len(keys.columns)))] for own in keys.groups]
     return tuple(
         Grouping(columns, None if keys.observed else size, 1 / count, epsilon, noise)
         for columns, size in zip(keys.groupings, sizes, strict=True)
@@ -250,82 +250,82 @@ def _a(name: str) -> str:
 
 
 def warnings_for(
-    config: PlanConfig, promise: Guarantee, horizon: int | None, made: Compiled, share: float
+    config: PlanConfig, promise: Guarantee, horizon: int | None, built: Compiled, share: float
 ) -> tuple[str, ...]:
     """What a reader should know before running the plan; share: see ``refuse_uneven``."""
-    found, program = list[str](), made.program
+    result, program = list[str](), built.program
     if any(math.isinf(row.epsilon) for row in promise.expiration):
-        found.append(
+        result.append(
             "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
             "merging_tree for delta = 0) fades by degrees instead, usually with less noise."
         )
     if promise.epsilon > 10:
-        found.append(
+        result.append(
             f"epsilon = {promise.epsilon:g} is a weak promise; 1 is common, 10 is the usual limit."
         )
     if promise.delta > 1e-4:
-        found.append(
+        result.append(
             f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
         )
     ticks = config.privacy.protect_for
     if isinstance(ticks, int):
         clock = config.clock.to_clock()
         unit = "d" if clock.calendar is None or clock.calendar.days else " months"
-        found.append(
+        result.append(
             f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
             f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
             f"{ticks}{unit}."
         )
     if program.loss(1).kind == "pure":
-        found.append(
+        result.append(
             "K-norm noise is computed in floating point from 64 random bits a number: its far "
             f"tail, about {missing_tail(program.sums):.0e} of the probability of every draw, is "
             "not covered by delta = 0."
         )
     if share > UNEVEN:
-        found.append(
+        result.append(
             "The promise is so strict, and its noise so large in steps of the lattice, that the "
             "rounding of doubles is not small beside it. Take a larger epsilon, or, where it "
             "can serve, mechanism.noise: discrete_gaussian, which is exact."
         )
     if config.yaml11_numbers:
-        found.append(
+        result.append(
             f"Text was read as a number: {', '.join(config.yaml11_numbers)}. Tools of YAML 1.1 "
             "take 1e-6 for text; 1.0e-6 is a number to all."
         )
     if config.schema_.id is None and config.privacy.unit == "user":
-        found.append(
+        result.append(
             "schema.id is not set: an event that is delivered twice may count twice, within the "
             "caps of its user."
         )
     elif config.schema_.id is None:
-        found.append(
+        result.append(
             "schema.id is not set: an event that is delivered twice counts twice, and then "
             "the promise holds for each delivery, not for the event."
         )
     if config.key is not None and config.key.observed_keys_are_public:
-        found.append(
+        result.append(
             "The keys that occur, and the tick of their first event, are published as they are."
         )
     may_vanish = config.where is not None or config.schema_.arrival is not None
     of_events = config.privacy.unit != "user"
     if of_events and config.privacy.relation == "replace_one" and not may_vanish:
         is_public = "is public" if config.model is None else "is not covered by the promise"
-        found.append(f"Under replace_one the number of events per key and tick {is_public}.")
+        result.append(f"Under replace_one the number of events per key and tick {is_public}.")
     person = config.person(config.terms().clock)
     if person is not None and person.periods.longest is None:
-        found.append(
+        result.append(
             "per: all without clock.end keeps what every user has used up of the caps for ever: "
             "state grows with users, and nobody's caps begin anew. Take a period, like per: 30d."
         )
     dear = None if person is None else costly_periods(program, config.terms())
     if dear is not None:
-        found.append(
+        result.append(
             f"protect_for is short beside the stays of users: {dear} periods of a user in a row "
             "cost more than as many promises added up, since what was added is seen in releases "
             "long after. A longer protect_for makes long stays cheaper."
         )
-    found.extend(made.warnings)
+    result.extend(built.warnings)
     if horizon is None and promise.window is None:
-        found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
-    return tuple(found)
+        result.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
+    return tuple(result)

@@ -16,8 +16,8 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "
         "<tr>" + "".join(f"<td>{escape(words(cell))}</td>" for cell in row) + "</tr>"
         for row in rows
     )
-    told = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    reported = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{reported}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def words(value: Any) -> str:
@@ -50,13 +50,13 @@ def plan_html(facts: Mapping[str, Any]) -> str:
     ]
     releases = [
         (
-            one["name"],
-            span_words(one["over"]),
-            one["dimension"],
-            one["stddev_worst"],
-            one.get("unit"),
+            fact["name"],
+            span_words(fact["over"]),
+            fact["dimension"],
+            fact["stddev_worst"],
+            fact.get("unit"),
         )
-        for one in facts["releases"]
+        for fact in facts["releases"]
     ]
     title = f"{facts['name']}: plan {facts['digest'][:12]}, {facts['algorithm']}"
     return "".join(
@@ -72,8 +72,8 @@ def plan_html(facts: Mapping[str, Any]) -> str:
             ),
             paragraphs(
                 left_out_lines(
-                    (one["name"], one["left_out"], one["stddev_worst"] is not None)
-                    for one in facts["releases"]
+                    (fact["name"], fact["left_out"], fact["stddev_worst"] is not None)
+                    for fact in facts["releases"]
                 )
             ),
             paragraphs(f"Warning: {text}" for text in facts["warnings"]),

@@ -90,8 +90,8 @@ class Released(NamedTuple):
     def mapped(self, change: Callable[[Floats], Floats]) -> Released:
         """The same with each of its arrays changed alike."""
         numbers = (self.value, self.stddev, self.low, self.high)
-        made = (None if one is None else change(one) for one in numbers)
-        return Released(self.name, self.over, *made)  # type: ignore[arg-type]  # value is an array
+        built = (None if number is None else change(number) for number in numbers)
+        return Released(self.name, self.over, *built)  # type: ignore[arg-type]  # value is an array
 
 
 class OutputInfo(NamedTuple):
@@ -252,11 +252,11 @@ class Program(ABC):
 
     def loss_of_event(self, ticks: int | None) -> PrivacyLoss:
         """Of a single cell of a user, and so of an event in it that moves no cap."""
-        found = []
+        results = []
         for part in self.sums:
             assert part.pattern is not None
-            found.append(replace(part, pattern=part.pattern.single()).loss(ticks))
-        return compose(tuple(found)) if found else self.loss(ticks)
+            results.append(replace(part, pattern=part.pattern.single()).loss(ticks))
+        return compose(tuple(results)) if results else self.loss(ticks)
 
     def loss_of_periods(
         self, periods: int, ticks: int | None, among: int, longest: int | None = None

@@ -46,11 +46,11 @@ def installed(group: str) -> Mapping[str, str]:
     Raises:
       WeirError: two packages give one name to different things.
     """
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for entry in sorted(entry_points(group=group)):
-        if found.setdefault(entry.name, entry.value) != entry.value:
+        if results.setdefault(entry.name, entry.value) != entry.value:
             raise WeirError(f"two packages install {entry.name} as {group}; remove one of them.")
-    return found
+    return results
 
 
 class Registry(Mapping[str, Any]):

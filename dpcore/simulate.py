@@ -112,10 +112,10 @@ class Bound:
 
     def born(self) -> dict[int, list[int]]:
         """Tick -> keys born then."""
-        found: dict[int, list[int]] = {}
+        results: dict[int, list[int]] = {}
         for key, birth in enumerate(self.births):
-            found.setdefault(birth, []).append(key)
-        return dict(sorted(found.items()))
+            results.setdefault(birth, []).append(key)
+        return dict(sorted(results.items()))
 
 
 def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -> Bound:
@@ -138,29 +138,31 @@ def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -
     if not plan.keys.observed:
         live &= np.array([name in known for name in names], dtype=bool)
     if plan.program.by_id:
-        given = [None] * n if events.ids is None else events.ids
-        live &= np.array([one is not None for one in given], dtype=bool)
+        value = [None] * n if events.ids is None else events.ids
+        live &= np.array([item is not None for item in value], dtype=bool)
     texts = plan.program.texts
     by_name = Expanded(events.columns, plan.program.columns)
     numbers = {name: _numbers(by_name[name], texts.get(name)) for name in plan.program.columns}
-    kept, columns, hashes = np.flatnonzero(live), dict[str, NDArray[Any]](), None
+    retained, columns, hashes = np.flatnonzero(live), dict[str, NDArray[Any]](), None
     if plan.person is not None:
         read = replace(events, columns=numbers)
-        kept, columns, hashes = within_caps(plan, plan.person, read, kept, tick, names, secret)
-    columns |= {name: column[kept] for name, column in numbers.items()}
-    names, tick = names[kept], tick[kept]
+        retained, columns, hashes = within_caps(
+            plan, plan.person, read, retained, tick, names, secret
+        )
+    columns |= {name: column[retained] for name, column in numbers.items()}
+    names, tick = names[retained], tick[retained]
     named = _grouped(plan, names)
     observed = plan.keys.observed
-    found = sorted(set().union(*named)) if observed else list(plan.keys.ordered)
-    place = {name: i for i, name in enumerate(found)}
+    result = sorted(set().union(*named)) if observed else list(plan.keys.ordered)
+    place = {name: i for i, name in enumerate(result)}
     keys, *others = [np.array([place[name] for name in own], dtype=np.int64) for own in named]
-    births = np.full(len(found), ticks if observed else 0, dtype=np.int64)
+    births = np.full(len(result), ticks if observed else 0, dtype=np.int64)
     for own in (keys, *others):
         np.minimum.at(births, own, tick)
     rows = plan.program.bound(columns, len(tick)).rows
-    ids = None if events.ids is None else [events.ids[i] for i in kept.tolist()]
+    ids = None if events.ids is None else [events.ids[i] for i in retained.tolist()]
     live_from: list[int] = births.tolist()
-    return Bound(found, live_from, keys, tick, rows, times[kept], ids, hashes, tuple(others))
+    return Bound(result, live_from, keys, tick, rows, times[retained], ids, hashes, tuple(others))
 
 
 def _grouped(plan: Plan, names: Any) -> list[Any]:
@@ -201,15 +203,15 @@ def within_caps(
     rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
     hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
     stop = int(ticks.max()) + 1 if len(ticks) else 0
-    kept = cap_events(UsedBounds.nothing(0), hashed, stop, person)
-    who_high, who_low = np.ascontiguousarray(users[kept.rows].T)
-    columns_of_cells: dict[str, NDArray[Any]] = {"@cell": kept.cell, "@new": kept.new}
-    hashes, program = rows[kept.rows], plan.program
+    retained = cap_events(UsedBounds.nothing(0), hashed, stop, person)
+    who_high, who_low = np.ascontiguousarray(users[retained.rows].T)
+    columns_of_cells: dict[str, NDArray[Any]] = {"@cell": retained.cell, "@new": retained.new}
+    hashes, program = rows[retained.rows], plan.program
     if takes_rows(program):
         columns_of_cells |= {"@unit_high": who_high, "@unit_low": who_low}
         if program.by_users:
-            hashes = hashes_of_users(who_high, who_low, program.hash_ticks(ticks[kept.rows]))
-    return live[kept.rows], columns_of_cells, hashes
+            hashes = hashes_of_users(who_high, who_low, program.hash_ticks(ticks[retained.rows]))
+    return live[retained.rows], columns_of_cells, hashes
 
 
 def _numbers(values: Any, declared: Sequence[str] | None) -> Any:
@@ -240,14 +242,14 @@ def row_leaves(
     local = np.full(len(bound.names), -1, dtype=np.int64)
     local[members] = np.arange(len(members))
     keys = local[bound.keys]
-    found: dict[int, RowLeaf] = {}
+    results: dict[int, RowLeaf] = {}
     for tick in np.unique(bound.ticks[keys >= 0]).tolist():
         here = np.flatnonzero((keys >= 0) & (bound.ticks == tick))
         leaf = RowLeaf.from_events(
             keys[here], bound.rows[here], bound.times[here], hashes[here], len(members)
         )
-        found[tick] = program.capped(leaf).leaf
-    return found
+        results[tick] = program.capped(leaf).leaf
+    return results
 
 
 LeavesOf = Callable[[int, int], Any]
@@ -265,9 +267,9 @@ def leaves_for(plan: Plan, bound: Bound, ticks: int, secret: bytes) -> Callable[
         hashes = event_hashes(secret, plan.digest, bound.rows, bound.times, bound.ids)
 
     def of(members: list[int]) -> LeavesOf:
-        found = row_leaves(plan, bound, members, hashes)
+        result = row_leaves(plan, bound, members, hashes)
         nothing = RowLeaf.empty(len(members), program.width, program.dtype)
-        return lambda start, stop: tuple(found.get(tick, nothing) for tick in range(start, stop))
+        return lambda start, stop: tuple(result.get(tick, nothing) for tick in range(start, stop))
 
     return of
 
@@ -319,7 +321,7 @@ def simulate(
         raise ConfigError("clock.end", None, "is needed here, or say how many ticks to simulate.")
     ring = KeyRing.derive(secret, plan.name, bytes.fromhex(plan.digest), rotate)
     bound = bounded(plan, events, ticks, secret)
-    found: list[Simulated] = []
+    simulateds: list[Simulated] = []
     if plan.discovery is not None:
         return _discovered(plan, bound, ticks, RingNoises(ring, noise), stride)
     leaves_of = leaves_for(plan, bound, ticks, secret)
@@ -336,8 +338,8 @@ def simulate(
             state, noisy = plan.program.step(state, leaves(start, stop), of_part)
             pieces.append(plan.program.solve(noisy, np.arange(start, stop, dtype=np.int64)))
         for row, key in enumerate(keys):
-            found.append(Simulated(key.decode(), birth, _row(pieces, row)))
-    return sorted(found, key=lambda one: one.key.encode())
+            simulateds.append(Simulated(key.decode(), birth, _row(pieces, row)))
+    return sorted(simulateds, key=lambda item: item.key.encode())
 
 
 def _discovered(
@@ -346,14 +348,14 @@ def _discovered(
     """Keys that are found, all of them stepped from their period's start on."""
     assert plan.discovery is not None
     sums = sum_leaves(plan, bound, ticks)
-    found = []
+    results = []
     for life in lives(plan.program, plan.discovery, noises, bound.names, sums, stride):
         pieces = [
             plan.program.solve(arrays, np.arange(first, first + len(arrays[0]), dtype=np.int64))
             for first, arrays in life.strides
         ]
-        found.append(Simulated(bound.names[life.key].decode(), life.birth, _row(pieces, 0)))
-    return sorted(found, key=lambda one: one.key.encode())
+        results.append(Simulated(bound.names[life.key].decode(), life.birth, _row(pieces, 0)))
+    return sorted(results, key=lambda item: item.key.encode())
 
 
 @dataclass(frozen=True)
@@ -393,5 +395,5 @@ def _row(pieces: list[tuple[Released, ...]], row: int) -> tuple[Released, ...]:
 
 def _joined(pieces: Sequence[Floats | None], row: int) -> Floats | None:
     """One key's numbers over all strides; None where they have none."""
-    own = [one[:, row : row + 1] for one in pieces if one is not None]
+    own = [piece[:, row : row + 1] for piece in pieces if piece is not None]
     return np.concatenate(own) if len(own) == len(pieces) else None

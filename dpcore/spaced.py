@@ -112,7 +112,7 @@ class Spaced(Program):
                 spans.append(waiting)
                 waiting = np.zeros_like(waiting)
         if not spans:
-            out = tuple(np.repeat(one[None], n, axis=0) for one in state.shown)
+            out = tuple(np.repeat(item[None], n, axis=0) for item in state.shown)
             return SpacedState(state.own, waiting, state.shown), out
         number = (first + int(np.argmax(due))) // self.every
 
@@ -122,23 +122,23 @@ class Spaced(Program):
         own, noisy = self.program.step(state.own, np.stack(spans), of_span)
         place = np.cumsum(due)
         known = [np.concatenate([a[None], b]) for a, b in zip(state.shown, noisy, strict=True)]
-        shown = tuple(one[-1].copy() for one in known)
-        return SpacedState(own, waiting, shown), tuple(one[place] for one in known)
+        shown = tuple(item[-1].copy() for item in known)
+        return SpacedState(own, waiting, shown), tuple(item[place] for item in known)
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """What the program makes of each release, once; NaN before the first."""
         spans = (ticks + 1) // self.every
         last = np.flatnonzero(np.append(spans[1:] != spans[:-1], True))
         place = np.searchsorted(spans[last], spans)
-        some = [one[last] for one in noisy]
+        some = [item[last] for item in noisy]
         silent = np.asarray(np.isnan(some[0]).any(axis=2))
-        filled = tuple(np.nan_to_num(one, nan=0.0) for one in some)
-        found = self.program.solve(filled, np.maximum(spans[last] - 1, 0))
+        filled = tuple(np.nan_to_num(item, nan=0.0) for item in some)
+        result = self.program.solve(filled, np.maximum(spans[last] - 1, 0))
 
         def told(numbers: Floats) -> Floats:
             return np.asarray(np.where(silent[:, :, None], np.nan, numbers)[place])
 
-        return tuple(one.mapped(told)._replace(over=self._ticks_of(one.over)) for one in found)
+        return tuple(item.mapped(told)._replace(over=self._ticks_of(item.over)) for item in result)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the program, in its own steps."""
@@ -146,8 +146,8 @@ class Spaced(Program):
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released."""
-        told = self.program.describe(np.unique(self._steps(ticks)))
-        return tuple(one._replace(over=self._ticks_of(one.over)) for one in told)
+        reported = self.program.describe(np.unique(self._steps(ticks)))
+        return tuple(item._replace(over=self._ticks_of(item.over)) for item in reported)
 
     def _ticks_of(self, spans: int | None) -> int | None:
         """Of what was asked for in spans."""
@@ -185,9 +185,9 @@ def _compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled
             algorithm.name,
             f"protects events only: {algorithm.only_events}; or privacy.unit: event.",
         )
-    made = algorithm.compile(terms) if every is None else _spaced(algorithm, terms, every)
-    doubts = algorithm.doubts(made.program, terms)
-    return replace(made, warnings=(*made.warnings, *doubts))
+    built = algorithm.compile(terms) if every is None else _spaced(algorithm, terms, every)
+    doubts = algorithm.doubts(built.program, terms)
+    return replace(built, warnings=(*built.warnings, *doubts))
 
 
 def _spaced(algorithm: Algorithm, terms: Terms, every: int) -> Compiled:
@@ -215,19 +215,19 @@ def _spaced(algorithm: Algorithm, terms: Terms, every: int) -> Compiled:
     if algorithm.own_schedule:
         words = f"is not for {algorithm.name}: {algorithm.own_schedule}."
         raise ConfigError("release_every", every, words)
-    made = algorithm.in_spans(every).compile(coarse(terms, every))
-    alternatives = tuple(_in_ticks(one, every) for one in made.alternatives)
-    program = made.program.every_nth(every)
+    built = algorithm.in_spans(every).compile(coarse(terms, every))
+    alternatives = tuple(_in_ticks(alternative, every) for alternative in built.alternatives)
+    program = built.program.every_nth(every)
     if program is not None:
         return algorithm.compiled(program, alternatives)
-    if not made.program.widths:
+    if not built.program.widths:
         raise ConfigError(
             "release_every",
             every,
             f"is for aggregates, learners and regressions from running sums: {algorithm.name} does "
             "not say how it is spaced; remove it, or take a longer clock.period.",
         )
-    return replace(made, program=Spaced(made.program, every), alternatives=alternatives)
+    return replace(built, program=Spaced(built.program, every), alternatives=alternatives)
 
 
 def _in_ticks(priced: Alternative, every: int) -> Alternative:
@@ -236,8 +236,8 @@ def _in_ticks(priced: Alternative, every: int) -> Alternative:
     def ticks(found: re.Match[str]) -> str:
         return f"over={int(found[1]) * every}"
 
-    told = {re.sub(r"over=(\d+)$", ticks, name): value for name, value in priced.stddev.items()}
-    return replace(priced, stddev=told)
+    reported = {re.sub(r"over=(\d+)$", ticks, name): value for name, value in priced.stddev.items()}
+    return replace(priced, stddev=reported)
 
 
 def coarse(terms: Terms, every: int) -> Terms:

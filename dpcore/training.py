@@ -163,13 +163,13 @@ def whole_step(
     """A stride: jobs, all of each, and what is released at each tick."""
     first = noise(0).first_tick
     gathered, jobs = training.jobs(state.gathered, leaves, noise)
-    kept, models, fitted = state.kept, state.models, {}
+    retained, models, fitted = state.kept, state.models, {}
     for job in jobs:
-        kept = training.admit(kept, job)
-        models = fit(training, job, kept, models, at_tick(noise, job.tick))
+        retained = training.admit(retained, job)
+        models = fit(training, job, retained, models, at_tick(noise, job.tick))
         fitted[job.tick] = models
     last, released = training.assemble(state.models, fitted, first, len(leaves))
-    return Whole(gathered, kept, last), released
+    return Whole(gathered, retained, last), released
 
 
 def at_tick(noise: NoiseOf, tick: int) -> NoiseOf:

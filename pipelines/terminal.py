@@ -55,9 +55,9 @@ def least_width(shown: Table) -> int:
         lines = [line for text in texts for line in text.split("\n")]
         whole = max(map(cell_len, lines), default=0)
         longest = max((cell_len(word) for line in lines for word in line.split()), default=0)
-        kept = whole if column.no_wrap or whole <= NAMES else max(WORDS, longest)
-        column.min_width = kept
-        needed += kept + 2
+        retained = whole if column.no_wrap or whole <= NAMES else max(WORDS, longest)
+        column.min_width = retained
+        needed += retained + 2
     return needed
 
 
@@ -71,24 +71,24 @@ def console(stderr: bool = False, wide: bool = False) -> Console:
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """A plain table: names on top, numbers to the right and never broken, no boxes."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    built = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in columns:
-        made.add_column(
+        built.add_column(
             name,
             justify="right" if name in right else "left",
             overflow="fold",
             no_wrap=name in right and name != "",
         )
-    return made
+    return built
 
 
 def pairs(rows: Iterable[tuple[Any, Any]] = (), right: tuple[str, ...] = ()) -> Table:
     """A table of names and values without titles. right: ``("",)`` where these are numbers."""
-    made = table("", "", right=right)
-    made.show_header = False
+    built = table("", "", right=right)
+    built.show_header = False
     for row in rows:
-        made.add_row(*row)
-    return made
+        built.add_row(*row)
+    return built
 
 
 def heading(text: str) -> Text:

@@ -89,9 +89,9 @@ def __getattr__(name: str) -> Any:
             f"module 'weir' has no attribute {name!r}; it has {', '.join(__all__)}."
         )
     module, _, attribute = _PLACES[name].partition(":")
-    found = getattr(import_module(module), attribute)
-    globals()[name] = found
-    return found
+    result = getattr(import_module(module), attribute)
+    globals()[name] = result
+    return result
 
 
 def __dir__() -> list[str]:

@@ -85,10 +85,10 @@ class PrivateReleases(beam.PTransform[Any, Any]):
     def expand(self, events: Any) -> dict[str, Any]:
         """Rows of releases by "good", those of dead letters by their own name."""
         plan, source, dead = self._plan, self._job.source, []
-        given = isinstance(events, beam.PCollection)
-        if given == (source is not None):
+        value = isinstance(events, beam.PCollection)
+        if value == (source is not None):
             remedy = (
-                "remove one of the two." if given else "is missing, and so is an input: add one."
+                "remove one of the two." if value else "is missing, and so is an input: add one."
             )
             raise ConfigError("source", None if source is None else source.value, remedy)
         if source is not None:
@@ -96,20 +96,20 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             events, dead = read.events, [read.dead]
         secret = self._job.secret
         references = () if secret is None else secret.references(plan.clock)
-        found = events | "Release" >> Transform(
+        result = events | "Release" >> Transform(
             plan,
             references[0][1] if references else None,
             rotate=references[1:],
             stream=PRESENT if source is None else source.arrivals(plan),
             first_look=self._job.limits.first_look,
         )
-        rows = found.releases | "Rows" >> ReleaseRows(plan)
-        made = {"good": rows | "Texts" >> beam.Map(in_text).with_output_types(RELEASES)}
+        rows = result.releases | "Rows" >> ReleaseRows(plan)
+        built = {"good": rows | "Texts" >> beam.Map(in_text).with_output_types(RELEASES)}
         if self._dead is not None:
-            letters = (*dead, found.dead) | "DeadLetters" >> beam.Flatten()
-            told = letters | "Letters" >> beam.FlatMap(letter_rows).with_output_types(LETTERS)
-            made[self._dead] = told
-        return made
+            letters = (*dead, result.dead) | "DeadLetters" >> beam.Flatten()
+            reported = letters | "Letters" >> beam.FlatMap(letter_rows).with_output_types(LETTERS)
+            built[self._dead] = reported
+        return built
 
 
 def _times_as_text(section: dict[str, Any]) -> None:

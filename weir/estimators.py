@@ -278,22 +278,22 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
             from sklearn.utils.multiclass import check_classification_targets
 
             check_classification_targets(labels)
-            found = np.unique(labels)
-            if len(found) > 2:
+            result = np.unique(labels)
+            if len(result) > 2:
                 raise ValueError(
                     "Only binary classification is supported. The type of the target is "
-                    f"multiclass, of {len(found)} classes."
+                    f"multiclass, of {len(result)} classes."
                 )
-            if len(found) < 2:
+            if len(result) < 2:
                 raise ValueError("y holds one class; a model of two classes needs both.")
-            return found
+            return result
         declared = needed(
             self, "classes", "both values of y; or observed_classes_are_public=True if they are"
         )
-        found = np.asarray(declared)
-        if found.shape != (2,) or found[0] == found[1]:
+        result = np.asarray(declared)
+        if result.shape != (2,) or result[0] == result[1]:
             raise ConfigError("classes", list(declared), "must be two values that differ.")
-        return found
+        return result
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Scores, positive for the second class: (n, p) -> (n,)."""

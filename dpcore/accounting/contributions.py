@@ -138,12 +138,12 @@ def over_keys(of_key: Callable[[int], float], pattern: Pattern) -> float:
       pattern: which cells there may be.
     """
     whole = pattern.key_ticks == pattern.ticks
-    found = []
+    results = []
     if whole:
-        found.append(pattern.keys * of_key(pattern.ticks))
+        results.append(pattern.keys * of_key(pattern.ticks))
     if not whole or pattern.cells < pattern.ticks * pattern.keys:
-        found.append(shared(of_key, pattern.key_ticks, pattern.cells, pattern.period_keys))
-    return min(found) * (1 + 2.0**-36)
+        results.append(shared(of_key, pattern.key_ticks, pattern.cells, pattern.period_keys))
+    return min(results) * (1 + 2.0**-36)
 
 
 def shared(of_key: Callable[[int], float], most: int, cells: int, keys: int | None) -> float:

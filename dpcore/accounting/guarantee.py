@@ -146,8 +146,8 @@ def added_up(
     parts = [loss(None if ticks is None else ticks + end * span) for end in ends]
     kind = parts[0].kind
     if kind == "zcdp":
-        return PrivacyLoss(kind, math.fsum(math.sqrt(one.value) for one in parts) ** 2)
-    return PrivacyLoss(kind, math.fsum(one.value for one in parts))
+        return PrivacyLoss(kind, math.fsum(math.sqrt(part.value) for part in parts) ** 2)
+    return PrivacyLoss(kind, math.fsum(part.value for part in parts))
 
 
 def _finite(epsilon: float) -> float | None:

@@ -239,16 +239,16 @@ def _parts(group: ChannelGroup, scales: Floats) -> tuple[float, float]:
     """Squares of (size of one event, change between two present events), over the scales."""
     inverse = np.sort(1.0 / (scales * scales))[::-1].tolist()
     if group.one_hot and group.distinct:
-        one = group.high**2 * math.fsum(inverse[: group.events])
+        item = group.high**2 * math.fsum(inverse[: group.events])
     elif group.one_hot:
-        one = (group.events * group.high) ** 2 * inverse[0]
+        item = (group.events * group.high) ** 2 * inverse[0]
     else:
-        one = (group.events * group.bound) ** 2 * math.fsum(inverse)
+        item = (group.events * group.bound) ** 2 * math.fsum(inverse)
     if group.events > 1:
-        return one, 4 * one
+        return item, 4 * item
     if group.one_hot:
-        return one, group.high**2 * math.fsum(inverse[:2])
-    return one, (group.high - group.low) ** 2 * math.fsum(inverse)
+        return item, group.high**2 * math.fsum(inverse[:2])
+    return item, (group.high - group.low) ** 2 * math.fsum(inverse)
 
 
 def _square(one: float, two: float, relation: Relation, may_vanish: bool) -> float:

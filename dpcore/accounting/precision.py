@@ -102,8 +102,8 @@ def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
 
 def missing_tail(sums: Iterable[Rounded]) -> float:
     """Worst ``sparse_tail`` of continual sums; without any, that of the finest noise."""
-    found = [sparse_tail(*part.real_noise) for part in sums]
-    return max(found, default=sparse_tail("k_norm", 1.0))
+    results = [sparse_tail(*part.real_noise) for part in sums]
+    return max(results, default=sparse_tail("k_norm", 1.0))
 
 
 def sparse_tail(noise: str, stddev: float) -> float:

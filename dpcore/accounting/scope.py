@@ -295,14 +295,14 @@ def sweep(charges: Sequence[Charge]) -> tuple[Span, ...]:
         before = steps.get(where, (Fraction(0), Fraction(0), 0))
         steps[where] = (before[0] + loss, before[1] + slack, before[2] + many)
 
-    for one in charges:
-        loss, slack = Fraction(one.loss), Fraction(one.slack)
-        if one.opaque and slack:
+    for item in charges:
+        loss, slack = Fraction(item.loss), Fraction(item.slack)
+        if item.opaque and slack:
             add(_FIRST, Fraction(0), slack, 1)
             slack = Fraction(0)
-        add(one.first, loss, slack, 1)
-        if one.last is not None:
-            add(one.last + 1, -loss, -slack, -1)
+        add(item.first, loss, slack, 1)
+        if item.last is not None:
+            add(item.last + 1, -loss, -slack, -1)
     return tuple(_spans(sorted(steps.items())))
 
 
@@ -316,8 +316,8 @@ def _spans(steps: Sequence[tuple[int, tuple[Fraction, Fraction, int]]]) -> Itera
 
 
 def _float_up(value: Fraction) -> float:
-    found = float(value)
-    return found if Fraction(found) >= value else math.nextafter(found, math.inf)
+    result = float(value)
+    return result if Fraction(result) >= value else math.nextafter(result, math.inf)
 
 
 def worst(scope: Scope, spans: Sequence[Span], within: Charge | None = None) -> Span | None:
@@ -332,13 +332,13 @@ def worst(scope: Scope, spans: Sequence[Span], within: Charge | None = None) -> 
 def room(scope: Scope, spans: Sequence[Span], asked: Charge) -> float:
     """The most that a charge over the periods and with the slack of ``asked`` may lose; rounded
     down. Below 0: not even nothing fits."""
-    found = scope.limit(asked.slack)
+    result = scope.limit(asked.slack)
     for span in spans:
         if _overlaps(span, asked):
             limit = scope.limit(_float_up(Fraction(span.slack) + Fraction(asked.slack)))
             rest = Fraction(limit) - Fraction(span.loss)
-            found = min(found, -_float_up(-rest))
-    return found
+            result = min(result, -_float_up(-rest))
+    return result
 
 
 def fits(scope: Scope, charges: Sequence[Charge], asked: Charge) -> bool:

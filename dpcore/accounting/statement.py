@@ -92,7 +92,7 @@ def statement(
 
 def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
     """What it means that ids are forgotten, in numbers."""
-    told = ", ".join(
+    text = ", ".join(
         f"{row.count} have epsilon = {row.epsilon:.4g}"
         + ("" if row.delta == 0 else f" (delta = {row.delta:g})")
         for row in copies
@@ -100,7 +100,7 @@ def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
     return (
         f"An id is remembered for {plural(id_horizon, 'tick')} from the tick of its event: a copy "
         "of a later tick counts again, as an event of its own, for which this promise holds alone. "
-        f"Together copies of one id that count have less protection, at most: {told}; nothing "
+        f"Together copies of one id that count have less protection, at most: {text}; nothing "
         "bounds how many there are."
     )
 
@@ -230,7 +230,7 @@ def finding(min_users: int, delta: float) -> str:
 def caps_in_words(pattern: Pattern, events: int) -> str:
     """What counts of a user in a period."""
     apart = f", {plural(pattern.spacing, 'tick')} apart or more" if pattern.spacing > 1 else ""
-    kept = [
+    retained = [
         f"those of {plural(pattern.ticks, 'tick')}{apart}",
         f"of {plural(pattern.keys, 'key')} in each",
         f"and of {plural(events, 'event')} in each key and tick",
@@ -244,7 +244,7 @@ def caps_in_words(pattern: Pattern, events: int) -> str:
         more.append(f"{plural(pattern.cells, 'pair')} of a key and a tick")
     most = f", {' and '.join(more)} in the whole period at most" if more else ""
     return (
-        f"Of a user's events in a period only {', '.join(kept)} count{most}; which they are "
+        f"Of a user's events in a period only {', '.join(retained)} count{most}; which they are "
         "follows from that user's own events alone."
     )
 

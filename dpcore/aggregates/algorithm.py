@@ -82,7 +82,7 @@ def kind_of(written: Mapping[str, Any]) -> type[Aggregate]:
     kind: type[Aggregate] = AGGREGATES[kinds[0]]
     for name, value in given(written).items():
         if name not in kind.model_fields:
-            owners = [f"a {one}" for one, cls in AGGREGATES.items() if name in cls.model_fields]
+            owners = [f"a {item}" for item, cls in AGGREGATES.items() if name in cls.model_fields]
             raise refusal(
                 name,
                 value,
@@ -94,17 +94,19 @@ def kind_of(written: Mapping[str, Any]) -> type[Aggregate]:
 def known_fields() -> dict[str, str]:
     """Name of every field of any kind -> what it is: the kinds first, what all have last."""
     common = Aggregate.model_fields
-    found = {name: AGGREGATES[name].model_fields[name].description or "" for name in AGGREGATES}
+    results = {name: AGGREGATES[name].model_fields[name].description or "" for name in AGGREGATES}
     for kind in AGGREGATES.values():
         own = {name: info for name, info in kind.model_fields.items() if name not in common}
-        found |= {name: info.description or "" for name, info in own.items() if name not in found}
-    return found | {name: info.description or "" for name, info in common.items()}
+        results |= {
+            name: info.description or "" for name, info in own.items() if name not in results
+        }
+    return results | {name: info.description or "" for name, info in common.items()}
 
 
 def given(written: Mapping[str, Any]) -> dict[str, Any]:
     """Without fields of some kinds that are null: as if they were not there."""
     common = Aggregate.model_fields
-    return {name: one for name, one in written.items() if one is not None or name in common}
+    return {name: item for name, item in written.items() if item is not None or name in common}
 
 
 def _either(names: list[str]) -> str:
@@ -147,12 +149,12 @@ class AggregatesAlgorithm:
     )
 
     def in_spans(self, every: int) -> Self:
-        found = {}
-        for name, one in self.aggregates.items():
+        results = {}
+        for name, aggregate in self.aggregates.items():
             field = f"aggregates.{name}.over"
-            overs = tuple(n if n == "all" else spans_of(field, n, every) for n in one.over)
-            found[name] = one.model_copy(update={"over": overs})
-        return replace(self, aggregates=found)
+            overs = tuple(n if n == "all" else spans_of(field, n, every) for n in aggregate.over)
+            results[name] = aggregate.model_copy(update={"over": overs})
+        return replace(self, aggregates=results)
 
     def columns_read(self) -> None:
         """It makes no model."""
@@ -161,15 +163,15 @@ class AggregatesAlgorithm:
         return self.compiled(*compile_aggregates(self.aggregates, terms))
 
     def compiled(self, program: Program, alternatives: tuple[Alternative, ...]) -> Compiled:
-        left_out = {name: one.left_out for name, one in self.aggregates.items()}
+        left_out = {name: aggregate.left_out for name, aggregate in self.aggregates.items()}
         notes = tuple(self._notes())
         return Compiled(program, alternatives, notes=notes, left_out=left_out)
 
     def shown(self, output: str) -> Shown:
-        one = self.aggregates[output]
-        what = one.what if one.where is None else f"{one.what}, where {one.where}"
-        role: Role = "bins" if one.in_bins else "value"
-        return Shown(what, what, role, reading=one.reading, between=one.between)
+        item = self.aggregates[output]
+        what = item.what if item.where is None else f"{item.what}, where {item.where}"
+        role: Role = "bins" if item.in_bins else "value"
+        return Shown(what, what, role, reading=item.reading, between=item.between)
 
     def expected_error(self, info: OutputInfo, ticks: Ints) -> Error:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""
@@ -187,11 +189,13 @@ class AggregatesAlgorithm:
             "The worst error of any tick, from noise alone: what contribution bounds and clips "
             "leave out is not in it."
         )
-        for note in dict.fromkeys(one.noted for one in self.aggregates.values() if one.noted):
+        for note in dict.fromkeys(
+            aggregate.noted for aggregate in self.aggregates.values() if aggregate.noted
+        ):
             yield f"** {note}"
-        averages = [one for one in self.aggregates.values() if one.averages]
+        averages = [aggregate for aggregate in self.aggregates.values() if aggregate.averages]
         for who, expected in (("events", self.events), ("users", self.users)):
-            if not any((one.of_users is not None) == (who == "users") for one in averages):
+            if not any((average.of_users is not None) == (who == "users") for average in averages):
                 continue
             if expected is None:
                 again = "" if who == "events" else ", each once a tick"

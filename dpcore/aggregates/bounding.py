@@ -123,16 +123,16 @@ class Predicated(NamedTuple):
         """What the events of the batch add, nothing where they do not count; and how many of those
         that do have a number that lies in no bin."""
         values = self.clips.of(channel)
-        found = channel.contribution(values)
+        result = channel.contribution(values)
         outside = 0
-        if found.coordinate is not None and values is not None:
-            outside = int(np.count_nonzero(found.coordinate < 0))
+        if result.coordinate is not None and values is not None:
+            outside = int(np.count_nonzero(result.coordinate < 0))
             outside -= int(np.count_nonzero(np.isnan(values))) if outside else 0
         if channel.takes != "events":
             assert self.clips.cells is not None
             n = self.n_events if self.rows is None else len(self.rows)
-            found = channel.of_users(self.clips.cells, found, n)
-        return (found if self.rows is None else self._spread(found, self.rows)), outside
+            result = channel.of_users(self.clips.cells, result, n)
+        return (result if self.rows is None else self._spread(result, self.rows)), outside
 
     @property
     def missing(self) -> Mapping[str, Ints]:

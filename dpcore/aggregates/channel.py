@@ -214,12 +214,17 @@ class Channel:
             return ChannelGroup(start, self.size, 0, high, True, self.events, distinct, gate)
         return ChannelGroup(start, self.size, low, high, events=self.times, gate=gate)
 
-    def of_users(self, cells: UserCells, one: Contribution, n_events: int) -> Contribution:
-        """What users add, each where it counts. one: ``contribution`` of values (m,), one a cell;
+    def of_users(self, cells: UserCells, contribution: Contribution, n_events: int) -> Contribution:
+        """What users add, each where it counts. contribution: ``contribution`` of values (m,), one
+        a cell;
         of (n,) for bins."""
-        if one.coordinate is not None:
-            return Contribution(cells.once(one.coordinate), one.amount)
-        amount = np.where(cells.new, one.amount, 0) if self.takes == "newcomers" else one.amount
+        if contribution.coordinate is not None:
+            return Contribution(cells.once(contribution.coordinate), contribution.amount)
+        amount = (
+            np.where(cells.new, contribution.amount, 0)
+            if self.takes == "newcomers"
+            else contribution.amount
+        )
         return Contribution(None, cells.on_first_rows(amount, n_events))
 
     def contribution(self, values: NDArray[np.float64] | None) -> Contribution:

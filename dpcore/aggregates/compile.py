@@ -53,7 +53,7 @@ def found_by(program: Aggregates, terms: Terms) -> DiscoveryRule | None:
             "{count: users, per: period}, or leave it out.",
         )
     before = part.channels[: part.channels.index(channel)]
-    coordinate = sum(program.channels[one].size for one in before)
+    coordinate = sum(program.channels[item].size for item in before)
     return DiscoveryRule(
         discover,
         person.periods,
@@ -63,7 +63,7 @@ def found_by(program: Aggregates, terms: Terms) -> DiscoveryRule | None:
         coordinate,
         array,
         part.coordinates[coordinate],
-        next(i for i, one in enumerate(program.parts) if one is part),
+        next(i for i, item in enumerate(program.parts) if item is part),
         part.coordinates,
         round(1 / program.channels[channel].resolution),
         part.hidden,
@@ -100,8 +100,8 @@ def selecting(way: Strategy[Aggregates], noise: str, terms: Terms) -> Strategy[A
         if _where(whole.program) is not None:
             return whole
         rest = way(share(budget, 1 - fraction))
-        found = _counting(rest.program, noise, terms, share(budget, fraction))
-        return replace(rest, program=found)
+        result = _counting(rest.program, noise, terms, share(budget, fraction))
+        return replace(rest, program=result)
 
     return with_count
 
@@ -155,13 +155,13 @@ def compile_aggregates(
             return offer(Aggregates(channels, outputs, (part,)), terms)
 
         by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
-        found = sums_for(noise, leaf, terms, joint)
+        result = sums_for(noise, leaf, terms, joint)
         if len(by_user) > 1:
-            for name, way in found.items():
-                found[name] = better(way, partial(apart, leaf, by_user, name))
+            for name, way in result.items():
+                result[name] = better(way, partial(apart, leaf, by_user, name))
         if noise == "gaussian" and len(by_both) > 1:
-            found[SPLIT] = partial(apart, leaf, by_both, None)
-        return {name: selecting(way, noise, terms) for name, way in found.items()}
+            result[SPLIT] = partial(apart, leaf, by_both, None)
+        return {name: selecting(way, noise, terms) for name, way in result.items()}
 
     return best_way(terms, ways, SPLIT_INTO)
 
@@ -170,9 +170,9 @@ def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
     """Raises ConfigError: aggregates of users, in a plan that does not know any."""
     if terms.person is not None:
         return
-    for name, one in aggregates.items():
-        if one.of_users is not None:
-            field, value, instead = one.of_users
+    for name, aggregate in aggregates.items():
+        if aggregate.of_users is not None:
+            field, value, instead = aggregate.of_users
             remedy = ONLY.format(instead=instead)
             raise ConfigError(f"aggregates.{name}.{field}", value, remedy)
 
@@ -184,9 +184,16 @@ def outputs_of(
 
     whole: counts live on the integers (discrete noise). events: of the unit in a cell.
     """
-    centred = {(one.where, *one.centred) for one in aggregates.values() if one.centred is not None}
+    centred = {
+        (aggregate.where, *aggregate.centred)
+        for aggregate in aggregates.values()
+        if aggregate.centred is not None
+    }
     layout = Layout(whole, centred, events)
-    outputs = tuple(one.output(name, layout.under(one.where)) for name, one in aggregates.items())
+    outputs = tuple(
+        aggregate.output(name, layout.under(aggregate.where))
+        for name, aggregate in aggregates.items()
+    )
     return tuple(layout.channels), outputs
 
 
@@ -219,7 +226,7 @@ def better(*ways: Strategy[Aggregates]) -> Strategy[Aggregates]:
                 refused.append(error)
         if not offers:
             raise refused[0]
-        return min(offers, key=lambda one: one.score)
+        return min(offers, key=lambda item: item.score)
 
     return best
 
@@ -231,7 +238,7 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[tuple[str, ChannelLeaf]]:
     ``by_over``: every span by itself too; windows are direct sliding sums, single ticks independent
     noise.
     """
-    found: list[tuple[str, ChannelLeaf]] = []
+    results: list[tuple[str, ChannelLeaf]] = []
     for over in leaf.overs if by_over else (None,):
         spans = (over,) if by_over else leaf.overs
         for newcomers in (False, True):
@@ -243,8 +250,8 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[tuple[str, ChannelLeaf]]:
             if outputs:
                 overs = spans if by_over else overs_of(outputs)
                 name = RUNNING if over is None else "independent" if over == 1 else "sliding"
-                found.append((name, ChannelLeaf(leaf.channels, outputs, overs, leaf.terms)))
-    return found
+                results.append((name, ChannelLeaf(leaf.channels, outputs, overs, leaf.terms)))
+    return results
 
 
 def counts_once(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
@@ -267,11 +274,11 @@ def apart(
     """
 
     def program(fractions: list[float]) -> Aggregates:
-        made = []
+        built = []
         for (own, leaf), fraction in zip(parts, fractions, strict=True):
             mechanism = calibrated(name or own, leaf, leaf.terms, share(budget, fraction))
-            made.append(SumPart(mechanism, leaf.read, leaf.coordinates))
-        return Aggregates(whole.channels, whole.outputs, tuple(made))
+            built.append(SumPart(mechanism, leaf.read, leaf.coordinates))
+        return Aggregates(whole.channels, whole.outputs, tuple(built))
 
     trial = program([1 / len(parts) for _ in parts])
     ticks = whole.terms.ticks()

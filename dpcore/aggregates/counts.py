@@ -163,8 +163,12 @@ def even_edges(value: Any) -> Any:
         )
     if len(value) > MOST_BINS + 1:
         raise ValueError(f"must make at most {MOST_BINS:,} bins.")
-    for one in value:
-        if isinstance(one, bool) or not isinstance(one, (int, float)) or not abs(one) <= FARTHEST:
+    for item in value:
+        if (
+            isinstance(item, bool)
+            or not isinstance(item, (int, float))
+            or not abs(item) <= FARTHEST
+        ):
             raise ValueError(f"must be finite numbers in [-{FARTHEST:g}, {FARTHEST:g}].")
     if any(not low < high for low, high in zip(value, value[1:], strict=False)):
         raise ValueError("must rise strictly from left to right.")
@@ -173,15 +177,15 @@ def even_edges(value: Any) -> Any:
 
 def _between(value: dict[str, Any]) -> Sequence[float]:
     """Edges between two; rounded to 12 digits, so that every machine has the same."""
-    (kind, given), *more = value.items() or (("", None),)
+    (kind, argument), *more = value.items() or (("", None),)
     shape = "must be like {log: [1, 10000, 64]}: [low, high, bins] under log or linear"
     if more or kind not in ("log", "linear"):
         raise ValueError(f"{shape}.")
-    if not isinstance(given, (list, tuple)) or len(given) != 3:
+    if not isinstance(argument, (list, tuple)) or len(argument) != 3:
         raise ValueError(f"{shape}.")
-    if any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in given):
+    if any(isinstance(item, bool) or not isinstance(item, (int, float)) for item in argument):
         raise ValueError(f"{shape}, all of them numbers.")
-    low, high, bins = given
+    low, high, bins = argument
     if bins != int(bins) or not 2 <= bins <= MOST_BINS:
         raise ValueError(f"must have from 2 to {MOST_BINS:,} bins.")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -193,7 +197,7 @@ def _between(value: dict[str, Any]) -> Sequence[float]:
         inner = [low * (high / low) ** (i / n) for i in range(1, n)]
     else:
         inner = [low + (high - low) * (i / n) for i in range(1, n)]
-    return [float(low), *(float(f"{one:.12g}") for one in inner), float(high)]
+    return [float(low), *(float(f"{item:.12g}") for item in inner), float(high)]
 
 
 EvenlyEdged = Annotated[

@@ -87,7 +87,7 @@ class ChannelLeaf:
                 for channel, weight in output.importance().items():
                     if over in worst:
                         importance[channel] += weight * worst[over]
-        groups, steps = self.groups, [self.channels[one].resolution for one in self.read]
+        groups, steps = self.groups, [self.channels[item].resolution for item in self.read]
         sensitivities = [
             group_sensitivity(group, self.terms.cell_relation, self.terms.may_vanish) * step
             for group, step in zip(groups, steps, strict=True)
@@ -113,17 +113,17 @@ class ChannelLeaf:
         terms, scale = self.terms, np.asarray(scales)
         relation: Relation = terms.cell_relation
         if relation == "replace_anywhere" and add_up:
-            found = 2 * joint_sensitivity(self.groups, scale, "add_remove", terms.may_vanish)
+            result = 2 * joint_sensitivity(self.groups, scale, "add_remove", terms.may_vanish)
         else:
-            found = joint_sensitivity(self.groups, scale, relation, terms.may_vanish)
-        if found == 0:
+            result = joint_sensitivity(self.groups, scale, relation, terms.may_vanish)
+        if result == 0:
             raise ConfigError(
                 "aggregates",
                 [output.name for output in self.outputs],
                 "nothing here depends on what a neighbour changes: counts are public under "
                 "replace_one. Use relation: add_remove to protect them.",
             )
-        return found
+        return result
 
 
 @dataclass(frozen=True)
@@ -342,15 +342,17 @@ class Aggregates(Program):
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released; ``ticks``: where the worst stddev is looked for."""
-        found: list[OutputInfo] = []
+        infos: list[OutputInfo] = []
         for output in self.infos:
             size = len(output.labels)
             for over in output.overs:
                 worst = self.worst_stddev(output, over, ticks)
-                most = output.unit * max(self.channels[one].times for one in output.channels)
+                most = output.unit * max(
+                    self.channels[channel].times for channel in output.channels
+                )
                 info = OutputInfo(output.name, over, size, most, worst, output.labels)
-                found.append(info._replace(interval=output.interval, between=output.between))
-        return tuple(found)
+                infos.append(info._replace(interval=output.interval, between=output.between))
+        return tuple(infos)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""

@@ -48,12 +48,12 @@ def best_fan(bins: int) -> int:
 
 def levels_of(edges: Sequence[float], fan: int) -> tuple[tuple[float, ...], ...]:
     """Edges of each level, the finest first; every fan-th edge, and the last, of the one before."""
-    found = [tuple(edges)]
-    while len(found[-1]) - 1 > fan:
-        last = found[-1]
-        kept = last[::fan]
-        found.append(kept if kept[-1] == last[-1] else (*kept, last[-1]))
-    return tuple(found)
+    results = [tuple(edges)]
+    while len(results[-1]) - 1 > fan:
+        last = results[-1]
+        retained = last[::fan]
+        results.append(retained if retained[-1] == last[-1] else (*retained, last[-1]))
+    return tuple(results)
 
 
 @dataclass(frozen=True)
@@ -82,30 +82,30 @@ class RankTree:
 
         noise: of each level, variance of its counts, (n, 1, 1) or (n, 1, size).
         """
-        found: list[Floats] = []
+        results: list[Floats] = []
         for level, size in enumerate(self.sizes):
             own = np.broadcast_to(noise[level][:, 0], (len(noise[level]), size))
             if level:
-                below = self._up(level - 1, found[-1])
+                below = self._up(level - 1, results[-1])
                 own = own * below / (own + below)
-            found.append(np.asarray(own))
-        return found
+            results.append(np.asarray(own))
+        return results
 
     def consistent(self, counts: Sequence[Floats], noise: Sequence[Floats]) -> Floats:
         """The finest counts that all levels together tell best: (n, K, size) of each -> finest."""
         spread = self.variances(noise)
-        told = [counts[0]]
+        reported = [counts[0]]
         for level in range(1, len(self.sizes)):
             own = np.broadcast_to(noise[level][:, 0], spread[level].shape)
             weight = (spread[level] / own)[:, None]  # of its own count; the rest is its children's
-            below = self._up(level - 1, told[-1])
-            told.append(weight * counts[level] + (1 - weight) * below)
-        final = told[-1]
+            below = self._up(level - 1, reported[-1])
+            reported.append(weight * counts[level] + (1 - weight) * below)
+        final = reported[-1]
         for level in range(len(self.sizes) - 2, -1, -1):
-            gap = final - self._up(level, told[level])
+            gap = final - self._up(level, reported[level])
             parents = self.parents[level]
             share = spread[level] / self._up(level, spread[level])[:, parents]
-            final = told[level] + share[:, None] * gap[:, :, parents]
+            final = reported[level] + share[:, None] * gap[:, :, parents]
         return final
 
     def rank_variance(self, noise: Sequence[Floats], at: float) -> Floats:
@@ -148,8 +148,8 @@ class RankTree:
 def _at(value: Any) -> Any:
     """q | [q, ...] -> a tuple of shares that rise."""
     listed = with_numbers(value if isinstance(value, (list, tuple)) else [value])
-    for one in listed:
-        if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 < one < 1:
+    for item in listed:
+        if isinstance(item, bool) or not isinstance(item, (int, float)) or not 0 < item < 1:
             raise ValueError(
                 "must be a number between 0 and 1, like 0.5, or a list of them; the smallest and "
                 "the largest value themselves, 0 and 1, are single events and cannot be released."
@@ -273,10 +273,10 @@ class QuantileOutput(AggregateOutput):
     @property
     def labels(self) -> tuple[str, ...]:
         """The shares."""
-        return tuple(f"{one:g}" for one in self.at) if len(self.at) > 1 else ("",)
+        return tuple(f"{item:g}" for item in self.at) if len(self.at) > 1 else ("",)
 
     def canonical(self) -> tuple[Any, ...]:
-        return ([one.hex() for one in self.at], [edge.hex() for edge in self.edges], self.fan)
+        return ([item.hex() for item in self.at], [edge.hex() for edge in self.edges], self.fan)
 
     def importance(self) -> dict[int, float]:
         """The variance of the worst rank, shared by the levels: exact where their noise is equal.
@@ -303,14 +303,14 @@ class QuantileOutput(AggregateOutput):
         is that of Laplace noise, the widest. Inside a bin the value is interpolated. The standard
         deviation is that of the longer side, as if it were a margin.
         """
-        found = [noisy(level) for level in self.levels]
-        tree, noise = self.tree, [stddev**2 for _, stddev in found]
-        finest = tree.consistent([value for value, _ in found], noise)
+        results = [noisy(level) for level in self.levels]
+        tree, noise = self.tree, [stddev**2 for _, stddev in results]
+        finest = tree.consistent([value for value, _ in results], noise)
         ranks = np.concatenate(
             [np.zeros((*finest.shape[:2], 1)), np.cumsum(finest, axis=2)], axis=2
         )
         pairs = [self._one(ranks, tree.rank_variance(noise, at), at) for at in self.at]
-        value, error, low, high = (np.stack(one, axis=2) for one in zip(*pairs, strict=True))
+        value, error, low, high = (np.stack(item, axis=2) for item in zip(*pairs, strict=True))
         return value, error, low, high
 
     def _one(

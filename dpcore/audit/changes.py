@@ -77,29 +77,29 @@ class CandidateEvents:
 
 def family(plan: Plan) -> Family:
     """Of all that a plan rests on: its sums, and its algorithm."""
-    found = [family_of(type(one)) for one in plan.program.sums]
+    results = [family_of(type(item)) for item in plan.program.sums]
     if plan.config.model is not None:
-        found.append(family_of(type(plan.config.model)))
-    found += [family_of(type(one)) for one in plan.config.aggregates.values()]
-    return merged(found)
+        results.append(family_of(type(plan.config.model)))
+    results += [family_of(type(aggregate)) for aggregate in plan.config.aggregates.values()]
+    return merged(results)
 
 
 def corners(config: PlanConfig) -> dict[str, tuple[float, ...]]:
     """Numeric column -> values at which an event may weigh most: ends of clips, middles, bins."""
-    found: dict[str, set[float]] = {}
-    for one in config.aggregates.values():
-        if one.column is None or one.kind == "count":
+    results: dict[str, set[float]] = {}
+    for aggregate in config.aggregates.values():
+        if aggregate.column is None or aggregate.kind == "count":
             continue
-        mine = found.setdefault(one.column, set())
-        edges = getattr(one, "edges", None)
+        mine = results.setdefault(aggregate.column, set())
+        edges = getattr(aggregate, "edges", None)
         if edges is not None:
             finite = [float(edge) for edge in edges if np.isfinite(edge)]
             inside = [(a + b) / 2 for a, b in zip(finite, finite[1:], strict=False)]
             mine |= {*inside[:2], *inside[-1:]} or {0.0}
         else:
-            low, high = (float(bound) for bound in one.bounds)
+            low, high = (float(bound) for bound in aggregate.bounds)
             mine |= {low, high, (low + high) / 2}
-    return {column: tuple(sorted(values)) for column, values in found.items()}
+    return {column: tuple(sorted(values)) for column, values in results.items()}
 
 
 def candidates(config: PlanConfig) -> CandidateEvents:
@@ -129,7 +129,7 @@ def _of_columns(values: Mapping[str, tuple[float, ...]]) -> CandidateEvents:
         names.append(f"every number {odd:g}")
     table = np.asarray(grid, dtype=np.float64).reshape(len(grid), len(columns))
     by_name = {name: table[:, at] for at, name in enumerate(columns)}
-    return CandidateEvents(by_name, tuple(one or "an event" for one in names), sound)
+    return CandidateEvents(by_name, tuple(item or "an event" for item in names), sound)
 
 
 def _of_model(model: Predictor) -> CandidateEvents:
@@ -191,12 +191,12 @@ def user_events(plan: Plan, first: int, candidate: int) -> tuple[Placed, ...]:
     return tuple(cells)
 
 
-def _of_user(plan: Plan, offered: CandidateEvents, tick: int, one: int) -> UnitChange:
+def _of_user(plan: Plan, offered: CandidateEvents, tick: int, item: int) -> UnitChange:
     """All that a user may add from a tick on, there or not."""
     assert plan.person is not None
     slots = min(plan.person.caps.keys, plan.person.caps.touched)
-    name = f"a user from tick {tick} on: {offered.names[one]}"
-    return UnitChange(name, user_events(plan, tick, one), (), slots, whole=True)
+    name = f"a user from tick {tick} on: {offered.names[item]}"
+    return UnitChange(name, user_events(plan, tick, item), (), slots, whole=True)
 
 
 def changes(plan: Plan, offered: CandidateEvents, ticks: tuple[int, ...]) -> list[UnitChange]:
@@ -205,40 +205,40 @@ def changes(plan: Plan, offered: CandidateEvents, ticks: tuple[int, ...]) -> lis
     Args:
       offered: contents. ticks: of the family.
     """
-    relation, found = plan.guarantee.relation, list[UnitChange]()
+    relation, result = plan.guarantee.relation, list[UnitChange]()
     sound = range(offered.sound)
     if plan.person is not None:
-        return [_of_user(plan, offered, tick, one) for tick in ticks for one in sound]
+        return [_of_user(plan, offered, tick, item) for tick in ticks for item in sound]
     for tick in ticks:
         if relation == "add_remove":
-            found += [_alone(offered, tick, one) for one in sound]
+            result += [_alone(offered, tick, item) for item in sound]
             continue
-        for one in sound:
+        for entry in sound:
             for other in sound:
-                if one != other and offered.names[one] != offered.names[other]:
-                    name = f"at tick {tick}: {offered.names[one]} for {offered.names[other]}"
-                    here, there = Placed(0, tick, one), Placed(0, tick, other)
-                    found.append(UnitChange(name, (here,), (there,)))
+                if entry != other and offered.names[entry] != offered.names[other]:
+                    name = f"at tick {tick}: {offered.names[entry]} for {offered.names[other]}"
+                    here, there = Placed(0, tick, entry), Placed(0, tick, other)
+                    result.append(UnitChange(name, (here,), (there,)))
             if relation == "replace_anywhere":
-                name = f"at tick {tick}, in another key: {offered.names[one]}"
-                pair = (Placed(0, tick, one),), (Placed(1, tick, one),)
-                found.append(UnitChange(name, *pair, slots=2))
-    return found
+                name = f"at tick {tick}, in another key: {offered.names[entry]}"
+                pair = (Placed(0, tick, entry),), (Placed(1, tick, entry),)
+                result.append(UnitChange(name, *pair, slots=2))
+    return result
 
 
-def _alone(offered: CandidateEvents, tick: int, one: int) -> UnitChange:
-    return UnitChange(f"added at tick {tick}: {offered.names[one]}", (Placed(0, tick, one),), ())
+def _alone(offered: CandidateEvents, tick: int, item: int) -> UnitChange:
+    return UnitChange(f"added at tick {tick}: {offered.names[item]}", (Placed(0, tick, item),), ())
 
 
 def odd_changes(plan: Plan, offered: CandidateEvents, tick: int) -> list[UnitChange]:
     """Contents that are not finite, or far beyond every clip, under the plan's relation."""
-    found = []
-    for one in range(offered.sound, len(offered)):
+    results = []
+    for item in range(offered.sound, len(offered)):
         if plan.person is not None:
-            found.append(_of_user(plan, offered, tick, one))
+            results.append(_of_user(plan, offered, tick, item))
         elif plan.guarantee.relation == "add_remove":
-            found.append(_alone(offered, tick, one))
+            results.append(_alone(offered, tick, item))
         else:
-            name = f"at tick {tick}: {offered.names[one]} for {offered.names[0]}"
-            found.append(UnitChange(name, (Placed(0, tick, one),), (Placed(0, tick, 0),)))
-    return found
+            name = f"at tick {tick}: {offered.names[item]} for {offered.names[0]}"
+            results.append(UnitChange(name, (Placed(0, tick, item),), (Placed(0, tick, 0),)))
+    return results

@@ -65,8 +65,8 @@ def epsilon_bound(counts: Counts, delta: float, error: float = ERROR) -> float:
     """Lower bound of epsilon at ``delta``: (epsilon, delta)-DP means
     P[hit] <= e^epsilon P[alarm] + delta, and the same of the test turned round. At least 0."""
     best = 0.0
-    for one in (counts, counts.turned()):
-        low, high = shares(one, error / 2)
+    for item in (counts, counts.turned()):
+        low, high = shares(item, error / 2)
         if low > delta:
             best = max(best, math.log((low - delta) / high))
     return best
@@ -198,9 +198,9 @@ class Learned:
 
     def scores(self, transcripts: Floats) -> Floats:
         """Log odds."""
-        given = self._features(transcripts)
-        found = self._model.decision_function(given)
-        return np.asarray(found, dtype=np.float64)
+        value = self._features(transcripts)
+        result = self._model.decision_function(value)
+        return np.asarray(result, dtype=np.float64)
 
 
 def apart(ones: Floats, others: Floats) -> float:
@@ -212,7 +212,7 @@ def apart(ones: Floats, others: Floats) -> float:
     Args:
       ones, others: (n, features) and (m, features), with and without the change; n, m at least 4.
     """
-    found = []
+    results = []
     for mine in (0, 1):
         features = Features(ones[mine::2], others[mine::2])
         here, there = features(ones[mine::2]), features(others[mine::2])
@@ -223,8 +223,8 @@ def apart(ones: Floats, others: Floats) -> float:
         scores = [features(part[1 - mine :: 2]) @ weights for part in (ones, others)]
         size = float(np.sqrt((scores[0].var() + scores[1].var()) / 2))
         moved = float(scores[0].mean() - scores[1].mean())
-        found.append(moved / size if size > 0 else MOST_APART * float(np.sign(moved)))
-    return float(np.clip(np.mean(found), -MOST_APART, MOST_APART))
+        results.append(moved / size if size > 0 else MOST_APART * float(np.sign(moved)))
+    return float(np.clip(np.mean(results), -MOST_APART, MOST_APART))
 
 
 def learn(ones: Floats, others: Floats, seed: int = 0) -> Learned:
@@ -258,6 +258,6 @@ def learn(ones: Floats, others: Floats, seed: int = 0) -> Learned:
     for name, model in tried:
         model.fit(x[~held], y[~held])
         scored.append((roc_auc_score(y[held], model.decision_function(x[held])), name, model))
-    _, name, best = max(scored, key=lambda one: one[0])
+    _, name, best = max(scored, key=lambda item: item[0])
     best.fit(x, y)
     return Learned(name, features, best)

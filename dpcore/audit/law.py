@@ -87,8 +87,8 @@ class Law:
         numbers any release reads."""
         nothing = np.zeros((self.ticks, self.program.dimension), dtype=np.int64)
         own = self.slope(self.noisy(nothing))[-1][self.exact]
-        pairs = {(one, over) for info in self.program.infos for over in info.overs
-                 for one in info.channels}  # fmt: skip
+        pairs = {(item, over) for info in self.program.infos for over in info.overs
+                 for item in info.channels}  # fmt: skip
         read = [
             (channel, over) in pairs
             for part, over in self.slots
@@ -117,11 +117,11 @@ class Law:
         asked = {(part, at) for part, at, _ in seen}
         if not self.sufficient or asked - known:
             return None
-        found = np.zeros((len(read), len(own)))
+        result = np.zeros((len(read), len(own)))
         size = np.abs(own).max(axis=0, initial=0.0)
-        found[read] = np.linalg.pinv(own[:, read] / size[read]) / size[read, None]
-        found[~running] = 0.0
-        return found
+        result[read] = np.linalg.pinv(own[:, read] / size[read]) / size[read, None]
+        result[~running] = 0.0
+        return result
 
     @cached_property
     def slots(self) -> list[tuple[int, int | None]]:
@@ -149,17 +149,17 @@ class Law:
 
     def noisy(self, leaves: Ints) -> list[Floats]:
         """What a stream's noisy arrays are without noise: leaves (T, D) -> each (T, 1, d)."""
-        found = []
+        results = []
         for (part, _), (_, clean) in zip(self.slots, self.responses, strict=True):
             mine = leaves[:, list(self.program.parts[part].coordinates)].astype(np.float64)
-            found.append((clean @ mine)[:, None, :])
-        return found
+            results.append((clean @ mine)[:, None, :])
+        return results
 
     def solved(self, noisy: Sequence[Floats]) -> Floats:
         """(T, m): the transcript of noisy arrays of one key."""
         ticks = np.arange(self.ticks, dtype=np.int64)
         released = self.program.solve(tuple(noisy), ticks)
-        return np.concatenate([one.value[:, 0, :] for one in released], axis=1)
+        return np.concatenate([item.value[:, 0, :] for item in released], axis=1)
 
     def slope(self, noisy: list[Floats]) -> Floats:
         """(T, m, N): how a transcript moves with each of the N noisy numbers of its tick.
@@ -191,7 +191,7 @@ class Law:
         blocks = []
         for p, part in enumerate(self.program.parts):
             unit = float(np.sqrt(part.mechanism.unit_variance))
-            mine = [at for at, (one, _) in enumerate(self.slots) if one == p]
+            mine = [at for at, (item, _) in enumerate(self.slots) if item == p]
             for coordinate, scale in enumerate(part.mechanism.scales):
                 if scale:
                     weights = [slope[rows, :, self._places[at] + coordinate] for at in mine]
@@ -231,11 +231,11 @@ class Law:
           numbers alone.
         """
         weights, square = [], 0.0
-        for one, other in zip(here, there, strict=True):
+        for item, other in zip(here, there, strict=True):
             clean = self.noisy(other)
             slope = self.slope(clean)
             m = slope.shape[1]
-            shift = self.solved(self.noisy(one)) - self.solved(clean)
+            shift = self.solved(self.noisy(item)) - self.solved(clean)
             rows = self.rows(arrival, stop, m)
             chosen = np.arange(m) if columns is None else columns
             spread = self.noise(slope, rows)[:, chosen].reshape(len(rows) * len(chosen), -1)
@@ -265,14 +265,14 @@ class Law:
         """
         if columns is None and self._running is not None:
             return (*self._by_running_sums(here, there, stop, self._running), True)
-        given = np.intersect1d(np.arange(self.width) if columns is None else columns, self.smooth)
-        exact = np.intersect1d(given, self.exact)
+        value = np.intersect1d(np.arange(self.width) if columns is None else columns, self.smooth)
+        exact = np.intersect1d(value, self.exact)
         if not len(exact):
-            return (*self.attack(here, there, arrival, stop, given), False)
+            return (*self.attack(here, there, arrival, stop, value), False)
         weights, mu = self.attack(here, there, arrival, stop, exact)
-        if len(exact) == len(given) or self.sufficient:
+        if len(exact) == len(value) or self.sufficient:
             return weights, mu, True
-        others, whole = self.attack(here, there, arrival, stop, given)
+        others, whole = self.attack(here, there, arrival, stop, value)
         return (weights, mu, True) if mu >= EXACT * whole else (others, whole, False)
 
     def _by_running_sums(
@@ -285,7 +285,7 @@ class Law:
           running: see ``_running``.
         """
         weights, square = [], 0.0
-        for one, other in zip(here, there, strict=True):
+        for item, other in zip(here, there, strict=True):
             own = np.zeros((self.ticks, running.shape[0]))
             for at, (p, over) in enumerate(self.slots):
                 if over is not None:
@@ -294,7 +294,7 @@ class Law:
                 scales = np.asarray(part.mechanism.scales)
                 scales = scales * np.sqrt(part.mechanism.unit_variance)
                 noisy = np.flatnonzero(scales > 0)
-                moved = (one - other)[:, list(part.coordinates)][:, noisy] / scales[noisy]
+                moved = (item - other)[:, list(part.coordinates)][:, noisy] / scales[noisy]
                 shift = (clean @ moved)[:stop]
                 solved = inverted(dense[:stop]) @ shift
                 square += float((solved * shift).sum())
@@ -307,7 +307,7 @@ class Law:
     @cached_property
     def width(self) -> int:
         """m, numbers of a tick."""
-        return sum(len(one.labels) for one in self.program.infos for _ in one.overs)
+        return sum(len(info.labels) for info in self.program.infos for _ in info.overs)
 
     def most(self, moved: Sequence[Ints], stop: int) -> float:
         """mu of all noisy sums before ``stop`` under changes of leaves (T, D) of each key: what an

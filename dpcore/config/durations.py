@@ -45,8 +45,8 @@ def duration(text: str) -> int:
 
 def months_of(text: str) -> int | None:
     """Months of a length that is written in months; None: it is not."""
-    found = re.match(MONTHS, text)
-    return None if found is None else int(found[1])
+    result = re.match(MONTHS, text)
+    return None if result is None else int(result[1])
 
 
 def is_length(value: object) -> bool:

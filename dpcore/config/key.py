@@ -121,10 +121,10 @@ def _as_keys(value: Any) -> Any:
         return value
     for at, key in enumerate(value):
         values = key if isinstance(key, (list, tuple)) else (key,)
-        for place, one in enumerate(values):
-            if not isinstance(one, str):
+        for place, item in enumerate(values):
+            if not isinstance(item, str):
                 where = f"{at}.{place}" if isinstance(key, (list, tuple)) else str(at)
-                raise refusal(where, one, 'must be text; put it in quotes, like "7".')
+                raise refusal(where, item, 'must be text; put it in quotes, like "7".')
     return tuple(as_tuple(key) for key in value)
 
 

@@ -238,9 +238,9 @@ class ListFeatures(tuple[str, ...]):
     @classmethod
     def of(cls, listed: ListColumn) -> ListFeatures:
         """The names of all features."""
-        made = cls(f"{listed.name}[{place}]" for place in range(listed.size))
-        made.listed = listed
-        return made
+        built = cls(f"{listed.name}[{place}]" for place in range(listed.size))
+        built.listed = listed
+        return built
 
     @property
     def sparse(self) -> bool:

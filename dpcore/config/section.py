@@ -42,8 +42,8 @@ def refusal(field: str, value: Any, remedy: str, unknown: bool = False) -> Pydan
 
     unknown: whether it is the name of the field that is wrong.
     """
-    found = {"field": field, "value": value, "remedy": remedy, "unknown": unknown}
-    return PydanticCustomError("weir", "{remedy}", found)
+    results = {"field": field, "value": value, "remedy": remedy, "unknown": unknown}
+    return PydanticCustomError("weir", "{remedy}", results)
 
 
 def no_section(
@@ -55,9 +55,9 @@ def no_section(
       fields: that may stand there. meant: the section that the value is probably meant as.
       choices: names of which each is a section of that kind by itself.
     """
-    found = {"field": "", "value": value, "remedy": "", "unknown": False}
+    results = {"field": "", "value": value, "remedy": "", "unknown": False}
     bare_of = {"fields": list(fields), "meant": meant, "choices": list(choices)}
-    return PydanticCustomError("weir", "must be a section", {**found, "bare": bare_of})
+    return PydanticCustomError("weir", "must be a section", {**results, "bare": bare_of})
 
 
 def unknown(

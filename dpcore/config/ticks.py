@@ -124,7 +124,7 @@ def _found(value: Any, path: Path) -> bool:
         listed = value if isinstance(value, list | tuple) else [value]
         return any(map(is_length, listed))
     return isinstance(value, Mapping) and any(
-        _found(one, path[1:]) for name, one in value.items() if path[0] in ("*", name)
+        _found(item, path[1:]) for name, item in value.items() if path[0] in ("*", name)
     )
 
 
@@ -141,15 +141,15 @@ def _counted(value: Any, path: Path, at: str, clock: Clock) -> Any:
     """A copy in which lengths at a path are ticks."""
     if path and isinstance(value, Mapping):
         return {
-            name: _counted(one, path[1:], f"{at}.{name}".lstrip("."), clock)
+            name: _counted(item, path[1:], f"{at}.{name}".lstrip("."), clock)
             if path[0] in ("*", name)
-            else one
-            for name, one in value.items()
+            else item
+            for name, item in value.items()
         }
     if path:
         return value
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return type(value)([_counted(one, (), at, clock) for one in value])  # type: ignore[call-arg]
+        return type(value)([_counted(item, (), at, clock) for item in value])  # type: ignore[call-arg]
     if not is_length(value):
         return value
     try:

@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[\w./~][\w./~:+*?-]*(?<!:)\Z")
 def flow(value: Any) -> str:
     """Plain values as YAML in one line."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name}: {flow(one)}' for name, one in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {flow(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(flow, value))}]"
     if isinstance(value, float):
@@ -116,8 +116,8 @@ def validate(
     try:
         return _validated(section, data)
     except ValidationError as failed:
-        found = _first(failed)
-    raise _convert(section, found, at, whole)
+        result = _first(failed)
+    raise _convert(section, result, at, whole)
 
 
 def nested(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
@@ -134,13 +134,13 @@ def _validated(section: type[SectionType], data: Mapping[str, Any]) -> SectionTy
     try:
         return section.model_validate(dict(data))
     except ValidationError as failed:
-        found = [one for one in failed.errors(include_url=False) if one["type"] in _NUMBERS]
-        misread = [one for one in found if is_yaml11_number(one["input"])]
+        results = [error for error in failed.errors(include_url=False) if error["type"] in _NUMBERS]
+        misread = [item for item in results if is_yaml11_number(item["input"])]
         if not misread:
             raise
     read: Any = dict(data)
-    for one in misread:
-        read = _with(read, one["loc"], float(one["input"]))
+    for entry in misread:
+        read = _with(read, entry["loc"], float(entry["input"]))
     return section.model_validate(read)
 
 
@@ -208,12 +208,12 @@ def _of_kind(section: type[BaseModel], path: Sequence[str], kind: str, value: An
     """What a value of another kind should be."""
     must, name = _KINDS[kind], path[-1] if path else ""
     example = _example_at(section, path)
-    given = "." if example is None else f". Write something like {_line(name, example)}."
+    argument = "." if example is None else f". Write something like {_line(name, example)}."
     if value is None:
-        return f"has no value{given}"
+        return f"has no value{argument}"
     if kind == "string_type" and isinstance(value, bool | int | float):
         return f'{must}; put it in quotes, like "{str(value).lower()}".'
-    return f"{must}{given}"
+    return f"{must}{argument}"
 
 
 def _not_a_section(
@@ -234,17 +234,19 @@ def _not_a_section(
     dotted = ".".join(filter(None, [at, *path])) or "config"
     example, name = _example_at(section, path), path[-1] if path else ""
     if name in choices:
-        one = flow({"total": {name: value}})
+        item = flow({"total": {name: value}})
         return ConfigError(
-            dotted, _short(value), f"needs a name of its own. Write `{'.'.join(path[:-1])}: {one}`."
+            dotted,
+            _short(value),
+            f"needs a name of its own. Write `{'.'.join(path[:-1])}: {item}`.",
         )
     if isinstance(meant, type):
         meant = section_of_bare(meant, value, example)
     elif isinstance(meant, Mapping) and isinstance(example, Mapping) and set(meant) <= set(example):
         meant = {**example, **meant}
-    one = _line(name, example if meant is None else meant)
+    item = _line(name, example if meant is None else meant)
     remedy = f"must be a section with the fields {', '.join(fields)}."
-    return ConfigError(dotted, _short(value), f"{remedy} Write something like {one}.")
+    return ConfigError(dotted, _short(value), f"{remedy} Write something like {item}.")
 
 
 def _line(name: str, example: Any) -> str:
@@ -265,11 +267,11 @@ def _example_at(section: type[BaseModel], path: Sequence[str]) -> Any:
     """The example of the field at a path, or of an entry of the mapping or list that it is of."""
     for depth, info in _fields_at(section, path):
         if info.examples:
-            found = parsed(info.examples[0])
+            result = parsed(info.examples[0])
             for _ in path[depth:]:
-                inside = list(found.values()) if isinstance(found, Mapping) else found
-                found = inside[0] if isinstance(inside, list) and inside else None
-            return found
+                inside = list(result.values()) if isinstance(result, Mapping) else result
+                result = inside[0] if isinstance(inside, list) and inside else None
+            return result
     return None
 
 
@@ -294,18 +296,18 @@ def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel
     current: Any = section
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
-            found = [
+            results = [
                 info.annotation
                 for name, info in current.model_fields.items()
                 if part in (name, info.alias)
             ]
-            if not found and part.isdigit():
+            if not results and part.isdigit():
                 continue  # an entry of a list, which was unwrapped
-            if not found:
+            if not results:
                 return None
-            current = found[0]
+            current = results[0]
         else:
-            inside = [one for one in get_args(current) if one is not ...]
+            inside = [arg for arg in get_args(current) if arg is not ...]
             current = inside[-1] if inside else None
         current = _unwrap(current)
     return current if isinstance(current, type) and issubclass(current, BaseModel) else None
@@ -321,9 +323,9 @@ def _said(section: type[BaseModel], path: Sequence[str]) -> str | None:
 def _says(parts: Iterable[Any]) -> str | None:
     """The remedy of the first ``Says`` among annotations, however deep."""
     for part in parts:
-        found = part.remedy if isinstance(part, Says) else _says(get_args(part))
-        if found is not None:
-            return found
+        result = part.remedy if isinstance(part, Says) else _says(get_args(part))
+        if result is not None:
+            return result
     return None
 
 
@@ -381,7 +383,7 @@ class Chosen:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """One of all sections, distinguished by their tag."""
-        every = {name: _schema_of(one) for name, one in self.every().items()}
+        every = {name: _schema_of(item) for name, item in self.every().items()}
         if self.tag is None:
             return handler(core_schema.union_schema(list(every.values())))
         return handler(core_schema.tagged_union_schema(every, self.tag))
@@ -389,6 +391,6 @@ class Chosen:
 
 def _schema_of(section: type[Section]) -> CoreSchema:
     """What a section checks, under a name: defined once, and referred to."""
-    found: dict[str, Any] = dict(section.__pydantic_core_schema__)
-    found["ref"] = f"{section.__module__}.{section.__qualname__}:{id(section)}"
-    return cast(CoreSchema, found)
+    result: dict[str, Any] = dict(section.__pydantic_core_schema__)
+    result["ref"] = f"{section.__module__}.{section.__qualname__}:{id(section)}"
+    return cast(CoreSchema, result)

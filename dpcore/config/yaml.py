@@ -30,9 +30,9 @@ def with_numbers(value: Any) -> Any:
     For fields that are checked by a function of their own and hold no text that spells a number.
     """
     if isinstance(value, Mapping):
-        return {name: with_numbers(one) for name, one in value.items()}
+        return {name: with_numbers(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [with_numbers(one) for one in value]
+        return [with_numbers(item) for item in value]
     return float(value) if is_yaml11_number(value) else value
 
 
@@ -101,8 +101,8 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> Any:
             "config", _where(mark), f"is not YAML here: {_problem(_unmark(str(error.problem)))}"
         ) from None
     except YAMLError as error:
-        found = re.search(r"position (\d+)", str(error))
-        line = text.count("\n", 0, int(found.group(1))) + 1 if found else 1
+        result = re.search(r"position (\d+)", str(error))
+        line = text.count("\n", 0, int(result.group(1))) + 1 if result else 1
         raise ConfigError(
             "config", f"line {line}", "holds a character that YAML does not allow."
         ) from None
@@ -151,9 +151,9 @@ def _unmark(text: str) -> str:
 
 def _problem(said: str) -> str:
     for pattern, words in _PROBLEMS:
-        found = re.search(pattern, said)
-        if found is not None:
-            return found.expand(words)
+        result = re.search(pattern, said)
+        if result is not None:
+            return result.expand(words)
     return f"{said}. Correct it, or put the value in quotes."
 
 
@@ -221,10 +221,10 @@ class _Builder:
         where = _where(event.start_mark)
         if event.anchor not in self._anchors:
             raise ConfigError("config", where, f"names no earlier anchor: *{event.anchor}.")
-        found = self._anchors[event.anchor]
-        self._reach(event, depth + found.height)
-        self._values += found.size
-        self._repeated += found.size
+        result = self._anchors[event.anchor]
+        self._reach(event, depth + result.height)
+        self._values += result.size
+        self._repeated += result.size
         if self._repeated > _MAX_REPEATED:
             raise ConfigError(
                 "config",
@@ -232,7 +232,7 @@ class _Builder:
                 f"repeats more than {_MAX_REPEATED:,} values by its aliases. Write out what is "
                 "needed of them.",
             )
-        return found.value
+        return result.value
 
     def _reach(self, event: Any, depth: int) -> None:
         if depth > _MAX_DEPTH:

@@ -121,9 +121,9 @@ class BufferedSum(ContinualSum):
         Raises:
           ConfigError: its noise could outgrow the lattice's integers.
         """
-        made = cls(**request.fields(units), form=form, horizon=horizon)
-        check_room(cls.name, made.noise_scale, made.scales, float(form.noise_squares(horizon)))
-        return made
+        built = cls(**request.fields(units), form=form, horizon=horizon)
+        check_room(cls.name, built.noise_scale, built.scales, float(form.noise_squares(horizon)))
+        return built
 
     def rows(self, ticks: int | None, periods: int = 1) -> int | None:
         """Rows that are looked at within ``ticks``: of so many periods in a row, if of any."""

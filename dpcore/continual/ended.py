@@ -373,8 +373,8 @@ def units_of_periods(
     """Units that contributions of so many periods move; infinite if they are too many to look at.
     Keys as in one period: k at a tick, or N of which each contributes once a period."""
     each, times = (1, pattern.cells) if pattern.key_ticks == 1 else (pattern.ticks, pattern.keys)
-    one = pattern.single() if each == 1 else pattern
-    lags = apart(np.arange(1, min(periods * each, n)), one)
+    item = pattern.single() if each == 1 else pattern
+    lags = apart(np.arange(1, min(periods * each, n)), item)
     products = _products(form, n, knots, gains)
     r = between(knots, scales, np.arange(n))
     try:

@@ -118,9 +118,9 @@ class CoverSum(ContinualSum):
         Raises:
           ConfigError: its noise could outgrow the lattice's integers.
         """
-        made = cls(**request.fields(units), kind=request.kind, horizon=request.horizon, **fields)
-        made.check_size()
-        return made
+        built = cls(**request.fields(units), kind=request.kind, horizon=request.horizon, **fields)
+        built.check_size()
+        return built
 
     def check_size(self) -> None:
         """Raises ConfigError when its noise could outgrow the lattice's integers."""

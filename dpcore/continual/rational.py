@@ -288,8 +288,8 @@ def user_units_of_periods(
     count = periods * each
     if rows is None or count > MOST:
         return math.inf
-    one = pattern.single() if each == 1 else pattern
-    lags = np.concatenate([[0], apart(np.arange(1, count), one)]).astype(np.int64)
+    item = pattern.single() if each == 1 else pattern
+    lags = np.concatenate([[0], apart(np.arange(1, count), item)]).astype(np.int64)
     products = _products(form, lags, rows)
     products += MARGIN * products[0]
     return times * of_distances(products)

@@ -70,8 +70,8 @@ def user_units_of_periods(form: Rational, periods: int, over: int, pattern: Patt
     count = periods * each
     if count > MOST:
         return np.inf
-    one = pattern.single() if each == 1 else pattern
-    lags = np.concatenate([[0], apart(np.arange(1, count), one)]).astype(np.int64)
+    item = pattern.single() if each == 1 else pattern
+    lags = np.concatenate([[0], apart(np.arange(1, count), item)]).astype(np.int64)
     return times * of_distances(envelope(form, over, lags))
 
 
@@ -87,9 +87,9 @@ def envelope(form: Rational, over: int, lags: Ints) -> Floats:
     seen = np.abs(products(form, over, np.arange(2 * over + 1)))
     beyond = _bound(form, over, np.maximum(lags, 2 * over))
     largest = np.maximum.accumulate(seen[::-1])[::-1]
-    found = np.maximum(largest[np.minimum(lags, 2 * over)] * (lags <= 2 * over), beyond)
-    found[0] = first
-    return np.asarray(np.minimum(found, first) + MARGIN * first)
+    result = np.maximum(largest[np.minimum(lags, 2 * over)] * (lags <= 2 * over), beyond)
+    result[0] = first
+    return np.asarray(np.minimum(result, first) + MARGIN * first)
 
 
 def products(form: Rational, over: int, lags: Ints) -> Floats:

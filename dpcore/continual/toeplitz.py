@@ -106,9 +106,9 @@ class Toeplitz(ContinualSum):
                 f"toeplitz keeps one vector a tick of the window, at most {LARGEST}; choose blt.",
             )
         units = units_of(count, count, request.pattern)
-        made = cls(**request.fields(units), window=count, horizon=request.horizon)
-        check_room(cls.name, made.noise_scale, made.scales, record_units(count, count))
-        return made
+        built = cls(**request.fields(units), window=count, horizon=request.horizon)
+        check_room(cls.name, built.noise_scale, built.scales, record_units(count, count))
+        return built
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
@@ -168,8 +168,8 @@ class Toeplitz(ContinualSum):
     def materialize(self, n: int) -> Floats:
         """(n, n) lower-triangular Toeplitz matrix of b. For tests only."""
         b = np.zeros(n)
-        kept = coefficients(self.window)[:n]
-        b[: kept.size] = kept
+        retained = coefficients(self.window)[:n]
+        b[: retained.size] = retained
         return toeplitz_matrix(b)
 
 

@@ -211,11 +211,11 @@ def units_of(rows: int | None, levels: int, kind: str, pattern: Pattern | None) 
     more levels than any of them: ceil(log2 H) + 1 levels' worth of nodes, filled as far as they go,
     are a bound. Losses of K-norm noise add up over what each contribution meets.
     """
-    one = levels if rows is None else min(max(rows, 0).bit_length(), levels)
+    item = levels if rows is None else min(max(rows, 0).bit_length(), levels)
     if pattern is None or rows == 0:
-        return one
+        return item
     if kind == "k_norm":
-        return one * pattern.cells
+        return item * pattern.cells
     met = levels if rows is None else min((max(rows, 1) - 1).bit_length() + 1, levels)
     return over_keys(lambda count: sum(tree_squares(met, count, pattern.spacing)), pattern)
 

@@ -96,10 +96,10 @@ def lattice_variances(
     """sigma^2 of the discrete Gaussian per coordinate, rounded up; 0 where the scale is 0."""
     sigma = Fraction(noise_scale) * Fraction(multiplier)
     # A model's d^2 moments share few scales; exact fractions are expensive.
-    found = {0.0: 0}
+    results = {0.0: 0}
     for scale in set(scales) - {0.0}:
-        found[scale] = max(1, math.ceil((sigma * Fraction(scale)) ** 2))
-    return tuple(found[scale] for scale in scales)
+        results[scale] = max(1, math.ceil((sigma * Fraction(scale)) ** 2))
+    return tuple(results[scale] for scale in scales)
 
 
 def draw_units(
@@ -155,8 +155,10 @@ def _discrete(
 ) -> Ints:
     """Discrete Gaussians: one bulk call for each distinct multiplier."""
     if multipliers is None or (multipliers == multipliers[:1]).all():
-        one = 1.0 if multipliers is None or not multipliers.size else float(multipliers[0])
-        return noise.discrete_gaussian(labels, digests, lattice_variances(noise_scale, scales, one))
+        item = 1.0 if multipliers is None or not multipliers.size else float(multipliers[0])
+        return noise.discrete_gaussian(
+            labels, digests, lattice_variances(noise_scale, scales, item)
+        )
     out = np.empty((*digests.shape[:2], len(scales)), dtype=np.int64)
     for multiplier in np.unique(multipliers):
         rows = np.flatnonzero(multipliers == multiplier)

@@ -60,8 +60,8 @@ def lives(
         for row in np.flatnonzero(over.any(axis=0)).tolist():
             birth = start + int(over[:, row].argmax())
             death = _death(rule, start, ticks, np.concatenate(noisy)[:, row])
-            lived = [one for one in strides if birth < _stop(*one) and one[0] < death]
-            shown = [_from(rule, birth, death, row, *one) for one in lived]
+            lived = [item for item in strides if birth < _stop(*item) and item[0] < death]
+            shown = [_from(rule, birth, death, row, *item) for item in lived]
             until[some[row]] = death
             yield Life(int(some[row]), birth, tuple(shown))
 
@@ -106,7 +106,7 @@ def _from(
 ) -> tuple[int, tuple[Floats, ...]]:
     """The part of a stride that is released of a key."""
     skip = max(0, birth - first)
-    kept = [array[skip : death - first, row : row + 1] for array in arrays]
+    retained = [array[skip : death - first, row : row + 1] for array in arrays]
     if rule.hidden:
-        del kept[rule.array]
-    return first + skip, tuple(kept)
+        del retained[rule.array]
+    return first + skip, tuple(retained)

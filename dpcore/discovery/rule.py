@@ -163,8 +163,8 @@ class DiscoveryRule:
         ticks = np.arange(first, stop, dtype=np.int64)
         ages = ticks - self.start(first)
         where = ages if self.mechanism.ages else ticks
-        found = reach(self.mechanism, self.coordinate, where, self.chances(ages))
-        return np.minimum(self.users + found, ROOM)
+        result = reach(self.mechanism, self.coordinate, where, self.chances(ages))
+        return np.minimum(self.users + result, ROOM)
 
     def quiet(self, gained: Floats, before: Ints) -> Ints:
         """Periods in a row in which keys had too few users, once another one is over.

@@ -201,7 +201,7 @@ def _test(
     if not tested.names:
         return tested, Entered((), np.zeros(0, dtype=np.int64), (), None)
     bars = rule.thresholds(low, high)[:, None]
-    states, users, gone, found = [], [], [], []
+    states, users, gone, result = [], [], [], []
     for first, stop in _groups(program, len(tested.names)):
         leaves = cells.dense(low, high, first, stop)
         names = tested.names[first:stop]
@@ -216,7 +216,7 @@ def _test(
         hit = over.any(axis=0)
         if hit.any():
             which = np.flatnonzero(hit)
-            found.append(
+            result.append(
                 Entered(
                     tuple(names[row] for row in which.tolist()),
                     over[:, which].argmax(axis=0),
@@ -228,7 +228,7 @@ def _test(
         users.append(counts[-1].copy())
         gone.append(tested.gone[first:stop] | hit)
     new = Tested(tested.names, np.concatenate(users), np.concatenate(gone), concatenate(states))
-    return new, _in_order(found)
+    return new, _in_order(result)
 
 
 def passed(rule: DiscoveryRule, counts: Ints, noisy: Floats, bars: Ints) -> NDArray[np.bool_]:
@@ -245,8 +245,8 @@ def _in_order(found: list[Entered]) -> Entered:
     """Keys in order of (tick, bytes of the name)."""
     if not found:
         return Entered((), np.zeros(0, dtype=np.int64), (), None)
-    names = [name for one in found for name in one.names]
-    births = np.concatenate([one.births for one in found])
+    names = [name for item in found for name in item.names]
+    births = np.concatenate([item.births for item in found])
     order = np.array(sorted(range(len(names)), key=lambda i: (int(births[i]), names[i])))
     arrays = [
         np.concatenate(group, axis=1) for group in zip(*(f.arrays for f in found), strict=True)
@@ -255,7 +255,7 @@ def _in_order(found: list[Entered]) -> Entered:
         tuple(names[i] for i in order.tolist()),
         births[order],
         tuple(array[:, order] for array in arrays),
-        take(concatenate([one.state for one in found]), order),
+        take(concatenate([item.state for item in found]), order),
     )
 
 
@@ -290,12 +290,12 @@ def _groups(program: Program, n_keys: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + size, n_keys)
 
 
-def _joined(one: KeyCells, other: KeyCells) -> KeyCells:
+def _joined(cells: KeyCells, other: KeyCells) -> KeyCells:
     """All cells, in order of ticks."""
     if not len(other.ticks):
-        return one
-    ticks = np.concatenate([one.ticks, other.ticks])
+        return cells
+    ticks = np.concatenate([cells.ticks, other.ticks])
     order = np.argsort(ticks, kind="stable")
-    rows = np.concatenate([one.rows, other.rows])
-    values = np.concatenate([one.values, other.values])
+    rows = np.concatenate([cells.rows, other.rows])
+    values = np.concatenate([cells.values, other.values])
     return KeyCells(ticks[order], rows[order], values[order])

@@ -39,8 +39,8 @@ class KeyCells(NamedTuple):
     def renumbered(self, place: Ints) -> KeyCells:
         """Rows by another order: place[row] is the new one, below 0 where a key is left out."""
         rows = place[self.rows]
-        kept = rows >= 0
-        return KeyCells(self.ticks[kept], rows[kept], self.values[kept])
+        retained = rows >= 0
+        return KeyCells(self.ticks[retained], rows[retained], self.values[retained])
 
     def dense(self, first: int, stop: int, low: int, high: int) -> Ints:
         """Leaves of ticks [first, stop) and keys [low, high): (n, K, D), zeros where there is no
@@ -129,7 +129,9 @@ class Tested(NamedTuple):
         if not self.gone.any():
             return self
         stay = ~self.gone
-        names = tuple(name for name, kept in zip(self.names, stay.tolist(), strict=True) if kept)
+        names = tuple(
+            name for name, retained in zip(self.names, stay.tolist(), strict=True) if retained
+        )
         state = take(self.state, stay) if names else None
         return Tested(names, self.users[stay], self.gone[stay], state)
 
@@ -192,7 +194,9 @@ class Block(NamedTuple):
     def without(self, retired: NDArray[np.bool_]) -> Block:
         """Without some of the live keys, (K,) bool: like others that were never found."""
         stay = ~retired
-        names = tuple(name for name, kept in zip(self.live, stay.tolist(), strict=True) if kept)
+        names = tuple(
+            name for name, retained in zip(self.live, stay.tolist(), strict=True) if retained
+        )
         return self._replace(
             live=names,
             state=take(self.state, stay) if names else None,

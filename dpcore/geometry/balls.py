@@ -54,10 +54,10 @@ class L1Ball(NormBall):
     def _project(self, points: Floats) -> Floats:
         size = np.abs(points)
         inside = np.add.reduce(size, axis=1) <= self.radius
-        kept = to_simplex(size, self.radius)
-        np.copysign(kept, points, out=kept)
-        np.copyto(kept, points, where=inside[:, None])
-        return kept
+        retained = to_simplex(size, self.radius)
+        np.copysign(retained, points, out=retained)
+        np.copyto(retained, points, where=inside[:, None])
+        return retained
 
     def linear_oracle(self, costs: Floats) -> Floats:
         out = np.zeros(costs.shape)
@@ -201,8 +201,8 @@ class GroupL1Ball(NormBall):
     def _project(self, points: Floats) -> Floats:
         lengths = self.lengths(points)
         inside = np.add.reduce(lengths, axis=1) <= self.radius
-        kept = to_simplex(lengths, self.radius)
-        factor = np.where(lengths > 0, kept / np.where(lengths > 0, lengths, 1.0), 0.0)
+        retained = to_simplex(lengths, self.radius)
+        factor = np.where(lengths > 0, retained / np.where(lengths > 0, lengths, 1.0), 0.0)
         out = points * factor[:, self._group_of]
         np.copyto(out, points, where=inside[:, None])
         return np.asarray(out)

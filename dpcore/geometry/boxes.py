@@ -113,8 +113,8 @@ def to_simplex(values: Floats, total: float) -> Floats:
     excess = running_sums(ordered.copy())
     excess -= total
     ordered *= np.arange(1.0, d + 1)
-    kept = np.maximum(np.count_nonzero(ordered > excess, axis=1), 1)
-    theta = excess[np.arange(k), kept - 1] / kept
+    retained = np.maximum(np.count_nonzero(ordered > excess, axis=1), 1)
+    theta = excess[np.arange(k), retained - 1] / retained
     out = values - largest[:, None]
     out -= theta[:, None]
     np.maximum(out, 0.0, out=out)
@@ -322,8 +322,8 @@ class Product(ConvexSet):
         return np.concatenate([part.project(points[:, at]) for part, at in self.slices()], axis=1)
 
     def linear_oracle(self, costs: Floats) -> Floats:
-        found = [part.linear_oracle(costs[:, at]) for part, at in self.slices()]
-        return np.concatenate(found, axis=1)
+        results = [part.linear_oracle(costs[:, at]) for part, at in self.slices()]
+        return np.concatenate(results, axis=1)
 
     def start(self) -> Floats:
         return np.concatenate([part.start() for part in self.parts])
@@ -353,9 +353,9 @@ class Product(ConvexSet):
         return inside
 
     def scales(self, points: Floats) -> Scales:
-        found = [part.scales(points[:, at]) for part, at in self.slices()]
-        low = np.max([scales.low for scales in found], axis=0)
-        return Scales(low, np.min([scales.high for scales in found], axis=0))
+        results = [part.scales(points[:, at]) for part, at in self.slices()]
+        low = np.max([scales.low for scales in results], axis=0)
+        return Scales(low, np.min([scales.high for scales in results], axis=0))
 
     def gaussian_width(self) -> float:
         return math.fsum(part.gaussian_width() for part in self.parts)

@@ -205,9 +205,9 @@ class ProductOracle(LocalOracle):
         points, weights, first = [], [], 0
         for oracle, (_, at) in zip(self.oracles, self.set.slices(), strict=True):
             own = OracleMemory(memory.weights[:, first : first + oracle.columns])
-            found = oracle(x[:, at], radius, costs[:, at], own)
-            points.append(found.point)
-            weights.append(found.weights)
+            result = oracle(x[:, at], radius, costs[:, at], own)
+            points.append(result.point)
+            weights.append(result.weights)
             first += oracle.columns
         return LocalPoint(np.concatenate(points, axis=1), np.concatenate(weights, axis=1))
 

@@ -38,15 +38,15 @@ def parse_set(spec: Any, dimension: int, field: str = "model.set") -> ConvexSet:
     ((name, value),) = spec.items()
     if name not in SETS:
         raise ConfigError(f"{field}.{name}", value, nearest(str(name), sorted(SETS)))
-    found = SETS[name](value, dimension, f"{field}.{name}")
-    if found.dimension != dimension:
+    result = SETS[name](value, dimension, f"{field}.{name}")
+    if result.dimension != dimension:
         raise ConfigError(
             f"{field}.{name}",
             value,
-            f"lies in dimension {found.dimension}, but the model has {dimension} coefficients; "
+            f"lies in dimension {result.dimension}, but the model has {dimension} coefficients; "
             "give both the same dimension.",
         )
-    return found
+    return result
 
 
 def _size(value: Any, field: str) -> float:
@@ -143,7 +143,7 @@ def _product(value: Any, dimension: int, field: str) -> ConvexSet:
                 "must be a set with how many coefficients it holds, like {l1_ball: 5, size: 3}.",
             )
         size = _whole(part["size"], f"{at}.size")
-        spec = {name: given for name, given in part.items() if name != "size"}
+        spec = {name: argument for name, argument in part.items() if name != "size"}
         parts.append(parse_set(spec, size, at))
     return Product(tuple(parts))
 

@@ -131,18 +131,18 @@ def _affine(x: Floats, vertices: Floats, held: NDArray[np.bool_]) -> Floats:
         for j in range(i + 1, m):
             upper[:, i, j] = np.add.reduce(rows(unit * edges[:, j]), axis=1)
             edges[:, j] -= upper[:, i, j, None] * unit
-    found = np.zeros((len(x), most))
+    result = np.zeros((len(x), most))
     for i in reversed(range(m)):
         total = right[:, i].copy()
         for j in range(m - 1, i, -1):
-            total -= upper[:, i, j] * found[:, j + 1]
-        found[:, i + 1] = total / upper[:, i, i]
+            total -= upper[:, i, j] * result[:, j + 1]
+        result[:, i + 1] = total / upper[:, i, i]
     left = np.ones(len(x))
     for i in range(1, most):
-        left -= found[:, i]
-    found[:, 0] = left
+        left -= result[:, i]
+    result[:, 0] = left
     weights = np.zeros(held.shape)
-    np.put_along_axis(weights, place, found, axis=1)
+    np.put_along_axis(weights, place, result, axis=1)
     return weights
 
 
@@ -216,8 +216,8 @@ class Polytope(ConvexSet):
         except QhullError:
             return None
         corners = np.sort(hull.vertices).astype(np.int64)
-        kept = np.unique(np.round(hull.equations, 10), axis=0, return_index=True)[1]
-        equations = hull.equations[np.sort(kept)]
+        retained = np.unique(np.round(hull.equations, 10), axis=0, return_index=True)[1]
+        equations = hull.equations[np.sort(retained)]
         slacks = -(equations[:, :-1] @ flat[corners].T + equations[:, -1:])
         return _Facets(corners, equations[:, :-1], slacks)
 
@@ -311,10 +311,10 @@ class Polytope(ConvexSet):
         low, high = np.full(len(points), np.inf), np.zeros(len(points))
         for i, point in enumerate(points):
             for sign, out in ((1.0, low), (-1.0, high)):
-                found = linprog(np.full(n, sign), A_eq=self.vertices.T, b_eq=point, method="highs")
-                if found.status == 0 and found.fun is not None:
-                    out[i] = sign * found.fun
-                elif found.status == 3:
+                result = linprog(np.full(n, sign), A_eq=self.vertices.T, b_eq=point, method="highs")
+                if result.status == 0 and result.fun is not None:
+                    out[i] = sign * result.fun
+                elif result.status == 3:
                     out[i] = np.inf
         return Scales(low, high)
 

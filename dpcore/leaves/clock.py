@@ -63,8 +63,8 @@ class Calendar:
         last = len(edges) - 1
         before = np.floor_divide(times - edges[0], self.nominal)
         after = last + np.floor_divide(times - edges[-1], self.nominal)
-        found = np.where(ticks < 0, before, np.where(ticks >= last, after, ticks))
-        return np.asarray(found, dtype=np.int64)
+        result = np.where(ticks < 0, before, np.where(ticks >= last, after, ticks))
+        return np.asarray(result, dtype=np.int64)
 
     def starts(self, ticks: Ints) -> Ints:
         """Ticks (n,) -> their first microseconds (n,)."""

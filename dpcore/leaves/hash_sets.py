@@ -71,8 +71,8 @@ def order_of(columns: Sequence[Words]) -> Ints:
     before, after = order[tied], order[tied + 1]
     wrong = np.zeros(len(tied), dtype=bool)
     for column in reversed(columns):
-        one, other = column[before], column[after]
-        wrong = (one > other) | ((one == other) & wrong)
+        item, other = column[before], column[after]
+        wrong = (item > other) | ((item == other) & wrong)
     if not wrong.any():
         return order
     group = np.zeros(n, dtype=np.int64)
@@ -213,9 +213,9 @@ class TimedSet:
         would make every other one forgotten.
         """
         left = (run.take(run.ticks >= tick) for run in self.runs)
-        kept = [run for run in left if len(run.high)]
-        kept.sort(key=lambda run: len(run.high), reverse=True)
-        return TimedSet(tuple(kept), self.noted)
+        retained = [run for run in left if len(run.high)]
+        retained.sort(key=lambda run: len(run.high), reverse=True)
+        return TimedSet(tuple(retained), self.noted)
 
 
 def sort_hashes(high: Words, low: Words) -> NDArray[np.int64]:
@@ -228,13 +228,13 @@ def places(run: Entries, high: Words, low: Words) -> NDArray[np.int64]:
     at: NDArray[np.int64] = np.searchsorted(run.high, high)
     np.minimum(at, len(run.high) - 1, out=at)
     same = run.high[at] == high
-    found = same & (run.low[at] == low)
-    for i in np.flatnonzero(same & ~found).tolist():  # share a first word: next to impossible
+    result = same & (run.low[at] == low)
+    for i in np.flatnonzero(same & ~result).tolist():  # share a first word: next to impossible
         stop = int(np.searchsorted(run.high, high[i], side="right"))
         place = int(at[i]) + int(np.searchsorted(run.low[at[i] : stop], low[i]))
         if place < stop and run.low[place] == low[i]:
-            at[i], found[i] = place, True
-    at[~found] = -1
+            at[i], result[i] = place, True
+    at[~result] = -1
     return at
 
 
@@ -267,13 +267,13 @@ def tidy(run: Entries) -> Entries:
         newest = some.ticks == some.ticks[last][np.cumsum(first) - 1]
         noted = np.where(newest[:, None], some.notes, np.uint32(0))
         some.notes[last] = np.maximum.reduceat(noted, np.flatnonzero(first), axis=0)
-    kept = np.ones(len(run.high), dtype=bool)
-    kept[rows[~last]] = False
+    retained = np.ones(len(run.high), dtype=bool)
+    retained[rows[~last]] = False
 
     def placed(array: NDArray[Any], part: NDArray[Any]) -> NDArray[Any]:
         array = array.copy()
         array[rows] = part
-        return array[kept]
+        return array[retained]
 
     return Entries(*map(placed, run, some))
 
@@ -345,12 +345,12 @@ class HashNumbers:
         first = np.ones(n, dtype=bool)
         first[1:] = (hashes[order[1:]] != hashes[order[:-1]]).any(axis=1)
         leaders = order[first]  # the order is stable: of copies the one that came first
-        found = self._runs.find(high[leaders], low[leaders])
-        own = found.ticks.copy()
-        fresh[leaders[~found.there]] = True
-        own[~found.there] = count + np.searchsorted(np.flatnonzero(fresh), leaders[~found.there])
+        result = self._runs.find(high[leaders], low[leaders])
+        own = result.ticks.copy()
+        fresh[leaders[~result.there]] = True
+        own[~result.there] = count + np.searchsorted(np.flatnonzero(fresh), leaders[~result.there])
         numbers[order] = own[np.cumsum(first) - 1]
-        new = leaders[~found.there]
-        self._runs = self._runs.add(entries(high[new], low[new], own[~found.there]))
+        new = leaders[~result.there]
+        self._runs = self._runs.add(entries(high[new], low[new], own[~result.there]))
         self._count += len(new)
         return numbers, fresh

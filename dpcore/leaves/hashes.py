@@ -210,10 +210,10 @@ class _Words:
         spot = np.clip(at, 0, self._last)
         shift = np.clip(at - spot, 0, 7).astype(np.uint64)
         shift <<= np.uint64(3)
-        found = self._view[spot]
-        found >>= shift
-        found &= _KEEP[np.clip(left, 0, 8)]
-        return found
+        result = self._view[spot]
+        result >>= shift
+        result &= _KEEP[np.clip(left, 0, 8)]
+        return result
 
     def bytes_of(self, start: int, length: int) -> bytes:
         """One span."""
@@ -299,6 +299,6 @@ def event_hashes(secret: bytes, name: str, rows: Any, times: Ints, ids: Any | No
     """
     hashes = content_hashes(rows, times, row_key(secret, name))
     if ids is not None:
-        found, null = id_hashes(ids, dedupe_key(secret, name))
-        hashes[~null] = found[~null]
+        result, null = id_hashes(ids, dedupe_key(secret, name))
+        hashes[~null] = result[~null]
     return hashes

@@ -50,7 +50,7 @@ def shown_key(key: str) -> str:
         values = json.loads(key)
     except ValueError:
         return key
-    if not isinstance(values, list) or not all(isinstance(one, str | None) for one in values):
+    if not isinstance(values, list) or not all(isinstance(value, str | None) for value in values):
         return key
     return ", ".join(map(_shown, values))
 
@@ -112,7 +112,7 @@ class Keys:
         """
         columns = (column,) if isinstance(column, str) else tuple(column or ())
         known = combinations = tuple(declared or ()) if columns else ("",)
-        places = tuple(tuple(i for i, one in enumerate(columns) if one in own) for own in groups)
+        places = tuple(tuple(i for i, item in enumerate(columns) if item in own) for own in groups)
         if places:
             each = (key for text in known for key in _grouped(text, len(columns), places))
             known = tuple(dict.fromkeys(each))
@@ -150,10 +150,10 @@ class Keys:
         if not self.groups:
             return {}
         known = json.dumps(sorted(self.combinations))
-        told: dict[str, object] = {"groups": sorted(map(list, self.groupings))}
+        reported: dict[str, object] = {"groups": sorted(map(list, self.groupings))}
         if not self.observed:
-            told["combinations"] = hashlib.sha256(known.encode()).hexdigest()
-        return told
+            reported["combinations"] = hashlib.sha256(known.encode()).hexdigest()
+        return reported
 
     @property
     def column(self) -> str | list[str] | None:

@@ -86,7 +86,7 @@ class RowLeaf:
         first, last = [keys, event_time], [*id_hash.T]
         if isinstance(packed, SparseRows):  # their digests cost more than a longer sort
             first, last = first + last, []
-        order = _order(first, lambda at: [*(one[at] for one in last), *_words(packed[at]).T])
+        order = _order(first, lambda at: [*(item[at] for item in last), *_words(packed[at]).T])
         return cls(offsets_of(counts), packed[order], event_time[order], id_hash[order])
 
     @classmethod
@@ -206,9 +206,9 @@ class RowLeaf:
           (K, 2) uint64; 0 where a key has no rows.
         """
         offsets, data = self.canonical_bytes(tick)
-        found = hash_spans(offsets, data, key)
-        found[self.counts == 0] = 0
-        return found
+        result = hash_spans(offsets, data, key)
+        result[self.counts == 0] = 0
+        return result
 
     def canonical_bytes(self, tick: int) -> tuple[Ints, NDArray[np.uint8]]:
         """One span of bytes a key: (tick, count), then (event time, id hash, row) of each row,
@@ -263,9 +263,9 @@ class RowLeaf:
 
         def take(count: int, dtype: Any) -> NDArray[Any]:
             nonlocal at
-            found: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count, offset=at)
-            at += found.nbytes
-            return found
+            result: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count, offset=at)
+            at += result.nbytes
+            return result
 
         offsets = _checked(take(n_keys + 1, "<i8"), n)
         event_time = take(n, "<i8")

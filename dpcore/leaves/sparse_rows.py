@@ -157,9 +157,9 @@ class SparseRows:
     @property
     def features(self) -> SparseRows:
         """The rows without the number at their end: (n, width - 1)."""
-        kept = self.indices < self.width - 1
-        lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[self.offsets])
-        indices, values = self.indices[kept], self.values[kept]
+        retained = self.indices < self.width - 1
+        lengths = np.diff(np.concatenate([[0], np.cumsum(retained)])[self.offsets])
+        indices, values = self.indices[retained], self.values[retained]
         return SparseRows(offsets_of(lengths), indices, values, self.width - 1)
 
     def with_last(self, last: NDArray[np.float64]) -> SparseRows:
@@ -208,7 +208,7 @@ class SparseRows:
 
     def digests(self) -> NDArray[np.uint64]:
         """(n, 4) BLAKE2b of the ``words`` of each row: nobody finds two rows with the same."""
-        found: list[bytes] = []
+        results: list[bytes] = []
         n, start = len(self), 0
         while start < n:
             stop = int(np.searchsorted(self.offsets, self.offsets[start] + PIECE, side="right")) - 1
@@ -216,9 +216,9 @@ class SparseRows:
             offsets, words = self[start:stop].words()
             data, ends = memoryview(words.tobytes()), (8 * offsets).tolist()
             for low, high in zip(ends, ends[1:], strict=False):
-                found.append(hashlib.blake2b(data[low:high], digest_size=32).digest())
+                results.append(hashlib.blake2b(data[low:high], digest_size=32).digest())
             start = stop
-        return np.frombuffer(b"".join(found), dtype="<u8").reshape(n, 4)
+        return np.frombuffer(b"".join(results), dtype="<u8").reshape(n, 4)
 
 
 def offsets_of(lengths: NDArray[Any]) -> Ints:
@@ -233,8 +233,8 @@ _LABEL = re.compile(r"(.+)\[(0|[1-9][0-9]*)\]\Z", re.DOTALL)
 
 def split_label(label: str) -> tuple[str, int] | None:
     """x[17] -> ("x", 17); None: it names no feature of a list."""
-    found = _LABEL.fullmatch(label)
-    return None if found is None else (found[1], int(found[2]))
+    result = _LABEL.fullmatch(label)
+    return None if result is None else (result[1], int(result[2]))
 
 
 class Expanded(Mapping[str, NDArray[Any]]):
@@ -253,10 +253,10 @@ class Expanded(Mapping[str, NDArray[Any]]):
             column = self._columns[name]
             wide = isinstance(column, np.ndarray) and column.ndim == 2
             return SparseRows.from_dense(column) if wide else column
-        found = split_label(name)
-        if found is None or found[0] not in self._columns:
+        result = split_label(name)
+        if result is None or result[0] not in self._columns:
             raise KeyError(name)
-        return self._table(found[0])[:, found[1]]
+        return self._table(result[0])[:, result[1]]
 
     def _table(self, name: str) -> NDArray[Any]:
         """(n, size), its columns one after the other in memory."""
@@ -282,5 +282,5 @@ def width_of(program: Any, name: str) -> int:
 
 @lru_cache(maxsize=8)
 def _named(columns: tuple[str, ...], name: str) -> int:
-    found = [split_label(column) for column in columns]
-    return sum(label is not None and label[0] == name for label in found)
+    results = [split_label(column) for column in columns]
+    return sum(label is not None and label[0] == name for label in results)

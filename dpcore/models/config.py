@@ -37,11 +37,11 @@ def algorithm_of(written: Mapping[str, Any]) -> type[Predictor]:
 
 def _settings(written: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Every field that is set, and those in a section of it with a dot."""
-    found = list(written.items())
+    result = list(written.items())
     for name, value in written.items():
         if isinstance(value, Mapping):
-            found += [(f"{name}.{inner}", one) for inner, one in value.items()]
-    return found
+            result += [(f"{name}.{inner}", item) for inner, item in value.items()]
+    return result
 
 
 AnyModel = Annotated[

@@ -202,8 +202,8 @@ class SecondMoments:
             x[:, self.features] = 1.0
         x[is_void(rows)] = 0.0
         x[:, :-1] = LATTICE.truncate(clip_l2(x[:, :-1], self.reach).values)
-        found = self._moments.accumulate(x, leaf.keys, leaf.n_keys)
-        return np.ascontiguousarray(found[:, : self.dimension])
+        result = self._moments.accumulate(x, leaf.keys, leaf.n_keys)
+        return np.ascontiguousarray(result[:, : self.dimension])
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

@@ -95,7 +95,7 @@ class Curved(Model):
     def _check_centre(self) -> Self:
         if self.centre is None:
             return self
-        if not all(math.isfinite(one) for one in self.centre):
+        if not all(math.isfinite(item) for item in self.centre):
             raise refusal("centre", list(self.centre), "must hold finite numbers.")
         if len(self.centre) != self.dimension:
             names = [*self.features, *(["intercept"] if self.intercept else [])]

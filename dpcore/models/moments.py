@@ -143,7 +143,7 @@ class Moments:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the fields: it may be large."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def width(self) -> int:
@@ -228,8 +228,8 @@ class Moments:
         if rows.ndim != 2 or rows.shape != (len(cells), self.width):
             raise ValueError(f"rows {rows.shape} do not fit {len(cells)} cells.")
         out = np.zeros((n_cells, self.dimension), dtype=np.int64)
-        for found, values in self.by_cell(rows, cells, n_cells):
-            out[found] = values
+        for result, values in self.by_cell(rows, cells, n_cells):
+            out[result] = values
         return out
 
     def by_cell(self, rows: Floats, cells: Ints, n_cells: int) -> Iterator[tuple[Ints, Ints]]:

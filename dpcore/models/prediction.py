@@ -96,13 +96,13 @@ def _said(
     if loss is None:
         return {f"predicted.{target}": score}
     label = np.where(score >= 0, ends[1], ends[0])
-    found: dict[str, NDArray[Any]] = {
+    results: dict[str, NDArray[Any]] = {
         f"predicted.{target}": np.where(np.isnan(score), np.nan, label),
         f"score.{target}": score,
     }
     if loss == "logistic":
-        found[f"share.{ends[1]:g}"] = shares(score[:, None])[:, 1]
-    return found
+        results[f"share.{ends[1]:g}"] = shares(score[:, None])[:, 1]
+    return results
 
 
 def shares(scores: Floats) -> Floats:

@@ -161,10 +161,10 @@ class Predictor(Section):
     @property
     def public_ranges(self) -> dict[str, tuple[float, float]]:
         """Column -> (low, high)."""
-        found = {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
+        results = {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
         if self.listed is not None:
-            found |= dict.fromkeys(self.features, found.pop(self.listed.name))
-        return found
+            results |= dict.fromkeys(self.features, results.pop(self.listed.name))
+        return results
 
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:

@@ -80,7 +80,7 @@ def centre_words(curvature: float, centre: Sequence[float] | None) -> str:
     """The public regulariser."""
     shown = "0"
     if centre is not None and any(centre):
-        some = ", ".join(f"{one:g}" for one in centre[:SHOWN])
+        some = ", ".join(f"{item:g}" for item in centre[:SHOWN])
         shown = f"[{some}{', ...' if len(centre) > SHOWN else ''}]"
     return f"{curvature:g} a tick, public, around {shown}"
 
@@ -91,16 +91,16 @@ def bounds_words(output: str, clips: Mapping[str, float | None], program: Progra
     Args:
       clips: bounds on one event by the field of ``model.clip``; None: no event exceeds it.
     """
-    found = ["values outside their ranges count as the nearer bound"]
-    found += [text.format(clips[name]) for name, text in CLIPPED.items() if clips.get(name)]
+    results = ["values outside their ranges count as the nearer bound"]
+    results += [text.format(clips[name]) for name, text in CLIPPED.items() if clips.get(name)]
     if output == "loss" and clips.get("loss"):
-        found.append(f"losses above {clips['loss']:.4g} count as that")
+        results.append(f"losses above {clips['loss']:.4g} count as that")
     if takes_rows(program):
         most, who = program.cap, "events"
         if program.most_users is not None:
             most, who = program.most_users, "users"
-        found.append(f"at most {most:,} {who} of a key and tick count")
-    return listing(found)
+        results.append(f"at most {most:,} {who} of a key and tick count")
+    return listing(results)
 
 
 FEW = 6

@@ -32,10 +32,10 @@ def exp_bounds(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
         return 1 << bits, 1 << bits
     halvings = max(0, numerator.bit_length() - denominator.bit_length() + 2)
     precision = bits + 2 * halvings + 64
-    one = 1 << precision
+    item = 1 << precision
     low_x = (numerator << precision) // (denominator << halvings)
     high_x = low_x + 1
-    low_sum = high_sum = low_term = high_term = one
+    low_sum = high_sum = low_term = high_term = item
     order = 0
     while high_term > 1:
         order += 1
@@ -69,15 +69,15 @@ def log2_above(numerator: int, denominator: int, bits: int) -> int:
         raise ValueError("log2_above needs numerator >= denominator > 0, bits >= 0.")
     out = (numerator // denominator).bit_length() - 1
     precision = 2 * bits + 64
-    one = 1 << precision
+    item = 1 << precision
     rest = -((-numerator << precision) // (denominator << out))
     for _ in range(bits):
         rest = -(-rest * rest >> precision)
         out <<= 1
-        if rest >= 2 * one:
+        if rest >= 2 * item:
             rest = -(-rest >> 1)
             out += 1
-    return out + (rest > one)
+    return out + (rest > item)
 
 
 HEIGHT_BITS = 62

@@ -264,11 +264,11 @@ def float32_gaussian(streams: Streams, coordinate: int) -> Singles:
     for where, words in streams.words(coordinate + 1):
         bits = np.ascontiguousarray(words[:, coordinate])
         first = bits.view(np.uint16)[3::4]
-        found = middles[first]
+        result = middles[first]
         outside = np.flatnonzero((first - np.uint16(BINS // 2 - EDGE)) < 2 * EDGE)
-        found[outside] = normal_from_bits(bits[outside])
+        result[outside] = normal_from_bits(bits[outside])
         piece = out[where]
-        piece[...] = found.reshape(piece.shape)
+        piece[...] = result.reshape(piece.shape)
     return out
 
 
@@ -287,9 +287,9 @@ def k_norm(streams: Streams, dimension: int) -> Floats:
     out = np.empty((*streams.shape, dimension))
     for where, words in streams.words(2 * dimension):
         if kernels is not None:
-            made = np.empty((len(words), dimension))
-            kernels.vectors(words, made, dimension)
-            out[where] = made.reshape(out[where].shape)
+            built = np.empty((len(words), dimension))
+            kernels.vectors(words, built, dimension)
+            out[where] = built.reshape(out[where].shape)
             continue
         normals = normal_from_bits(np.ascontiguousarray(words[:, :dimension]).reshape(-1))
         normals = normals.reshape(-1, dimension)

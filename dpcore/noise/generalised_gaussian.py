@@ -155,13 +155,13 @@ def best_exponent(dual: float, dimension: int) -> float:
     Bits of a logarithm must not shape a plan: what lies between is rounded to 2^-20, and kappa is
     that of the rounded one.
     """
-    found = [2.0] if math.isinf(dual) else [2.0, dual]
+    result = [2.0] if math.isinf(dual) else [2.0, dual]
     log = math.log(dimension) if dimension > 1 else 0.0
     if log >= 2:
         between = math.ldexp(round(math.ldexp(log + math.sqrt(log * log - 2 * log), 20)), -20)
         if 2 <= between <= dual:
-            found.append(between)
-    return min(found, key=lambda r: kappa(r, dual, dimension))
+            result.append(between)
+    return min(result, key=lambda r: kappa(r, dual, dimension))
 
 
 @dataclass(frozen=True)

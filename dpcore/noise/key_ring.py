@@ -86,16 +86,16 @@ class KeyRing:
         return self._roots[place]
 
 
-def first_difference(one: Mapping[int, str], other: Mapping[int, str]) -> int | None:
+def first_difference(item: Mapping[int, str], other: Mapping[int, str]) -> int | None:
     """The first tick whose noise two schedules of secrets key differently; None: there is none.
 
     Args:
-      one, other: first tick -> mark of the secret that keys the noise from there on; both begin at
+      item, other: first tick -> mark of the secret that keys the noise from there on; both begin at
         tick 0.
     """
 
     def at(marks: Mapping[int, str], tick: int) -> str:
         return marks[max(first for first in marks if first <= tick)]
 
-    edges = sorted({*one, *other})
-    return next((tick for tick in edges if at(one, tick) != at(other, tick)), None)
+    edges = sorted({*item, *other})
+    return next((tick for tick in edges if at(item, tick) != at(other, tick)), None)

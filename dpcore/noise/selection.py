@@ -58,8 +58,8 @@ def _least(scores: Floats, scale: float, words: Words) -> int:
     needed = (float(scores[some[0]]) - least - room) / scale
     places = np.flatnonzero(words <= _word_of(needed))
     places = places[scores[places] <= least + scale * float(noise[1]) + room]
-    found = scores[places] - scale * _gumbel_of(words[places])
-    return int(places[np.argmin(found)])
+    result = scores[places] - scale * _gumbel_of(words[places])
+    return int(places[np.argmin(result)])
 
 
 def _gumbel_of(words: Words) -> Floats:

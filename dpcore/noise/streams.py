@@ -93,8 +93,8 @@ def digests(
     out = np.empty((len(names), size), dtype=np.uint8)
     if kernels is None:
         for place, name in enumerate(names):
-            found = hashlib.blake2b(name, digest_size=size, person=person, key=key).digest()
-            out[place] = np.frombuffer(found, dtype=np.uint8)
+            result = hashlib.blake2b(name, digest_size=size, person=person, key=key).digest()
+            out[place] = np.frombuffer(result, dtype=np.uint8)
         return out
     offsets = np.zeros(len(names) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=offsets[1:])

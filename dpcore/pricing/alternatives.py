@@ -133,10 +133,10 @@ def sums_for(
     named = terms.continual_sum
     if named is not None and named in CONTINUAL_SUMS and named not in names:
         names.append(named)
-    found = {name: CONTINUAL_SUMS[name] for name in names}
+    results = {name: CONTINUAL_SUMS[name] for name in names}
     return {
         name: partial(over, name)
-        for name, cls in found.items()
+        for name, cls in results.items()
         if noise in cls.kinds and cls.serves(leaf.overs)
     }
 
@@ -161,7 +161,7 @@ def tries(
     terms: Terms, noises: Iterable[str], ways: Callable[[str], Mapping[str, Strategy[P]]]
 ) -> list[Try[P]]:
     """Every way under every noise, priced; ways: see ``best_way``."""
-    found: list[Try[P]] = []
+    results: list[Try[P]] = []
     for noise in noises:
         budget = budget_of(noise, terms.epsilon, terms.delta)
         for name, build in ways(noise).items():
@@ -169,10 +169,10 @@ def tries(
                 offer = build(budget)
             except ConfigError as error:
                 cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
-                found.append(Try(cannot, None, error))
+                results.append(Try(cannot, None, error))
             else:
-                found.append(Try(priced(name, noise, offer, terms), offer.program))
-    return found
+                results.append(Try(priced(name, noise, offer, terms), offer.program))
+    return results
 
 
 def check_named(terms: Terms, joined: tuple[str, ...] = ()) -> None:
@@ -229,7 +229,7 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
         # A mechanism that gives something up, as protection after the window, must be named.
         able = [(a, p) for a, p in able if not a.note]
     if not able:
-        refused = [one.refusal for one in tried if one.refusal is not None]
+        refused = [item.refusal for item in tried if item.refusal is not None]
         if len(refused) == len(tried) and len({error.field for error in refused}) == 1:
             raise refused[0]  # the others ask for the same
         raise ConfigError(
@@ -242,9 +242,10 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
     close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
     winner, program = min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
     ranked = [
-        replace(one, chosen=one is winner, score=_relative(one.score, best)) for one, _, _ in tried
+        replace(item, chosen=item is winner, score=_relative(item.score, best))
+        for item, _, _ in tried
     ]
-    ranked.sort(key=lambda one: (not one.chosen, one.score, one.state_bytes))
+    ranked.sort(key=lambda item: (not item.chosen, item.score, item.state_bytes))
     return program, tuple(ranked)
 
 

@@ -182,9 +182,9 @@ def calibrated(name: str, leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss) -
     }
 
     def unit() -> ContinualSum:
-        made = cls.calibrated(scales=(1.0,) * leaf.dimension, sensitivity=1.0, **common)
-        within_memory(name, made.state_bytes())
-        return made
+        built = cls.calibrated(scales=(1.0,) * leaf.dimension, sensitivity=1.0, **common)
+        within_memory(name, built.state_bytes())
+        return built
 
     if terms.person is not None:
         if not cls.patterned:
@@ -199,6 +199,6 @@ def calibrated(name: str, leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss) -
     scales = leaf.scales(unit)
     sensitivity = terms.factor * leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
     sensitivity = over_groupings(sensitivity, terms.groupings, budget.kind)
-    made = cls.calibrated(scales=scales, sensitivity=sensitivity, **common)
-    within_memory(name, made.state_bytes())
-    return replace(made, noise_scale=round_up(made.noise_scale))
+    created = cls.calibrated(scales=scales, sensitivity=sensitivity, **common)
+    within_memory(name, created.state_bytes())
+    return replace(created, noise_scale=round_up(created.noise_scale))

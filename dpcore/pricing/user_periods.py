@@ -45,7 +45,7 @@ def together(program: Program, terms: Terms) -> tuple[SeveralPeriods, ...]:
         loss = loss_of_periods(program, person, count, among, terms.lasting)
         return loss.epsilon(terms.delta)
 
-    found = []
+    results = []
     for count in PERIODS:
         if most is not None and count > most:
             break
@@ -54,8 +54,8 @@ def together(program: Program, terms: Terms) -> tuple[SeveralPeriods, ...]:
         if count <= year:
             anywhere = max(in_a_row, cost(count, year if most is None else min(year, most)))
         delta = terms.delta + count * terms.delta_sel
-        found.append(SeveralPeriods(count, in_a_row, anywhere, delta))
-    return tuple(found)
+        results.append(SeveralPeriods(count, in_a_row, anywhere, delta))
+    return tuple(results)
 
 
 def every_period(program: Program, terms: Terms) -> EveryPeriod | None:
@@ -142,7 +142,7 @@ def cap_prices(
     if person is None:
         return ()
     now = compose(tuple(part.loss(terms.lasting) for part in sums)) if sums else None
-    found = []
+    results = []
     for cap, value, other, caps in _others(person.caps):
         try:
             changed = UserUnit(caps, person.periods)
@@ -158,8 +158,8 @@ def cap_prices(
             then = compose(tuple(part.loss(terms.lasting) for part in moved))
             ratio = then.value / now.value
             ratio = math.sqrt(ratio) if now.kind == "zcdp" else ratio
-        found.append(CapPrice(cap, value, other, ratio))
-    return tuple(found)
+        results.append(CapPrice(cap, value, other, ratio))
+    return tuple(results)
 
 
 def _others(caps: ContributionBounds) -> Iterator[tuple[str, int, int, ContributionBounds]]:

@@ -201,9 +201,9 @@ class _Run:
         self._noted = np.zeros((n, USER_NOTES), dtype=np.int64)
         self._changed = np.zeros(n, dtype=bool)
         known = np.flatnonzero(self._periods == spent.period)
-        found = spent.users.find(self._users[known, 0], self._users[known, 1])
-        self._last[known[found.there]] = found.ticks[found.there]
-        self._noted[known] = found.notes
+        result = spent.users.find(self._users[known, 0], self._users[known, 1])
+        self._last[known[result.there]] = result.ticks[result.there]
+        self._noted[known] = result.notes
 
     def _recall_pairs(self, spent: UsedBounds, pairs: Digests, periods: Ints) -> None:
         order = sort_hashes(pairs[:, 0], pairs[:, 1])
@@ -214,8 +214,8 @@ class _Run:
         firsts = np.flatnonzero(other)
         self._pairs, self._pair_periods = ordered.take(firsts, axis=0), periods[order[firsts]]
         # The period is in the hash of a pair: one of another period is not found.
-        found = spent.pairs.find(self._pairs[:, 0], self._pairs[:, 1])
-        self._times, self._pair_known = found.notes[:, 0].astype(np.int64), found.there
+        result = spent.pairs.find(self._pairs[:, 0], self._pairs[:, 1])
+        self._times, self._pair_known = result.notes[:, 0].astype(np.int64), result.there
         self._pair_last = np.full(len(self._pairs), _NEVER)
 
     def close(self) -> None:

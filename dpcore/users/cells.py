@@ -78,13 +78,13 @@ def user_hashes(users: Any, keys: CapKeys) -> IdHashes:
     """
     if not isinstance(users, pa.Array | pa.ChunkedArray):
         users = pa.array(users, pa.large_binary())
-    found = id_hashes(users, keys.users)
+    result = id_hashes(users, keys.users)
     if pa.types.is_integer(users.type):
-        return found
+        return result
     if pa.types.is_dictionary(users.type):
         users = users.cast(users.type.value_type)
     empty = pc.fill_null(pc.equal(pc.binary_length(users), 0), True)
-    return IdHashes(found.hashes, found.null | empty.to_numpy(zero_copy_only=False))
+    return IdHashes(result.hashes, result.null | empty.to_numpy(zero_copy_only=False))
 
 
 def name_hashes(names: Any, keys: CapKeys) -> Digests:
@@ -124,10 +124,10 @@ def row_hashes(
     if ids is None:
         inner, has_id = content_hashes(contents, times, keys.contents), np.zeros(n, dtype=bool)
     else:
-        found = ids if isinstance(ids, IdHashes) else id_hashes(ids, keys.ids)
-        inner, has_id = found.hashes, ~found.null
-        if found.null.any():
-            inner, bare = inner.copy(), found.null
+        result = ids if isinstance(ids, IdHashes) else id_hashes(ids, keys.ids)
+        inner, has_id = result.hashes, ~result.null
+        if result.null.any():
+            inner, bare = inner.copy(), result.null
             inner[bare] = content_hashes(contents[bare], times[bare], keys.contents)
     return _mac(keys.rows, users, ticks, inner), has_id
 
@@ -217,9 +217,9 @@ def gather(events: Hashed, most: int) -> GatheredCells:
     new = np.ones(n - 1, dtype=bool)
     new[same] = (events.pairs[order[same]] != events.pairs[order[same + 1]]).any(axis=1)
     np.cumsum(new, out=cell[1:])
-    order, kept, copies, beyond = _pruned(events, order, cell, most)
+    order, retained, copies, beyond = _pruned(events, order, cell, most)
     if copies or beyond:
-        order, cell = order[kept], cell[kept]
+        order, cell = order[retained], cell[retained]
     starts = np.flatnonzero(np.diff(cell, prepend=-1))
     first = order[starts]
     sizes = np.diff(starts, append=len(order))
@@ -236,8 +236,8 @@ def _ordered(events: Hashed) -> tuple[Rows, NDArray[np.uint64]]:
     ticks = events.ticks - events.ticks.min()
     span = int(ticks.max()) + 1
     if span.bit_length() + len(ticks).bit_length() > 62:  # numbers of ticks, not ticks, fit
-        found, ticks = np.unique(ticks, return_inverse=True)
-        span = len(found)
+        result, ticks = np.unique(ticks, return_inverse=True)
+        span = len(result)
     code = np.cumsum(changes(users.take(order, axis=0))) - 1
     code *= span
     code += ticks[order]
@@ -259,10 +259,10 @@ def _pruned(
     Args:
       order: (n,) events, cell by cell. cell: (n,) number of the cell of each.
     """
-    kept = np.ones(len(order), dtype=bool)
+    retained = np.ones(len(order), dtype=bool)
     crowded = np.flatnonzero(np.bincount(cell)[cell] > 1)
     if not len(crowded):
-        return order, kept, 0, 0
+        return order, retained, 0, 0
     some, of = order[crowded], cell[crowded]
     hashes, has_id = events.rows[some], events.has_id[some]
     content = [events.contents[some, at] for at in range(events.contents.shape[1])]
@@ -275,8 +275,8 @@ def _pruned(
     beyond = ~again & (rank >= most)
     order = order.copy()
     order[crowded] = some
-    kept[crowded] = ~(again | beyond)
-    return order, kept, int(again.sum()), int(beyond.sum())
+    retained[crowded] = ~(again | beyond)
+    return order, retained, int(again.sum()), int(beyond.sum())
 
 
 def ranks(counted: NDArray[np.bool_], groups: Ints) -> Ints:
@@ -286,8 +286,8 @@ def ranks(counted: NDArray[np.bool_], groups: Ints) -> Ints:
     before: Ints = np.cumsum(counted) - counted
     first = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
     sizes = np.diff(first, append=len(groups))
-    found: Ints = before - np.repeat(before[first], sizes)
-    return found
+    result: Ints = before - np.repeat(before[first], sizes)
+    return result
 
 
 def ranges(starts: Ints, sizes: Ints) -> Ints:

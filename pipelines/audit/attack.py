@@ -61,14 +61,14 @@ class Report:
     @property
     def broken(self) -> tuple[str, ...]:
         """What was proven to be more than is claimed."""
-        found = [one.what for one in self.audits if one.broken]
-        return (*found, *(() if self.isolation is None else self.isolation.broken))
+        results = [audit.what for audit in self.audits if audit.broken]
+        return (*results, *(() if self.isolation is None else self.isolation.broken))
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return {
             "name": self.name,
-            "audits": [one.to_json() for one in self.audits],
+            "audits": [audit.to_json() for audit in self.audits],
             "bytes": None if self.isolation is None else self.isolation.to_json(),
             "broken": list(self.broken),
             "notes": list(self.notes),
@@ -79,16 +79,18 @@ class Report:
 def spans(choice: Choice) -> list[tuple[str, int | None, float, float]]:
     """Rows of the table: (words, ticks, epsilon, delta)."""
     promise = choice.plan.guarantee
-    window, found = promise.window, list[tuple[str, int | None, float, float]]()
+    window, result = promise.window, list[tuple[str, int | None, float, float]]()
     for row in promise.expiration:
         if window is None:
-            found.append(("for ever", None, row.epsilon, row.delta))
+            result.append(("for ever", None, row.epsilon, row.delta))
         elif row.ticks is not None and row.ticks // window in ROWS:
             times = row.ticks // window
             after = "" if times == 1 else f", {times} windows"
             unit = "tick" if row.ticks == 1 else "ticks"
-            found.append((f"within {row.ticks:,} {unit}{after}", row.ticks, row.epsilon, row.delta))
-    return found
+            result.append(
+                (f"within {row.ticks:,} {unit}{after}", row.ticks, row.epsilon, row.delta)
+            )
+    return result
 
 
 def attack(
@@ -131,7 +133,7 @@ def attack(
     chosen = list(zip(rows, worst, strict=True))
     audits: list[Audit] = []
     for change in dict.fromkeys(change for _, change in chosen):
-        mine = [row for row, one in chosen if one == change]
+        mine = [row for row, item in chosen if item == change]
         others = mine[0] == rows[0]
         wanted = [name for name in titles(choice, mine, others) if _asked(only, name)]
         if wanted:
@@ -146,17 +148,17 @@ def attack(
         count = trials or min(TRIALS, choice.audited.room(change.slots, events))
         few = max(100, count // PART)
         audits.append(adaptive(choice, change, span, claim, driven, few, rounds, runner))
-    found: Isolation | None = None
+    result: Isolation | None = None
     if fuzz and _asked(only, "bytes"):
         told("bytes and side channels")
-        found = isolation(choice, runner)
-    if not audits and found is None:
+        result = isolation(choice, runner)
+    if not audits and result is None:
         names = [name for row, _ in chosen for name in titles(choice, [row], False)]
         names += [driven] if rounds and choice.audited.ticks > 1 else []
         raise ConfigError("--only", only, f"is part of no name here: {', '.join(names)}, bytes.")
     seconds = time.monotonic() - began
     notes = (*choice.audited.notes, *notes)
-    return Report(choice.plan.name, tuple(audits), found, notes, seconds)
+    return Report(choice.plan.name, tuple(audits), result, notes, seconds)
 
 
 def _fed(job: JobConfig) -> tuple[str, ...]:
@@ -203,20 +205,20 @@ def _run(
     half = np.arange(count) % 2 == 0
     parts: list[StreamRows] = [events_of(change, half, behind)]
     at = count
-    for one in more:
-        parts.append(events_of(one, np.ones(each, dtype=bool), behind, at))
+    for item in more:
+        parts.append(events_of(item, np.ones(each, dtype=bool), behind, at))
         at += each
     # What replaces what in the other changes differs, so each has trials without it as well.
     without: dict[tuple[Any, ...], int] = {}
-    for one in more:
-        if one.there not in without and one.there != change.there:
-            without[one.there] = at
-            parts.append(events_of(one, np.zeros(each, dtype=bool), behind, at))
+    for item in more:
+        if item.there not in without and item.there != change.there:
+            without[item.there] = at
+            parts.append(events_of(item, np.zeros(each, dtype=bool), behind, at))
             at += each
     with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
         done = run_trials(choice.maker, [joined(parts)], at * change.slots, Path(place), runner)
-    found = matrix(done.transcripts, change.slots)
-    main, rest = found[:count], found[count:]
+    result = matrix(done.transcripts, change.slots)
+    main, rest = result[:count], result[count:]
     audits, columns = [], Columns.of(choice.plan)
     took = time.monotonic() - began
     for words, span, epsilon, delta in rows:
@@ -234,13 +236,13 @@ def _run(
         control = {change.there: main[~half]}
         control |= {key: rest[at - count : at - count + each] for key, at in without.items()}
         began, worst = time.monotonic(), None
-        for i, one in enumerate(more):
+        for i, item in enumerate(more):
             mine = rest[i * each : (i + 1) * each]
-            both = np.concatenate([mine, control[one.there]])
+            both = np.concatenate([mine, control[item.there]])
             marks = np.arange(len(both)) < each
             name = f"other changes {words}"
             tried = _judge(
-                choice, one, both, marks, span, claim, name, None, 0.0, len(more), change
+                choice, item, both, marks, span, claim, name, None, 0.0, len(more), change
             )
             if worst is None or (tried.broken, tried.proven_mu or tried.proven) > (
                 worst.broken,
@@ -327,17 +329,17 @@ def chart(report: Report) -> dict[str, Any]:
     """
     import altair as alt
 
-    panels = sorted(report.audits, key=lambda one: not one.what.startswith("all releases"))
+    panels = sorted(report.audits, key=lambda item: not item.what.startswith("all releases"))
     if not panels:
         raise ConfigError("--picture", None, "has nothing to show: no claim was attacked.")
     grid = np.concatenate([np.logspace(-5, -1, 120), np.linspace(0.1, 1, 120)])
     rows = []
-    for one in panels[:PANELS]:
-        title = f"{one.what}: claimed {one.claim.epsilon:.3g}, proven {one.proven:.3g}"
+    for panel in panels[:PANELS]:
+        title = f"{panel.what}: claimed {panel.claim.epsilon:.3g}, proven {panel.proven:.3g}"
         curves = {
             "chance": (grid, grid),
-            "claim allows": (grid, _allowed(one.claim, grid)),
-            "attack": one.curve,
+            "claim allows": (grid, _allowed(panel.claim, grid)),
+            "attack": panel.curve,
         }
         for line, (alarms, hits) in curves.items():
             points = zip(np.asarray(alarms).tolist(), np.asarray(hits).tolist(), strict=True)

@@ -145,7 +145,7 @@ class Audited:
         columns = len(self.key_columns)
         if columns == 1:
             return list(names(keys))
-        return [key_text((one, *["-"] * (columns - 1))) for one in names(keys)]
+        return [key_text((name, *["-"] * (columns - 1))) for name in names(keys)]
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -157,18 +157,18 @@ def names(count: int) -> tuple[str, ...]:
 def _keyed(job: JobConfig, keys: tuple[str, ...]) -> JobConfig:
     key = job.key
     if key is None:
-        made = Key(column=KEY, declared=keys)
+        built = Key(column=KEY, declared=keys)
         source = job.source
         columns = getattr(source, "columns", None)
         if source is not None and columns is not None:
             job = job.model_copy(
                 update={"source": source.model_copy(update={"columns": (*columns, KEY)})}
             )
-        return job.model_copy(update={"key": made})
+        return job.model_copy(update={"key": built})
     if key.declared is None:
         return job
     more = ("-",) * (len(key.names) - 1)
-    declared: tuple[Any, ...] = keys if not more else tuple((one, *more) for one in keys)
+    declared: tuple[Any, ...] = keys if not more else tuple((item, *more) for item in keys)
     return job.model_copy(update={"key": key.model_copy(update={"declared": declared})})
 
 
@@ -314,7 +314,7 @@ def by_law(
         epsilon = epsilon_bound(exact[0], claim.delta, ERROR / tries)
         hard = mu_bound(exact[1], strict)
     broken = claim.mu is not None and hard > claim.mu * (1 + 1e-9)
-    broken |= any(epsilon_bound(one, claim.delta, strict / 2) > claim.epsilon for one in exact)
+    broken |= any(epsilon_bound(item, claim.delta, strict / 2) > claim.epsilon for item in exact)
     return Proof(epsilon, found_mu, broken, ones.size + others.size, curve(ones, others))
 
 
@@ -331,11 +331,11 @@ def by_learning(
     test = learned.scores(ones[1::2]), learned.scores(others[1::2])
     cuts = np.unique(np.quantile(np.concatenate(train), np.linspace(0.002, 0.998, 200)))
     tried = [Counts.of(*train, float(cut)) for cut in cuts]
-    by_epsilon = int(np.argmax([epsilon_bound(one, claim.delta) for one in tried]))
-    by_mu = int(np.argmax([mu_bound(one) for one in tried]))
+    by_epsilon = int(np.argmax([epsilon_bound(item, claim.delta) for item in tried]))
+    by_mu = int(np.argmax([mu_bound(item) for item in tried]))
     strict = STRICT / tries
     # What is hardest to doubt lies further inside than what is most.
-    hardest = int(np.argmax([epsilon_bound(one, claim.delta, strict) for one in tried]))
+    hardest = int(np.argmax([epsilon_bound(item, claim.delta, strict) for item in tried]))
     places = (by_epsilon, by_mu, hardest)
     first, second, third = (Counts.of(*test, float(cuts[at])) for at in places)
     broken = epsilon_bound(third, claim.delta, strict) > claim.epsilon
@@ -353,9 +353,9 @@ def by_learning(
 
 def scored(transcripts: Floats, weights: Floats, mu: float) -> Floats:
     """(trials, slots, T, m) and (slots, T, m) -> (trials,) in standard deviations of the law."""
-    found: NDArray[np.float64] = np.zeros(len(transcripts))
+    result: NDArray[np.float64] = np.zeros(len(transcripts))
     for slot in range(weights.shape[0]):
         for tick in np.flatnonzero(weights[slot].any(axis=1)):
             values = np.nan_to_num(transcripts[:, slot, tick])
-            found += (values * weights[slot, tick]).sum(axis=1)
-    return found / max(mu, 1e-12)
+            result += (values * weights[slot, tick]).sum(axis=1)
+    return result / max(mu, 1e-12)

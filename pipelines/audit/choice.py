@@ -58,16 +58,16 @@ class Choice:
         offered = candidates(audited.job)
         maker = EventMaker.of(audited, offered)
         counts = maker.counts()
-        kept = [at for at in range(offered.sound) if counts[at]] or [0]
+        retained = [at for at in range(offered.sound) if counts[at]] or [0]
         cells = cls(maker)._cells
         if cells is not None:
             sizes = [cls(maker)._length(cell) for cell in cells]
-            kept.sort(key=lambda at: -sizes[at])
-        order = np.array([*kept, *range(offered.sound, len(offered))])
+            retained.sort(key=lambda at: -sizes[at])
+        order = np.array([*retained, *range(offered.sound, len(offered))])
         sorted_ = CandidateEvents(
             {name: column[order] for name, column in offered.columns.items()},
             tuple(offered.names[at] for at in order),
-            len(kept),
+            len(retained),
         )
         return cls(replace(maker, offered=sorted_))
 
@@ -91,7 +91,7 @@ class Choice:
     def linear(self) -> bool:
         """Whether releases are linear in noisy sums, so that what surrounds a change has no say."""
         program = self.plan.program
-        return type(program) is Aggregates and all(one.kind in LINEAR for one in program.infos)
+        return type(program) is Aggregates and all(info.kind in LINEAR for info in program.infos)
 
     @property
     def background(self) -> tuple[Placed, ...]:
@@ -127,14 +127,14 @@ class Choice:
     @staticmethod
     def slots_of(behind: tuple[Placed, ...], slots: int) -> tuple[Placed, ...]:
         """The same events in each of so many keys."""
-        return tuple(one._replace(slot=slot) for slot in range(slots) for one in behind)
+        return tuple(item._replace(slot=slot) for slot in range(slots) for item in behind)
 
     @cached_property
     def ticks(self) -> tuple[int, ...]:
         """Of the plan's neighbour family."""
         window, block = self.plan.guarantee.window, None
-        found = getattr(self.audited.job.model, "block", None)
-        if found is not None and not isinstance(found, int):
+        result = getattr(self.audited.job.model, "block", None)
+        if result is not None and not isinstance(result, int):
             block = getattr(self.plan.program, "block_ticks", None)
         return family(self.plan).ticks(self.audited.ticks, window, block)
 
@@ -143,11 +143,11 @@ class Choice:
         """(m, D): what each candidate alone adds to a leaf; None: leaves are no sums."""
         if takes_rows(self.plan.program):
             return None
-        found = []
+        results = []
         for at in range(self.maker.offered.sound):
             change = UnitChange("", (Placed(0, 0, at),), ())
-            found.append(self.leaves(change, True)[0][0])
-        return np.stack(found)
+            results.append(self.leaves(change, True)[0][0])
+        return np.stack(results)
 
     def _length(self, leaf: Ints) -> float:
         total, program = 0.0, self.plan.program
@@ -162,24 +162,24 @@ class Choice:
         small = self.small(change.slots)
         behind = self.slotted(change) if background else ()
         if change.twice:  # counts once
-            one = replace(change, here=change.here[:1], there=change.there[:1], twice=False)
-            return self.leaves(one, with_it, background)
+            item = replace(change, here=change.here[:1], there=change.there[:1], twice=False)
+            return self.leaves(item, with_it, background)
         rows = events_of(change, np.array([with_it]), behind)
         keys = self.audited.key_texts(change.slots)
         events = self.maker.events(small, rows, keys)
         bound = bounded(small, events, self.audited.ticks)
-        found = sum_leaves(small, bound, self.audited.ticks)
+        result = sum_leaves(small, bound, self.audited.ticks)
         names = [name.decode() for name in bound.names]
         nothing = np.zeros((self.audited.ticks, small.program.dimension), dtype=np.int64)
-        return [found[:, names.index(key)] if key in names else nothing for key in keys]
+        return [result[:, names.index(key)] if key in names else nothing for key in keys]
 
     def small(self, keys: int) -> Plan:
         """The plan over few keys: its program is that of the audit."""
         if keys not in self._small:
             from pathlib import Path
 
-            made = plan_of(self.audited.at(Path("."), keys))
-            self._small[keys] = replace(made, program=self.plan.program)
+            built = plan_of(self.audited.at(Path("."), keys))
+            self._small[keys] = replace(built, program=self.plan.program)
         return self._small[keys]
 
     @cached_property
@@ -204,7 +204,7 @@ class Choice:
         tried = self.contents(self.ticks)
         if self.law is None:
             return [tried[0]] * len(spans)
-        sizes = np.array([[self._mu(one, span) for one in tried] for span in spans])
+        sizes = np.array([[self._mu(item, span) for item in tried] for span in spans])
         near = sizes >= sizes.max(axis=1, keepdims=True) * 0.999
         common = int(near.sum(axis=0).argmax())
         return [
@@ -215,12 +215,12 @@ class Choice:
     def _mu(self, change: UnitChange, span: int | None) -> float:
         assert self.law is not None
         with_it, without = self.leaves(change, True), self.leaves(change, False)
-        moved = [one - other for one, other in zip(with_it, without, strict=True)]
+        moved = [item - other for item, other in zip(with_it, without, strict=True)]
         return self.law.most(moved, self.stop(change, span))
 
     def contents(self, ticks: Sequence[int]) -> list[UnitChange]:
         """Changes of the contents that move most, at some ticks."""
-        found: list[UnitChange] = []
+        unit_changes: list[UnitChange] = []
         sound = self.maker.offered
         relation = self.plan.guarantee.relation
         if self.plan.person is None and relation != "add_remove":
@@ -233,8 +233,8 @@ class Choice:
                     both = (Placed(0, tick, 0),), (Placed(1, tick, 0),)
                     words = f"at tick {tick}, in another key: {sound.names[0]}"
                     mine.append(UnitChange(words, *both, slots=2))
-                found += mine
-            return found
+                unit_changes += mine
+            return unit_changes
         few = CandidateEvents(sound.columns, sound.names, min(FEW, sound.sound))
         return changes(self.plan, few, tuple(ticks))
 
@@ -242,8 +242,8 @@ class Choice:
         """Changes among which a search looks: of the contents that move most at the first tick of
         the family, and the first of them at its other ticks."""
         first, *later = self.ticks
-        found = self.contents([first])
-        return [*found, *(self.contents([tick])[0] for tick in later)]
+        result = self.contents([first])
+        return [*result, *(self.contents([tick])[0] for tick in later)]
 
     def _pairs(self) -> list[tuple[int, int]]:
         """Places of the contents that differ most from each other."""
@@ -264,10 +264,10 @@ class Choice:
         """Changes beside the worst: every tick of the family, every content, odd ones."""
         sound = self.maker.offered
         here = worst.arrival
-        found = [one for one in self.contents(self.ticks[:8]) if one != worst]
+        result = [content for content in self.contents(self.ticks[:8]) if content != worst]
         every = CandidateEvents(sound.columns, sound.names, min(8, sound.sound))
         if self.plan.person is None and self.plan.guarantee.relation == "add_remove":
-            found = changes(self.plan, every, (here,)) + found
+            result = changes(self.plan, every, (here,)) + result
         odd = odd_changes(self.plan, self.maker.offered, here)
         if self.plan.config.schema_.id is not None and self.plan.person is None:
             odd.append(
@@ -280,8 +280,10 @@ class Choice:
                 )
             )
         same = (worst.here, worst.there)
-        kept = [one for one in found if one.slots == worst.slots and (one.here, one.there) != same]
-        return (kept[: OTHERS - len(odd)] + odd)[:OTHERS]
+        retained = [
+            item for item in result if item.slots == worst.slots and (item.here, item.there) != same
+        ]
+        return (retained[: OTHERS - len(odd)] + odd)[:OTHERS]
 
 
 def matrix(found: Floats, slots: int) -> Floats:

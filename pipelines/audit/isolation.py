@@ -68,11 +68,11 @@ class RecordFeed:
         job = audited.job.schema_
         ids = [job.id] if job.id is not None and audited.plan.person is not None else []
         if not self.plain:
-            found: list[MalformedForm | MalformedValue] = list(typed_forms(small.schema, ids))
-            return [*found, *container_forms()] if self.sent else found
+            result: list[MalformedForm | MalformedValue] = list(typed_forms(small.schema, ids))
+            return [*result, *container_forms()] if self.sent else result
         names = list(self.text.columns or small.schema.names)
         numbers = [name for name in maker.offered.columns if name in names]
-        stamps = [one.column for one in (job.time, job.arrival) if one is not None]
+        stamps = [item.column for item in (job.time, job.arrival) if item is not None]
         # A key that nobody declared is a key of its own where keys are found.
         keyed = audited.key_columns if audited.declares else ()
         form = "ndjson" if self.sent else self.form
@@ -99,8 +99,8 @@ class RecordFeed:
             return []
         if with_them:
             return malformed_messages(maker.batch(rows), self.form, places, forms)
-        kept = rows.taken(np.setdiff1d(np.arange(len(rows.key)), places))
-        return list(messages(maker, kept, self.form))
+        retained = rows.taken(np.setdiff1d(np.arange(len(rows.key)), places))
+        return list(messages(maker, retained, self.form))
 
 
 def _text(
@@ -172,15 +172,15 @@ class Isolation:
     @property
     def broken(self) -> tuple[str, ...]:
         """What must not be, in words."""
-        found = []
+        results = []
         if self.moved:
-            found.append(
+            results.append(
                 f"bytes: malformed records moved {self.moved} of {self.bystanders} keys that they "
                 "do not belong to"
             )
-        found += [f"bytes: a record moved its key beyond its clip ({form})" for form in self.wide]
-        found += [f"bytes: {one}" for one in self.noise]
-        return (*found, *(f"side channel: {one}" for one in self.side))
+        results += [f"bytes: a record moved its key beyond its clip ({form})" for form in self.wide]
+        results += [f"bytes: {item}" for item in self.noise]
+        return (*results, *(f"side channel: {item}" for item in self.side))
 
     def to_json(self) -> dict[str, Any]:
         """As ``weir audit --json`` prints it."""
@@ -267,8 +267,8 @@ def _refuses_another_secret(maker: EventMaker, rows: StreamRows, keys: int) -> b
 def _compared(
     choice: Choice, forms: Sequence[Any], done: Sequence[Any], bad: int, refused: bool
 ) -> Isolation:
-    (one, with_), (other, without), (again, _) = done
-    with_them, none = one.transcripts, other.transcripts
+    (item, with_), (other, without), (again, _) = done
+    with_them, none = item.transcripts, other.transcripts
     same = np.array_equal(with_them[bad:], none[bad:], equal_nan=True)
     moved = 0
     if not same:
@@ -293,7 +293,7 @@ def _compared(
         _wide(choice, forms, with_them, none, bad),
         tuple(noise),
         tuple(side),
-        (one.result.seconds, other.result.seconds),
+        (item.result.seconds, other.result.seconds),
     )
 
 
@@ -322,7 +322,7 @@ def _shared(choice: Choice, apart: Any) -> bool:
     return bool(same[:, noisy].all()) and bool(noisy.any()) and bool(size.any())
 
 
-def _wide(choice: Choice, forms: Sequence[Any], one: Any, other: Any, bad: int) -> tuple[str, ...]:
+def _wide(choice: Choice, forms: Sequence[Any], item: Any, other: Any, bad: int) -> tuple[str, ...]:
     """Forms whose key moved further than one event and the noise of two runs explain, or whose
     releases are no numbers."""
     allowed = []
@@ -331,10 +331,10 @@ def _wide(choice: Choice, forms: Sequence[Any], one: Any, other: Any, bad: int) 
         allowed += [most if np.isfinite(most) else np.inf] * out.dimension
     if choice.law is None or not choice.law.linear:
         allowed = [np.inf] * len(allowed)
-    found = []
+    results = []
     for at in range(bad):
-        gone = np.isnan(one[at]) != np.isnan(other[at])
-        far = np.abs(np.nan_to_num(one[at] - other[at])) > np.asarray(allowed)
+        gone = np.isnan(item[at]) != np.isnan(other[at])
+        far = np.abs(np.nan_to_num(item[at] - other[at])) > np.asarray(allowed)
         if far.any() or (gone.any() and not choice.plan.keys.observed):
-            found.append(forms[at].name)
-    return tuple(found)
+            results.append(forms[at].name)
+    return tuple(results)

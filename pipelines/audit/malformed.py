@@ -145,16 +145,16 @@ def _field(mark: bytes, at: int, value: bytes, line: bytes) -> bytes:
 
 def _put(column: str, raw: bytes, line: bytes) -> bytes:
     """A JSON object with other bytes for a value."""
-    found = json.loads(line)
-    found[column] = "@@"
-    text = json.dumps(found).encode()
+    result = json.loads(line)
+    result[column] = "@@"
+    text = json.dumps(result).encode()
     return text.replace(b'"@@"', raw)
 
 
 def _without(column: str, line: bytes) -> bytes:
-    found = json.loads(line)
-    found.pop(column, None)
-    return json.dumps(found).encode()
+    result = json.loads(line)
+    result.pop(column, None)
+    return json.dumps(result).encode()
 
 
 class MalformedValue(NamedTuple):
@@ -192,15 +192,17 @@ def malform(
     """A batch whose row ``rows[i]`` has the value of ``forms[i]``."""
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        mine = {row: one.value for row, one in zip(rows, forms, strict=True) if one.column == name}
+        mine = {
+            row: form.value for row, form in zip(rows, forms, strict=True) if form.column == name
+        }
         if mine:
             kind = column.type
             stamp = pa.types.is_timestamp(kind)
             values = (column.cast(pa.int64()) if stamp else column).to_pylist()
             for row, value in mine.items():
                 values[row] = value
-            made = pa.array(values, pa.int64() if stamp else kind, from_pandas=False)
-            column = made.cast(kind) if stamp else made
+            built = pa.array(values, pa.int64() if stamp else kind, from_pandas=False)
+            column = built.cast(kind) if stamp else built
         columns[name] = column
     return pa.RecordBatch.from_pydict(columns)
 
@@ -252,9 +254,9 @@ def malformed_messages(
     raw = [(place, form) for place, form in pairs if isinstance(form, MalformedForm)]
     batch = malform(batch, [place for place, _ in typed], [form for _, form in typed])
     others = np.setdiff1d(np.arange(batch.num_rows), [place for place, _ in raw])
-    found = list(_cut(batch.take(pa.array(others)), payload))
-    found += [form.spoil(FORMATS[payload].encode(batch.slice(place, 1))) for place, form in raw]
-    return [*found, *strays()]
+    result = list(_cut(batch.take(pa.array(others)), payload))
+    result += [form.spoil(FORMATS[payload].encode(batch.slice(place, 1))) for place, form in raw]
+    return [*result, *strays()]
 
 
 def container_forms() -> Iterator[MalformedForm]:

@@ -62,22 +62,22 @@ def searched(
     Raises:
       WeirError: the run failed.
     """
-    found = scenes(choice)
+    result = scenes(choice)
     if choice.law is not None:
-        few = found[: max(2, BY_LAW // max(1, choice.audited.ticks * choice.audited.width))]
+        few = result[: max(2, BY_LAW // max(1, choice.audited.ticks * choice.audited.width))]
         sizes = [_by_law(choice, scene, span) for scene in few]
         best = few[int(np.argmax(sizes))]
     else:
-        found = found[: max(1, min(MOST_SCENES, trials // LEAST))]
-        if len(found) > 1:
-            told(f"search: {len(found)} changes and backgrounds")
-            first = _tried(choice, found, trials // len(found), span, runner)
+        result = result[: max(1, min(MOST_SCENES, trials // LEAST))]
+        if len(result) > 1:
+            told(f"search: {len(result)} changes and backgrounds")
+            first = _tried(choice, result, trials // len(result), span, runner)
             order = np.argsort(-np.abs(first), kind="stable")[:BEST]
-            again = [found[at] for at in order]
+            again = [result[at] for at in order]
             second = _tried(choice, again, trials // len(again), span, runner)
             best = again[int(np.argmax(np.abs(second)))]
         else:
-            best = found[0]
+            best = result[0]
     return replace(choice, behind=best.behind), best.change
 
 
@@ -89,7 +89,7 @@ def _by_law(choice: Choice, scene: Scene, span: int | None) -> float:
     here, there = (mine.leaves(scene.change, side, background=True) for side in (True, False))
     stop = mine.stop(scene.change, span)
     mu = mine.law.strongest(here, there, scene.change.arrival, stop)[1]
-    most = mine.law.most([one - other for one, other in zip(here, there, strict=True)], stop)
+    most = mine.law.most([item - other for item, other in zip(here, there, strict=True)], stop)
     return mu if mu <= most * (1 + 1e-6) else 0.0
 
 
@@ -123,49 +123,49 @@ def scenes(choice: Choice) -> list[Scene]:
     behind = _backgrounds(choice)
     first, *others = dict.fromkeys(change.arrival for change in changes)
     now = [change for change in changes if change.arrival == first]
-    found = [Scene(change, own) for _, own in behind[:1] for change in now]
-    later = [one for one in changes if one.arrival in others]
-    found += [Scene(one, behind[0][1]) for one in later[: len(others)]]
+    results = [Scene(change, own) for _, own in behind[:1] for change in now]
+    later = [item for item in changes if item.arrival in others]
+    results += [Scene(item, behind[0][1]) for item in later[: len(others)]]
     # Then the other backgrounds in turn, each beside every change at the first place.
     for change in now:
         for words, own in behind[1:]:
-            found.append(Scene(replace(change, name=f"{change.name}, {words}"), own))
-    return found
+            results.append(Scene(replace(change, name=f"{change.name}, {words}"), own))
+    return results
 
 
 def _backgrounds(choice: Choice) -> list[tuple[str, tuple[Placed, ...]]]:
     """Events of every trial, and what they are, in words."""
     usual, offered = choice.usual, choice.maker.offered
-    found = [("", usual)]
+    results = [("", usual)]
     rule = choice.plan.discovery
     if rule is not None:
         # As many users as make it an even chance that the key is found, with the change or without.
         bar = int(np.ceil(float(rule.thresholds(0, 1)[0]) / rule.step))
         for users in (bar, bar - 1, bar + max(1, (bar - rule.discover.min_users) // 3)):
             words = f"beside {users - 1:,} users"
-            found.append((words, tuple(Placed(0, 0, 0) for _ in range(max(0, users - 1)))))
-        return found
+            results.append((words, tuple(Placed(0, 0, 0) for _ in range(max(0, users - 1)))))
+        return results
     some = range(min(offered.sound, 6))
     if takes_rows(choice.plan.program):
-        found += [(f"beside: {offered.names[one]}",
-                   tuple(placed._replace(candidate=one) for placed in usual))
-                  for one in some]  # fmt: skip
-        found.append(("beside nothing", ()))
-        return found
+        results += [(f"beside: {offered.names[item]}",
+                   tuple(placed._replace(candidate=item) for placed in usual))
+                  for item in some]  # fmt: skip
+        results.append(("beside nothing", ()))
+        return results
     if choice.linear:
-        return found
-    for one in some:
+        return results
+    for entry in some:
         for other in some:
             mixed = tuple(
-                placed._replace(candidate=other if at % 4 == 3 else one)
+                placed._replace(candidate=other if at % 4 == 3 else entry)
                 for at, placed in enumerate(usual)
             )
-            if one != other:
-                words = f"beside {offered.names[one]}, and {offered.names[other]} of a quarter"
+            if entry != other:
+                words = f"beside {offered.names[entry]}, and {offered.names[other]} of a quarter"
             else:
-                words = f"beside {offered.names[one]}"
-            found.append((words, mixed))
-    return found
+                words = f"beside {offered.names[entry]}"
+            results.append((words, mixed))
+    return results
 
 
 ROUNDS = 3
@@ -222,13 +222,13 @@ def drive(
         with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
             keys = count * change.slots
             done = run_trials(choice.maker, [rows], keys, Path(place), runner, secret)
-        found = matrix(done.transcripts, change.slots)
+        result = matrix(done.transcripts, change.slots)
         if seen is not None:
             until = ticks[at - 1]
-            same &= np.array_equal(found[:, :, :until], seen[:, :, :until], equal_nan=True)
-        seen = found
+            same &= np.array_equal(result[:, :, :until], seen[:, :, :until], equal_nan=True)
+        seen = result
         if tick is not None:
-            high = _high(choice, found[:, 0], tick)
+            high = _high(choice, result[:, 0], tick)
             chosen.append(high)
             rows = joined([rows, _events(choice, change, high, tick, first + at * count)])
     assert seen is not None
@@ -260,12 +260,12 @@ def added(choice: Choice, driven: Driven) -> Floats:
     """(trials, T, m): what the chosen events add to the releases of the first key, by the law."""
     assert choice.law is not None and choice.law.sufficient
     none = choice.law.solved(choice.law.noisy(_leaves(choice, ())))
-    found = np.zeros((driven.high.shape[1], *none.shape))
+    result = np.zeros((driven.high.shape[1], *none.shape))
     for tick, high in zip(driven.ticks, driven.high, strict=True):
         for content, which in zip(contents(choice), (high, ~high), strict=True):
-            one = choice.law.noisy(_leaves(choice, (Placed(0, tick, content),)))
-            found[which] += choice.law.solved(one) - none
-    return found
+            item = choice.law.noisy(_leaves(choice, (Placed(0, tick, content),)))
+            result[which] += choice.law.solved(item) - none
+    return result
 
 
 def _leaves(choice: Choice, events: tuple[Placed, ...]) -> Ints:

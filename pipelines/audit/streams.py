@@ -72,7 +72,7 @@ def events_of(
     own = len(background) + len(change.here) + len(change.there) + 1
     for placed, which, changed in groups:
         mine = first + trials[which]
-        for at, one in enumerate(placed):
+        for at, item in enumerate(placed):
             n = len(mine)
             # A replaced event keeps its id; of a user all events carry one name.
             serial = at if not changed else len(background) + (0 if change.twice else at)
@@ -80,9 +80,9 @@ def events_of(
             who = mine * own + whose
             parts.append(
                 StreamRows(
-                    mine * change.slots + one.slot,
-                    np.full(n, one.tick),
-                    np.full(n, one.candidate),
+                    mine * change.slots + item.slot,
+                    np.full(n, item.tick),
+                    np.full(n, item.candidate),
                     who,
                     mine * own + serial,
                 )
@@ -119,11 +119,11 @@ class EventMaker:
         Raises:
           ConfigError: there is none.
         """
-        made = next(iter(batches(audited.job, LOOKED_AT, 1, Shares())))
+        built = next(iter(batches(audited.job, LOOKED_AT, 1, Shares())))
         plan = audited.plan
         if plan.where is not None:
-            maker = cls(audited, offered, made)
-            n = made.num_rows
+            maker = cls(audited, offered, built)
+            n = built.num_rows
             zeros = np.zeros(n, dtype=np.int64)
             rows = StreamRows(
                 zeros, zeros, np.arange(n) % max(1, offered.sound), zeros, np.arange(n)
@@ -135,8 +135,8 @@ class EventMaker:
                 raise ConfigError(
                     "where", plan.where, "lets none of the made-up events of an audit through."
                 )
-            made = made.slice(int(places[0]))
-        return cls(audited, offered, made.slice(0, 1))
+            built = built.slice(int(places[0]))
+        return cls(audited, offered, built.slice(0, 1))
 
     def counts(self) -> NDArray[np.bool_]:
         """(m,) which candidates the predicate lets through."""
@@ -161,7 +161,9 @@ class EventMaker:
                 columns[name] = _column(values[rows.candidate], columns[name].type)
         starts = np.asarray(clock.starts(np.arange(self.audited.ticks)), dtype=np.int64)
         moments = starts[rows.tick]
-        stamps: list[TimeColumn] = [one for one in (schema.time, schema.arrival) if one is not None]
+        stamps: list[TimeColumn] = [
+            item for item in (schema.time, schema.arrival) if item is not None
+        ]
         for stamp in stamps:
             columns[stamp.column] = write_times(moments, stamp)
         if schema.id is not None:
@@ -232,11 +234,11 @@ class Columns:
     @classmethod
     def of(cls, plan: Plan) -> Columns:
         """Of a plan."""
-        found, at = [], 0
+        result, at = [], 0
         for out in plan.outputs:
-            found.append((out.name, out.over, at, out.dimension))
+            result.append((out.name, out.over, at, out.dimension))
             at += out.dimension
-        return cls(tuple(found))
+        return cls(tuple(result))
 
     @property
     def width(self) -> int:
@@ -246,10 +248,10 @@ class Columns:
     @cached_property
     def by_name(self) -> dict[str, NDArray[np.int64]]:
         """Name of a release -> its columns."""
-        found: dict[str, list[int]] = {}
+        results: dict[str, list[int]] = {}
         for name, _, at, size in self.outputs:
-            found.setdefault(name, []).extend(range(at, at + size))
-        return {name: np.asarray(columns) for name, columns in found.items()}
+            results.setdefault(name, []).extend(range(at, at + size))
+        return {name: np.asarray(columns) for name, columns in results.items()}
 
 
 def transcripts(folder: Path, plan: Plan, keys: Sequence[str], ticks: int) -> Floats:
@@ -259,13 +261,13 @@ def transcripts(folder: Path, plan: Plan, keys: Sequence[str], ticks: int) -> Fl
       ConfigError: there are no results. KeyError: a release that the plan does not name.
     """
     columns = Columns.of(plan)
-    found = np.full((len(keys), ticks, columns.width), np.nan)
+    result = np.full((len(keys), ticks, columns.width), np.nan)
     run = ResultFolder.open(folder)
     known = pa.array(list(keys))
     for file in run.files:
         for batch in read_file(file, COLUMNS, run.sizes):
-            _fill(found, batch, columns, known)
-    return found
+            _fill(result, batch, columns, known)
+    return result
 
 
 def _fill(found: Floats, batch: pa.RecordBatch, columns: Columns, known: pa.Array) -> None:

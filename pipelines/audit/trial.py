@@ -72,8 +72,8 @@ class Restarts:
                 continue
             rest, job = FlinkRest(str(noted["url"]), timeout=3.0), str(noted["job"])
             with contextlib.suppress(EngineFailed):
-                found = metrics_of(rest, f"/jobs/{job}/metrics", ["numRestarts"])
-                if found.get("numRestarts", 0) >= TRIES:
+                result = metrics_of(rest, f"/jobs/{job}/metrics", ["numRestarts"])
+                if result.get("numRestarts", 0) >= TRIES:
                     self._given_up = True
                     rest.cancel(job)
                     return
@@ -143,8 +143,8 @@ def run_trials(
         with _log() as lines:
             done = run(parts, runner, rehearsal=True), lines
     audited, (result, lines) = maker.audited, done
-    found = transcripts(_folder(out), audited.plan, audited.key_texts(keys), audited.ticks)
-    return TrialRun(found, result, out, tuple(lines))
+    results = transcripts(_folder(out), audited.plan, audited.key_texts(keys), audited.ticks)
+    return TrialRun(results, result, out, tuple(lines))
 
 
 def _live(
@@ -238,7 +238,7 @@ def outside(done: TrialRun, alone: bool) -> dict[str, Any]:
     rows: dict[str, int] = {}
     groups: dict[str, list[int]] = {}
     facts: dict[str, tuple[Any, ...]] = {}
-    found: dict[str, Any] = {"file names": sorted(path.name for path in done.folder.iterdir())}
+    results: dict[str, Any] = {"file names": sorted(path.name for path in done.folder.iterdir())}
     for path in sorted(done.folder.glob("ticks-*")):
         if path.suffix == ".parquet":
             held = pq.read_metadata(path)
@@ -247,31 +247,31 @@ def outside(done: TrialRun, alone: bool) -> dict[str, Any]:
             facts[path.name] = (str(held.schema.to_arrow_schema()), held.metadata, held.created_by)
         else:
             rows[path.name] = path.read_bytes().count(b"\n")
-    found |= {"rows of files": rows, "row groups": groups, "metadata of files": facts}
+    results |= {"rows of files": rows, "row groups": groups, "metadata of files": facts}
     plan = done.folder / "_plan.json"
-    found[plan.name] = plan.read_bytes() if plan.exists() else b""
-    found["log lines"] = [_VARIES.sub("_", line) for line in done.log]
+    results[plan.name] = plan.read_bytes() if plan.exists() else b""
+    results["log lines"] = [_VARIES.sub("_", line) for line in done.log]
     if not alone:
-        return found
+        return results
     for path in sorted(done.folder.iterdir()):
         if path.is_file() and not path.name.startswith("ticks-"):
-            found[path.name] = path.read_bytes()
-    found["counters"] = public(done.result.counters)
+            results[path.name] = path.read_bytes()
+    results["counters"] = public(done.result.counters)
     summary = done.result.to_json()
-    found["summary"] = {name: value for name, value in summary.items() if name not in OWN}
-    return found
+    results["summary"] = {name: value for name, value in summary.items() if name not in OWN}
+    return results
 
 
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def differing(item: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """What of the one is not in the other, or otherwise; of counters, which."""
-    found = []
-    for name in sorted({*one, *other}):
-        mine, theirs = one.get(name), other.get(name)
+    results = []
+    for name in sorted({*item, *other}):
+        mine, theirs = item.get(name), other.get(name)
         if mine == theirs:
             continue
         if name == "counters":
             assert mine is not None and theirs is not None
             which = sorted(at for at in {*mine, *theirs} if mine.get(at) != theirs.get(at))
             name = f"counters ({', '.join(which)})"
-        found.append(f"{name} differ")
-    return found
+        results.append(f"{name} differ")
+    return results

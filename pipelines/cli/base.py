@@ -102,7 +102,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """A record as one line."""
-        told = {
+        reported = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "severity": record.levelname,
             "logger": record.name,
@@ -110,8 +110,8 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, default=str)
+            reported["exception"] = self.formatException(record.exc_info)
+        return json.dumps(reported, ensure_ascii=False, default=str)
 
 
 def _quietly(args: threading.ExceptHookArgs) -> None:
@@ -171,10 +171,10 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     root = click.get_current_context().find_root().command
-    made = kind(root, {}, "weir", "_WEIR_COMPLETE")
+    built = kind(root, {}, "weir", "_WEIR_COMPLETE")
     try:
         # The script alone: what click asks of the shell itself may run on another machine.
-        click.echo(made.source_template % made.source_vars())
+        click.echo(built.source_template % built.source_vars())
     except KeyError as error:  # a version of click whose scripts need more
         raise ConfigError("shell", shell, f"cannot be served: {error}.") from None
 

@@ -136,8 +136,8 @@ def feed(
     if form is None and source is not None and topic:
         form = source.payload
     created = list(topic_create(to, source)) if create and topic else []
-    for made in created:
-        click.echo(f"weir: {made}", err=True)
+    for built in created:
+        click.echo(f"weir: {built}", err=True)
     text = None if source is None else source.text_form()
     target = open_target(to, form, per_message, text, source)
     setting = None

@@ -84,12 +84,12 @@ def show(place: str, sets: tuple[str, ...], scope: str | None, as_json: bool) ->
     from weir.pipelines.show import ledger as page
     from weir.pipelines.terminal import console
 
-    with _opened(place, sets, scope) as found:
-        told = [page.scope_facts(found.store, name) for name in found.scopes()]
+    with _opened(place, sets, scope) as result:
+        reported = [page.scope_facts(result.store, name) for name in result.scopes()]
     if as_json:
-        print_json({"ledger": found.name, "whole": True, "scopes": told})
+        print_json({"ledger": result.name, "whole": True, "scopes": reported})
     else:
-        page.render(found.name, told, console())
+        page.render(result.name, reported, console())
 
 
 @ledger.command(short_help="Enter what another system spent, or change a budget.")
@@ -163,15 +163,15 @@ def add(
             raise ConfigError(
                 "--epsilon", epsilon, "goes without --budget: do one after the other."
             )
-    with _opened(place, sets, scope, write=True) as found:
-        name = found.only()
+    with _opened(place, sets, scope, write=True) as results:
+        name = results.only()
         if budget is not None:
-            result = hand.rebudget(found.store, name, *budget)
+            result = hand.rebudget(results.store, name, *budget)
         else:
             spent = hand.ExternalCharge(
                 epsilon or 0.0, delta, kind, first, last, note or "", drawn_after
             )
-            result = hand.add(found.store, name, spent)
+            result = hand.add(results.store, name, spent)
             if spent.booked != kind:
                 click.echo(
                     f"weir: note: booked as pure (epsilon, delta): --kind {kind} over a part of "
@@ -211,8 +211,8 @@ def close(
 
     if not reason.strip():
         raise ConfigError("--reason", reason, "is missing: say why in words.")
-    with _opened(place, sets, scope, write=True) as found:
-        result = hand.close(found.store, found.only(), entry, reason, release)
+    with _opened(place, sets, scope, write=True) as results:
+        result = hand.close(results.store, results.only(), entry, reason, release)
     _say(result, as_json)
 
 
@@ -231,8 +231,8 @@ def export(place: str, sets: tuple[str, ...], scope: str | None, form: str, as_j
     """
     from weir.pipelines.ledger import adjustments as hand
 
-    with _opened(place, sets, scope) as found:
-        rows = [row for name in found.scopes() for row in hand.exported(found.store, name)]
+    with _opened(place, sets, scope) as result:
+        rows = [row for name in result.scopes() for row in hand.exported(result.store, name)]
     if as_json:
         print_json(rows)
     elif form == "csv":

@@ -103,7 +103,7 @@ def init(
 
     if with_schema and out is None:
         raise ConfigError("--schema", None, "needs --out: the schema is written beside the config.")
-    names = None if columns is None else [one.strip() for one in columns.split(",")]
+    names = None if columns is None else [item.strip() for item in columns.split(",")]
     if names is not None and (not all(names) or len(set(names)) < len(names)):
         raise ConfigError("--columns", columns, "must be different names with commas between them.")
     text = command.config_text(file, out, names, not no_header, encoding, model)
@@ -156,7 +156,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     from weir.pipelines.terminal import console
 
     job = load(config, sets)
-    made = plan_of(job)
+    built = plan_of(job)
     refuse_mixed(job.dead_letters, job.sink)
     more: tuple[str, ...] = ()
     if job.sink is not None and not job.sink.holds(True):
@@ -167,13 +167,13 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     if job.ledger is not None:
         from weir.pipelines.ledger.reservations import look
 
-        budget = look(job.ledger, made)
+        budget = look(job.ledger, built)
     if as_json:
-        facts = made.to_json()
-        told = {} if budget is None else {"ledger": budget.to_json()}
-        print_json({**facts, **told, "warnings": [*facts["warnings"], *more]})
+        facts = built.to_json()
+        reported = {} if budget is None else {"ledger": budget.to_json()}
+        print_json({**facts, **reported, "warnings": [*facts["warnings"], *more]})
     else:
-        page.render(made, console(), more, budget)
+        page.render(built, console(), more, budget)
 
 
 @main.command(short_help="Draw the releases in a folder.")
@@ -233,17 +233,17 @@ def report(
     from weir.pipelines.report.report import report as draw
     from weir.pipelines.terminal import console, heading
 
-    made = draw(directory, out, keys or None, names or None, png_only, holdout, statement)
+    built = draw(directory, out, keys or None, names or None, png_only, holdout, statement)
     shown = console()
-    shown.print(heading(made.caption))
-    shown.print(made.table)
-    for line in made.left_out:
+    shown.print(heading(built.caption))
+    shown.print(built.table)
+    for line in built.left_out:
         shown.print(Text(line, style="dim"))
-    for path in (made.png, made.html, made.statement):
+    for path in (built.png, built.html, built.statement):
         if path is not None:
             click.echo(path)
-    if made.note:
-        click.echo(f"weir: note: {made.note}", err=True)
+    if built.note:
+        click.echo(f"weir: note: {built.note}", err=True)
 
 
 @main.command(short_help="Show what changes between two configs.")
@@ -330,8 +330,8 @@ def schema(dbt: bool, config: Path | None) -> None:
         from weir.pipelines.show.export import source_file
 
         job = None if config is None else load(config)
-        made = None if job is None else plan_of(job)
-        click.echo(source_file(made, None if job is None else job.sink), nl=False)
+        built = None if job is None else plan_of(job)
+        click.echo(source_file(built, None if job is None else job.sink), nl=False)
         return
     if config is not None:
         raise click.UsageError("CONFIG goes with --dbt: the schema is that of every config.")

@@ -95,9 +95,9 @@ def rehearse(
     job = load(config, sets)
     shares = Shares(late, duplicate, malformed)
     if on is not None:
-        made = {"--like": like, "--events": events, "--late": late, "--duplicate": duplicate,
+        built = {"--like": like, "--events": events, "--late": late, "--duplicate": duplicate,
                 "--malformed": malformed}  # fmt: skip
-        for name, value in made.items():
+        for name, value in built.items():
             if value:
                 raise ConfigError(
                     name, str(value), "is of made-up events, and --on names others: leave one."
@@ -107,20 +107,20 @@ def rehearse(
         vega.check(picture)
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug):
-        found = command(job, out, SyntheticEvents(events, seed, shares, shape), on, within)
+        result = command(job, out, SyntheticEvents(events, seed, shares, shape), on, within)
     drawn = None
-    if picture is not None and found.grid is not None and found.grid.shares:
-        drawn = vega.save(chart(found.grid, found.result.plan.name, found.within), picture)
+    if picture is not None and result.grid is not None and result.grid.shares:
+        drawn = vega.save(chart(result.grid, result.result.plan.name, result.within), picture)
     if as_json:
-        print_json(found.to_json() | ({} if drawn is None else {"picture": str(drawn)}))
+        print_json(result.to_json() | ({} if drawn is None else {"picture": str(drawn)}))
     else:
         shown = console(wide=wide)
-        summary.render(found.result, shown, wide=wide)
-        rehearsal.render(found, shown)
+        summary.render(result.result, shown, wide=wide)
+        rehearsal.render(result, shown)
         if drawn is not None:
             click.echo(f"  drew {drawn}")
-    if found.result.fails:
-        raise summary.failure(found.result)
+    if result.result.fails:
+        raise summary.failure(result.result)
 
 
 @click.command(short_help="Say what would make outputs exact enough. Reads no data.")
@@ -153,12 +153,12 @@ def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_jso
     from weir.pipelines.show.rehearsal import render_advice as render
     from weir.pipelines.terminal import console
 
-    found = command(load(config, sets).plan_config(), targets)
+    result = command(load(config, sets).plan_config(), targets)
     if as_json:
-        print_json(found.to_json())
+        print_json(result.to_json())
     else:
-        render(found, console())
-    if not found.reached:
+        render(result, console())
+    if not result.reached:
         click.get_current_context().exit(1)
 
 

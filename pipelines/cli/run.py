@@ -140,7 +140,7 @@ def run(
     from weir.pipelines.show import summary
 
     runner = runner.lower()
-    given = {
+    argument = {
         "--flink-master": flink_master,
         "--parallelism": parallelism,
         "--resume": resume,
@@ -148,7 +148,7 @@ def run(
         "--detach": detach or None,
         "--flink-job-server-jar": jar,
     }
-    for name, value in given.items():
+    for name, value in argument.items():
         if value is not None and runner != "flink":
             raise ConfigError(name, value, f"is for --runner flink, not for {runner}.")
     if publish and (new or resume is not None or detach or dry_run):

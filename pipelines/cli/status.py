@@ -48,11 +48,11 @@ def status(place: str | None, master: str | None, every: float | None, as_json: 
     if every is not None:
         command.watch(place, master, every, as_json)
         return
-    found = command.look(place, master)
+    result = command.look(place, master)
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        command.render(found, console())
+        command.render(result, console())
 
 
 @click.command(short_help="Show the largest keys of a release.")
@@ -88,8 +88,8 @@ def top(
     from weir.pipelines.show import top as command
     from weir.pipelines.terminal import console
 
-    found = command.top(directory, k, name, over, tick, by)
-    print_json(found.to_json()) if as_json else command.render(found, console())
+    result = command.top(directory, k, name, over, tick, by)
+    print_json(result.to_json()) if as_json else command.render(result, console())
 
 
 @click.command(short_help="Serve a live page of releases on this machine.")
@@ -187,10 +187,10 @@ def doctor(
     from weir.pipelines.terminal import console
 
     job = None if config is None else load(config, sets)
-    found = command.examine(job, runner, master)
+    result = command.examine(job, runner, master)
     if as_json:
-        print_json(command.to_json(found))
+        print_json(command.to_json(result))
     else:
-        command.render(found, console())
-    if not command.healthy(found):
+        command.render(result, console())
+    if not command.healthy(result):
         click.get_current_context().exit(FAILED)

@@ -126,11 +126,11 @@ class JobConfig(PlanConfig):
     def plan_config(self) -> PlanConfig:
         """Only what shapes the plan."""
         fields = {name: getattr(self, name) for name in PlanConfig.model_fields}
-        made = PlanConfig.model_construct(
+        built = PlanConfig.model_construct(
             _fields_set=set(self.model_fields_set) & set(fields), **fields
         )
-        made._yaml11_numbers = self._yaml11_numbers
-        return made
+        built._yaml11_numbers = self._yaml11_numbers
+        return built
 
 
 def load(
@@ -167,8 +167,8 @@ def loads(
     """As ``load``, from text; relative paths stay as they are unless a folder is given."""
     variables = os.environ if environ is None else environ
     data = yaml.parse_mapping(text, variables)
-    for one in sets:
-        _set(data, one, variables)
+    for item in sets:
+        _set(data, item, variables)
     _no_placeholders(data)
     if folder is not None:
         _anchor(data, folder)
@@ -210,7 +210,7 @@ def _no_placeholders(data: Mapping[str, Any]) -> None:
     path, value = left[0]
     if len(left) == 1:
         raise ConfigError(path, value, "is a placeholder of `weir init`: fill it in.")
-    others = ", ".join(f"{where} ({one})" for where, one in left[1:])
+    others = ", ".join(f"{where} ({item})" for where, item in left[1:])
     raise ConfigError(path, value, f"is a placeholder of `weir init`: fill it in, and so {others}.")
 
 
@@ -235,7 +235,7 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
     secret = data.get("secret")
     rotate = secret.get("rotate") if isinstance(secret, dict) else None
     later = rotate if isinstance(rotate, list) else []
-    named = {"secret": secret, **{f"secret.rotate[{i}]": one for i, one in enumerate(later)}}
+    named = {"secret": secret, **{f"secret.rotate[{i}]": item for i, item in enumerate(later)}}
     for field, place in named.items():
         if isinstance(place, dict) and isinstance(place.get("file"), str):
             refuse_secret(f"{field}.file", place["file"])

@@ -40,11 +40,11 @@ class OneOf(Section):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        found = [name for name in self.choices() if getattr(self, name) is not None]
-        if len(found) != 1:
+        results = [name for name in self.choices() if getattr(self, name) is not None]
+        if len(results) != 1:
             raise refusal(
                 "",
-                " and ".join(found) or None,
+                " and ".join(results) or None,
                 f"must hold exactly one of {', '.join(self.choices())}.",
             )
         return self
@@ -147,7 +147,8 @@ class Secret(SecretPlace):
         """
         entries = zip((0, *self.ticks(clock)), (self, *self.rotate), strict=True)
         return tuple(
-            (tick, SecretRef(**dict[str, Any]({one.kind: one.value}))) for tick, one in entries
+            (tick, SecretRef(**dict[str, Any]({entry.kind: entry.value})))
+            for tick, entry in entries
         )
 
     def ticks(self, clock: Clock) -> tuple[int, ...]:
@@ -157,7 +158,7 @@ class Secret(SecretPlace):
           ConfigError: a moment that is no tick's start, is not ahead of the one before it, or is
             not inside the clock.
         """
-        found: list[int] = []
+        results: list[int] = []
         for place, entry in enumerate(self.rotate):
             moment = durations.timestamp(entry.start)
             tick = clock.tick_at(moment)
@@ -169,14 +170,14 @@ class Secret(SecretPlace):
                     entry.start,
                     f"is not the start of a tick; near it are {' and '.join(near)}.",
                 )
-            last = found[-1] if found else 0
+            last = results[-1] if results else 0
             if tick <= last or (clock.ticks is not None and tick >= clock.ticks):
                 after = durations.show_timestamp(clock.tick_start(last))
                 raise ConfigError(
                     field, entry.start, f"must be after {after} and before the clock's end."
                 )
-            found.append(tick)
-        return tuple(found)
+            results.append(tick)
+        return tuple(results)
 
 
 class Engine(Section):

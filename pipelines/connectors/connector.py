@@ -40,9 +40,9 @@ class Connector(Section):
 
     def described(self) -> Self:
         """The same, of a job that is described and not run: it is opened without asking anybody."""
-        made = self.model_copy()
-        made._described = True
-        return made
+        built = self.model_copy()
+        built._described = True
+        return built
 
     @classmethod
     def meant(cls, text: str) -> Mapping[str, Any] | None:
@@ -68,8 +68,8 @@ def check_name(field: str, name: str, collection: str) -> None:
     """
     parts = name.split("/")
     if len(parts) != 4 or parts[0] != "projects" or parts[2] != collection or not all(parts):
-        one = collection[0].upper()
-        raise refusal(field, name, f"must look like projects/P/{collection}/{one}.")
+        item = collection[0].upper()
+        raise refusal(field, name, f"must look like projects/P/{collection}/{item}.")
     if not PROJECT.fullmatch(parts[1]):
         raise refusal(
             field,
@@ -128,8 +128,8 @@ class ConnectorKinds(Mapping[str, type[Connector]]):
                 f"{cls!r} is no {self.role} of the kind {name}: its role, its kind and a field "
                 "must say so."
             )
-        found: type[Connector] = cls
-        return found
+        result: type[Connector] = cls
+        return result
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._registry)
@@ -206,12 +206,12 @@ class PluginField:
 
     def _fields(self) -> dict[str, tuple[Any, list[str]]]:
         """Every field of every kind, the kinds first: its default, and the kinds that have it."""
-        found: dict[str, tuple[Any, list[str]]] = {kind: (None, [kind]) for kind in self.kinds}
+        results: dict[str, tuple[Any, list[str]]] = {kind: (None, [kind]) for kind in self.kinds}
         for kind, cls in self.kinds.items():
             for name, info in cls.model_fields.items():
                 if name != kind:
-                    found.setdefault(info.alias or name, (info.get_default(), []))[1].append(kind)
-        return found
+                    results.setdefault(info.alias or name, (info.get_default(), []))[1].append(kind)
+        return results
 
 
 def _defined(cls: type[Connector]) -> Any:

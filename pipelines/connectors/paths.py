@@ -68,7 +68,7 @@ def meant_folder(kind: str, text: str) -> dict[str, str] | None:
 
 def _glob_of(paths: Any) -> str:
     """A glob as an example, with the ending of the first of several paths."""
-    first = next((one for one in paths if isinstance(one, str)), "")
+    first = next((path for path in paths if isinstance(path, str)), "")
     return f"{posixpath.dirname(first) or 'events'}/*.{ending(first) or 'csv'}"
 
 
@@ -80,11 +80,11 @@ FolderText = Annotated[str, BeforeValidator(_folder)]
 
 def resolved(place: str) -> str:
     """The one spelling of a folder: absolute, no ``..``, links followed, no slash at its end."""
-    found = local(place)
-    scheme, mark, path = found.partition("://")
+    result = local(place)
+    scheme, mark, path = result.partition("://")
     if mark:
         return f"{scheme.lower()}://{posixpath.normpath(path)}"
-    return os.path.realpath(found)
+    return os.path.realpath(result)
 
 
 def is_inside(place: str, folder: str) -> bool:

@@ -42,9 +42,9 @@ class FlinkRest:
 
     def jobs(self, live: bool = False) -> list[dict[str, Any]]:
         """Overviews of jobs, newest first; ``live``: only those that hold slots."""
-        found = self.get("/jobs/overview")["jobs"]
-        found = [job for job in found if not live or job["state"] in LIVE]
-        return sorted(found, key=lambda job: -job["start-time"])
+        result = self.get("/jobs/overview")["jobs"]
+        result = [job for job in result if not live or job["state"] in LIVE]
+        return sorted(result, key=lambda job: -job["start-time"])
 
     def state(self, job: str) -> str:
         """State of a job, like RUNNING, FINISHED, FAILED, CANCELED."""
@@ -52,8 +52,8 @@ class FlinkRest:
 
     def checkpoints(self, job: str) -> dict[str, Any]:
         """Counts, sizes and the latest of each kind."""
-        found: dict[str, Any] = self.get(f"/jobs/{job}/checkpoints")
-        return found
+        result: dict[str, Any] = self.get(f"/jobs/{job}/checkpoints")
+        return result
 
     def cancel(self, job: str) -> None:
         """Ends a job and keeps its last checkpoint."""
@@ -291,10 +291,10 @@ class FlinkCluster:
                 if not process.alive:
                     process.wait_until(lambda: None, 0.0, "it registered")
             try:
-                found = self.rest.get("/taskmanagers")["taskmanagers"]
+                result = self.rest.get("/taskmanagers")["taskmanagers"]
             except EngineFailed:
                 return False
-            ready = {entry["id"] for entry in found if entry["slotsNumber"]}
+            ready = {entry["id"] for entry in result if entry["slotsNumber"]}
             return len(awaited) >= count and awaited.keys() <= ready
 
         self.jobmanager.wait_until(registered, seconds, f"{count} TaskManagers registered")

@@ -185,13 +185,13 @@ def taskmanager_command(
         f"-XX:MaxDirectMemorySize={memory.off_heap + memory.network + 256 * MB}",
         f"-XX:MaxMetaspaceSize={memory.metaspace}",
     ]
-    given = [f"taskmanager.{key}={value}b" for key, value in shares.items()]
-    given += ["taskmanager.cpu.cores=1.0", f"taskmanager.resource-id={name}"]
+    argument = [f"taskmanager.{key}={value}b" for key, value in shares.items()]
+    argument += ["taskmanager.cpu.cores=1.0", f"taskmanager.resource-id={name}"]
     return [
         *_java(home, config, log, options),
         "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
         *("--configDir", str(config)),
-        *(word for setting in given for word in ("-D", setting)),
+        *(word for setting in argument for word in ("-D", setting)),
     ]
 
 

@@ -58,8 +58,8 @@ def _make(folder: Path) -> None:
         "job-server: mvn package",
         build,
     )
-    for made in (JAR, STOCK):
-        (build / "target" / made).rename(folder / made)
+    for built in (JAR, STOCK):
+        (build / "target" / built).rename(folder / built)
     shutil.rmtree(build)
 
 

@@ -259,6 +259,6 @@ def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nobody listens on now, all different."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        return [entry.getsockname()[1] for entry in sockets]

@@ -58,7 +58,7 @@ def ask(command: Sequence[str], folder: Path) -> str:
 def version(number: str, source: Path, *more: str) -> str:
     """Of a program: changes whenever it would be another one."""
     parts = [(source / name).read_bytes() for name in ("main.go", "go.mod", "go.sum")]
-    digest = hashlib.sha256(b"\0".join([*parts, *(one.encode() for one in more)])).hexdigest()[:8]
+    digest = hashlib.sha256(b"\0".join([*parts, *(item.encode() for item in more)])).hexdigest()[:8]
     return f"{number}-{digest}-{platform.system().lower()}-{platform.machine()}"
 
 
@@ -203,8 +203,8 @@ class PubSubServer:
 
     def counts(self, topic: str | None = None) -> dict[str, int]:
         """messages, deliveries, acks, and unacked (messages never acknowledged)."""
-        found: dict[str, int] = json.loads(self._ask("/counts" + _query(topic)))
-        return found
+        result: dict[str, int] = json.loads(self._ask("/counts" + _query(topic)))
+        return result
 
     def messages(self, topic: str | None = None) -> list[PubSubMessage]:
         """Every message in order of publishing. ``topic``: in full, or its last part."""

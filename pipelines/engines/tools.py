@@ -52,10 +52,10 @@ def need(tool: str, purpose: str) -> str:
     Raises:
       InstallFailed: it is not on PATH; says how to get it.
     """
-    found = shutil.which(tool)
-    if found is None:
+    result = shutil.which(tool)
+    if result is None:
         raise InstallFailed(f"{purpose} needs {tool}, which is not on PATH: {HOW[tool]}.")
-    return found
+    return result
 
 
 def run(
@@ -175,15 +175,15 @@ class Component:
                 return path
             say(f"{self.name}: installing {self.version}")
             began = time.monotonic()
-            made = Path(tempfile.mkdtemp(prefix=".making-", dir=self.folder.parent))
+            built = Path(tempfile.mkdtemp(prefix=".making-", dir=self.folder.parent))
             try:
-                self.make(made)
-                if not (made / self.file).exists():
+                self.make(built)
+                if not (built / self.file).exists():
                     raise WeirError(f"installing {self.name} made no {self.file}.")
-                made.chmod(0o755)
-                made.rename(self.folder)
+                built.chmod(0o755)
+                built.rename(self.folder)
             finally:
-                _remove(made)
+                _remove(built)
             say(f"{self.name}: installed in {time.monotonic() - began:.0f} s")
         return path
 

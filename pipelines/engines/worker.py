@@ -63,7 +63,7 @@ def provisioned(worker: str, endpoint: str) -> dict[str, str]:
             .GetProvisionInfo(messages.GetProvisionInfoRequest(), metadata=(("worker_id", worker),))
             .info
         )
-    found = {
+    results = {
         "WORKER_ID": worker,
         "PIPELINE_OPTIONS": json_format.MessageToJson(info.pipeline_options),
         "LOGGING_API_SERVICE_DESCRIPTOR": text_format.MessageToString(info.logging_endpoint),
@@ -71,8 +71,8 @@ def provisioned(worker: str, endpoint: str) -> dict[str, str]:
         "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
     }
     if info.HasField("status_endpoint"):
-        found["STATUS_API_SERVICE_DESCRIPTOR"] = text_format.MessageToString(info.status_endpoint)
-    return found
+        results["STATUS_API_SERVICE_DESCRIPTOR"] = text_format.MessageToString(info.status_endpoint)
+    return results
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

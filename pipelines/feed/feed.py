@@ -73,14 +73,14 @@ def moments_of(batch: pa.RecordBatch, config: JobConfig) -> NDArray[np.int64]:
     role = "time" if config.schema_.arrival is None else "arrival"
     column = config.schema_.arrival or config.schema_.time
     stamp = Stamp(column.column, column.format, column.zone or "UTC", f"schema.{role}")
-    found = to_time(batch.column(column.column), stamp, "the recording")
-    if found.null_count:
+    result = to_time(batch.column(column.column), stamp, "the recording")
+    if result.null_count:
         raise ConfigError(
             f"schema.{role}.format",
             column.format,
             "does not fit a recorded event, so --speed cannot pace it; use --rate.",
         )
-    return np.asarray(found.view(pa.int64()).to_numpy())
+    return np.asarray(result.view(pa.int64()).to_numpy())
 
 
 SLICE = 0.05
@@ -264,19 +264,19 @@ def _sleep_until(moment: float, clockwork: Clockwork) -> None:
 
 def notes(config: JobConfig, shares: Shares, live: bool, recorded: bool) -> list[str]:
     """What a rehearsal with these options cannot show."""
-    found = []
+    results = []
     if shares.late and recorded:
-        found.append("--late is for synthetic events; a recorded stream keeps its own times.")
+        results.append("--late is for synthetic events; a recorded stream keeps its own times.")
     elif shares.late and config.schema_.arrival is None and not live:
-        found.append("nothing is late without schema.arrival (or Pub/Sub with --times now).")
+        results.append("nothing is late without schema.arrival (or Pub/Sub with --times now).")
     if shares.duplicate and config.schema_.id is None:
-        found.append("without schema.id a duplicate cannot be told from another event.")
+        results.append("without schema.id a duplicate cannot be told from another event.")
     if config.secret is not None:
-        found.append(
+        results.append(
             "a run over these events under the config's secret gives its noise away: weir "
             "rehearse runs made-up ones under a secret of its own; elsewhere --set another secret."
         )
-    return found
+    return results
 
 
 class FeedProgress:

@@ -51,11 +51,11 @@ class ValueSpread(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        given = set(self.model_fields_set)
-        if given not in ({"median", "p95"}, {"low", "high"}, {"mean", "std"}):
+        value = set(self.model_fields_set)
+        if value not in ({"median", "p95"}, {"low", "high"}, {"mean", "std"}):
             raise refusal(
                 "",
-                sorted(given),
+                sorted(value),
                 "must be median and p95 (many small, few large), low and high (all alike), or mean "
                 "and std (a bell).",
             )

@@ -137,8 +137,8 @@ def _batch(
         users = (uniforms(seed, schema.unit, rows) * (shape.users or USERS)).astype(np.int64)
         columns[schema.unit] = pa.array([f"u{user}" for user in users.tolist()])
     if config.key is not None:
-        made = _keys(config.key, seed, rows, shape)
-        columns.update({name: column for name, column in made.items() if name not in columns})
+        built = _keys(config.key, seed, rows, shape)
+        columns.update({name: column for name, column in built.items() if name not in columns})
     gates = [one.where for one in config.aggregates.values()]
     asked = " ".join(text for text in (config.where, *gates) if text is not None)
     ranges = number_ranges(config)
@@ -183,8 +183,8 @@ def _check_shape(config: PlanConfig, shape: Shape) -> None:
         if declared is not None and text not in declared:
             raise ConfigError("like.keys", text, f"is no declared key; {nearest(text, declared)}")
         if len(config.key.names) != len(_parts(text, config.key)):
-            one = json.dumps(list(config.key.names))
-            raise ConfigError("like.keys", text, f"must have a value for each column, like {one}.")
+            item = json.dumps(list(config.key.names))
+            raise ConfigError("like.keys", text, f"must have a value for each column, like {item}.")
 
 
 def _parts(text: str, key: Key) -> list[str]:
@@ -192,10 +192,10 @@ def _parts(text: str, key: Key) -> list[str]:
     if len(key.names) == 1:
         return [text]
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except ValueError:
         return []
-    return [str(one) for one in found] if isinstance(found, list) else []
+    return [str(item) for item in result] if isinstance(result, list) else []
 
 
 def _keys(key: Key, seed: int, rows: NDArray[np.uint64], shape: Shape) -> dict[str, pa.Array]:
@@ -213,12 +213,14 @@ def _keys(key: Key, seed: int, rows: NDArray[np.uint64], shape: Shape) -> dict[s
     if shape.keys is not None:
         parts = [_parts(text, key) for text in shape.keys]
         names = key.names
-        return {name: spread([one[at] for one in parts], names[0]) for at, name in enumerate(names)}
+        return {
+            name: spread([part[at] for part in parts], names[0]) for at, name in enumerate(names)
+        }
     if key.declared is None:
-        found = tuple(f"key-{i}" for i in range(10))
-        return {column: spread(found, column) for column in key.names}
+        result = tuple(f"key-{i}" for i in range(10))
+        return {column: spread(result, column) for column in key.names}
     # One draw for all columns: what is made up is one of the declared combinations.
-    declared = [(one,) if isinstance(one, str) else one for one in key.declared]
+    declared = [(item,) if isinstance(item, str) else item for item in key.declared]
     return {
         column: spread([values[at] for values in declared], key.names[0])
         for at, column in enumerate(key.names)
@@ -258,16 +260,16 @@ def _values(u: NDArray[np.float64], low: float, high: float) -> NDArray[np.float
 
 def number_ranges(config: PlanConfig) -> dict[str, tuple[float, float]]:
     """Columns that aggregates or a model read, each with the range of its public bounds."""
-    found: dict[str, tuple[float, float]] = {}
+    results: dict[str, tuple[float, float]] = {}
     if config.model is not None:
-        found = {name: (low, high) for name, (low, high) in config.model.ranges.items()}
+        results = {name: (low, high) for name, (low, high) in config.model.ranges.items()}
     for aggregate in config.aggregates.values():
         if aggregate.column is None:
             continue
         bounds = aggregate.bounds or (0.0, 1.0)
         finite = [bound for bound in bounds if np.isfinite(bound)]
-        found.setdefault(aggregate.column, (min(finite, default=0.0), max(finite, default=1.0)))
-    return {name: (low, high if high > low else low + 1) for name, (low, high) in found.items()}
+        results.setdefault(aggregate.column, (min(finite, default=0.0), max(finite, default=1.0)))
+    return {name: (low, high if high > low else low + 1) for name, (low, high) in results.items()}
 
 
 def write_times(moments: NDArray[np.int64], column: TimeColumn) -> pa.Array:

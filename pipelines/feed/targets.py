@@ -76,13 +76,13 @@ def create(topic: str, source: Source | None) -> list[str]:
         return kafka.create(topic, source)
     from google.api_core.exceptions import AlreadyExists
 
-    made = []
+    built = []
     try:
         publisher(emulator()).create_topic(name=topic, timeout=30)
-        made.append(f"made the topic {topic}")
+        built.append(f"made the topic {topic}")
     except AlreadyExists:
         pass
-    return made if source is None else [*made, *source.subscribe(topic)]
+    return built if source is None else [*built, *source.subscribe(topic)]
 
 
 class FeedTarget(Protocol):
@@ -138,8 +138,8 @@ def open_target(
         from weir.pipelines.feed.kafka import KafkaTarget
 
         return KafkaTarget(where, form or "ndjson", per_message, source)
-    found = format_of(where) if form is None else _file_format(form)
-    if found is None:
+    result = format_of(where) if form is None else _file_format(form)
+    if result is None:
         raise ConfigError(
             "--to",
             where,
@@ -150,7 +150,7 @@ def open_target(
         handle = Path(where).open("wb")  # noqa: SIM115 - the target closes it
     except OSError as error:
         raise ConfigError("--to", where, f"cannot be written: {error.strerror}.") from None
-    return FileTarget(handle, found, text)
+    return FileTarget(handle, result, text)
 
 
 def _file_format(name: str) -> Format:

@@ -40,7 +40,7 @@ def build(
         read = pipeline | "Read" >> source.open(plan, parts.limits)
         events = read.events
         dead.append(read.dead)
-    found = events | "Release" >> PrivateReleases(
+    result = events | "Release" >> PrivateReleases(
         plan,
         parts.secret,
         bounded=bounded,
@@ -48,12 +48,12 @@ def build(
         rotate=parts.secrets[1:],
         stream=source.arrivals(plan),
     )
-    dead.append(found.dead)
+    dead.append(result.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
     if parts.letters is not None:
         letters | "WriteDead" >> parts.letters.open()
-    written = found.releases | "Write" >> sink.open(plan, bounded, here)
-    return {"events": events, "releases": found.releases, "dead": letters, "written": written}
+    written = result.releases | "Write" >> sink.open(plan, bounded, here)
+    return {"events": events, "releases": result.releases, "dead": letters, "written": written}
 
 
 __all__ = ["build", "in_process_runner"]

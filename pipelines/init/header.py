@@ -221,20 +221,20 @@ def _text_form(path: str, columns: tuple[str, ...] | None, encoding: str) -> Tex
     form = TextForm(columns=columns, encoding=check_encoding(encoding))
     first = first_lines(path, form, SAMPLE_ROWS)
     line = first.lines[0] if first.lines else b""
-    delimiter = max(",;\t|", key=lambda one: line.count(one.encode()))
+    delimiter = max(",;\t|", key=lambda item: line.count(item.encode()))
     quoted = holds_newlines(b"\n".join(first.lines) + b"\n", delimiter)
     return form._replace(delimiter=delimiter, quoted_newlines=quoted)
 
 
 def _times(types: dict[str, str], samples: dict[str, list[Any]]) -> dict[str, list[str | None]]:
     """Columns that can be times, likeliest first, each with the formats that fit."""
-    found: dict[str, list[str | None]] = {}
+    results: dict[str, list[str | None]] = {}
     for name, kind in types.items():
         if kind == "time":
-            found[name] = [None]
+            results[name] = [None]
         elif formats := _formats(name, kind, samples.get(name, [])):
-            found[name] = formats
-    return dict(sorted(found.items(), key=lambda item: not _TIME_NAME.search(item[0])))
+            results[name] = formats
+    return dict(sorted(results.items(), key=lambda item: not _TIME_NAME.search(item[0])))
 
 
 def _formats(name: str, kind: str, values: list[Any]) -> list[str | None]:
@@ -276,11 +276,11 @@ def sniff_all(
     """
     if not any(sign in path for sign in "*?[") and not os.path.isdir(path):
         return sniff(path, columns, header, encoding)
-    files = [one.path for one in match(path, "FILE")][:MOST_FILES]
-    found = sniff(files[0], columns, header, encoding)
+    files = [item.path for item in match(path, "FILE")][:MOST_FILES]
+    result = sniff(files[0], columns, header, encoding)
     for other in files[1:]:
-        _join(found, sniff(other, columns, header, encoding), files[0], other)
-    return found
+        _join(result, sniff(other, columns, header, encoding), files[0], other)
+    return result
 
 
 def _join(found: dict[str, Any], more: Mapping[str, Any], first: str, other: str) -> None:
@@ -292,13 +292,13 @@ def _join(found: dict[str, Any], more: Mapping[str, Any], first: str, other: str
             f"holds {more['format']}, and {first} {found['format']}: a source has one format; name "
             "files of one, like 'events-*.csv'.",
         )
-    names = [{one["name"] for one in some["columns"]} for some in (found, more)]
+    names = [{item["name"] for item in some["columns"]} for some in (found, more)]
     if names[0] != names[1]:
         apart = ", ".join(sorted(names[0] ^ names[1]))
         raise ConfigError(
             "FILE", other, f"has other columns than {first} ({apart}); name files of one kind."
         )
-    types = {one["name"]: one["type"] for one in more["columns"]}
+    types = {item["name"]: item["type"] for item in more["columns"]}
     for column in found["columns"]:
         kinds = {column["type"], types[column["name"]]}
         if len(kinds) > 1 and "other" in kinds:
@@ -310,5 +310,5 @@ def _join(found: dict[str, Any], more: Mapping[str, Any], first: str, other: str
             )
         if len(kinds) > 1:
             column["type"] = "number" if kinds == {"integer", "number"} else "text"
-    kept = {one["name"] for one in found["columns"] if one["type"] in ("integer", "number")}
-    found["numbers"] = [name for name in found["numbers"] if name in kept]
+    retained = {item["name"] for item in found["columns"] if item["type"] in ("integer", "number")}
+    found["numbers"] = [name for name in found["numbers"] if name in retained]

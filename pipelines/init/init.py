@@ -141,13 +141,13 @@ def config_text(
     """
     from weir.pipelines.init.header import sniff_all
 
-    found = sniff_all(str(file), columns, header, encoding)
+    result = sniff_all(str(file), columns, header, encoding)
     if target is not None:
-        check_target(found, target, str(file))
+        check_target(result, target, str(file))
     path = str(file)
     if out is not None and not file.is_absolute():
         path = os.path.relpath(file, out.parent)
-    return "\n".join(lines(found, path, target)) + "\n"
+    return "\n".join(lines(result, path, target)) + "\n"
 
 
 def write_schema(folder: Path) -> None:
@@ -230,7 +230,7 @@ def schema(found: Mapping[str, Any]) -> Iterator[str]:
     else:
         column, form = word(time["column"]), json.dumps(time["format"])
         yield f"  time: {{column: {column}, format: {form}, zone: UTC}}"
-        others = [str(one) for one in found["time_formats"][1:]]
+        others = [str(item) for item in found["time_formats"][1:]]
         if others:
             yield f"  # check the format of the time: {' or '.join(others)} fits too"
     if found["id"] is not None:
@@ -288,7 +288,7 @@ def written(text: TextForm | None) -> str:
         said.append(f"encoding: {text.encoding}")
     if text is not None and text.quoted_newlines:
         said.append("quoted_newlines: true")
-    return "".join(f", {one}" for one in said)
+    return "".join(f", {item}" for item in said)
 
 
 def release_name(path: str) -> str:

@@ -104,8 +104,8 @@ def add(store: LedgerStore, scope: str, spent: ExternalCharge) -> Balance:
         after = book.with_entry(bodies[0])
         return bodies, replace(balance_of(after, terms), known=None)
 
-    found: Balance = change(store, scope, work)
-    return found
+    balance: Balance = change(store, scope, work)
+    return balance
 
 
 def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Balance:
@@ -141,8 +141,8 @@ def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Balanc
         terms = book.scope or opened(ledger, plan)
         return [open_body(terms, shares)], balance_of(replace(book, scope=terms), terms)
 
-    found: Balance = with_book(ledger, work)
-    return found
+    balance: Balance = with_book(ledger, work)
+    return balance
 
 
 def rebudget(store: LedgerStore, scope: str, epsilon: float, delta: float) -> Balance:
@@ -156,8 +156,8 @@ def rebudget(store: LedgerStore, scope: str, epsilon: float, delta: float) -> Ba
         terms = replace(opened_scope(book), epsilon=epsilon, delta=delta)
         return [open_body(terms)], balance_of(replace(book, scope=terms), terms)
 
-    found: Balance = change(store, scope, work)
-    return found
+    balance: Balance = change(store, scope, work)
+    return balance
 
 
 def close(store: LedgerStore, scope: str, entry: str, reason: str, release: bool) -> Balance:
@@ -172,21 +172,24 @@ def close(store: LedgerStore, scope: str, entry: str, reason: str, release: bool
     """
 
     def work(book: ScopeEntries) -> tuple[list[dict[str, Any]], Balance]:
-        terms, found = opened_scope(book), book.entry(entry)
-        if not found.counts:
-            raise ConfigError("--entry", found.id, "was given back already.")
-        if release and found.began:
+        terms, result = opened_scope(book), book.entry(entry)
+        if not result.counts:
+            raise ConfigError("--entry", result.id, "was given back already.")
+        if release and result.began:
             raise ConfigError(
                 "--release",
-                found.id,
-                f"is refused: a run began under it ({', '.join(found.places)}), and noise may have "
+                result.id,
+                f"is refused: a run began under it ({', '.join(result.places)}), and noise may "
+                "have "
                 "been drawn and seen, whatever lies there now. What began stays spent; close it "
                 "without --release.",
             )
         state = RELEASED if release else CLOSED
-        body = move(found.id, state, reason=reason)
-        kept = {name: one for name, one in book.entries.items() if not (release and one is found)}
-        return [body], balance_of(replace(book, entries=kept), terms)
+        body = move(result.id, state, reason=reason)
+        retained = {
+            name: item for name, item in book.entries.items() if not (release and item is result)
+        }
+        return [body], balance_of(replace(book, entries=retained), terms)
 
     answer: Balance = change(store, scope, work)
     return answer
@@ -254,7 +257,7 @@ def is_sqlite(path: Path) -> bool:
     """Whether a file is one of SQLite's, or empty."""
     try:
         with path.open("rb") as file:
-            found = file.read(len(SQLITE))
+            result = file.read(len(SQLITE))
     except OSError:
         return False
-    return found == SQLITE
+    return result == SQLITE

@@ -51,11 +51,11 @@ class Balance:
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able; an epsilon that has no bound is None."""
-        told: dict[str, Any] = {**vars(self), "words": self.words}
+        reported: dict[str, Any] = {**vars(self), "words": self.words}
         for name in ("spent", "asked", "together"):
-            if told[name] == math.inf:
-                told[name] = None
-        return told
+            if reported[name] == math.inf:
+                reported[name] = None
+        return reported
 
     @property
     def words(self) -> str:
@@ -122,8 +122,8 @@ def balance_with(
       ConfigError: the scope cannot add it.
     """
     asked = charge(price, scope)
-    others = [one for name, one in book.charges.items() if own is None or name != own.id]
-    others += [charge(one, scope) for one in beside]
+    others = [item for name, item in book.charges.items() if own is None or name != own.id]
+    others += [charge(item, scope) for item in beside]
     spans = sweep(others)
     hard = worst(scope, spans, asked)
     before, slack = (0.0, 0.0) if hard is None else (hard.loss, hard.slack)

@@ -110,7 +110,7 @@ def price_of(plan: Plan, scope: Scope) -> Price:
     count, _ = periods(bare, scope)
     points = tuple(
         Point(many, horizon, _loss(plan, many, _ticks(plan, horizon)))
-        for horizon in sorted(wanted, key=lambda one: (one is None, one))
+        for horizon in sorted(wanted, key=lambda item: (item is None, item))
         for many in sorted({1, count})
     )
     return replace(bare, points=points)

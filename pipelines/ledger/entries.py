@@ -43,10 +43,10 @@ def plan_in(folder: str) -> Mapping[str, Any] | None:
     from weir.transforms.sinks import place as folders
 
     try:
-        found = json.loads(folders.read(folders.join(folder, folders.PLAN_FILE)) or b"null")
+        result = json.loads(folders.read(folders.join(folder, folders.PLAN_FILE)) or b"null")
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None
 
 
 def noted_in(place: OutputPlace) -> Mapping[str, Any] | None:
@@ -146,7 +146,7 @@ class RunIdentity:
         output = OutputPlace(str(place["place"]), bool(place["folder"]))
         if stored is None:
             return cls({0: mark}, output)
-        secrets = {int(tick): str(one) for tick, one in stored["secrets"].items()}
+        secrets = {int(tick): str(item) for tick, item in stored["secrets"].items()}
         return cls(**{**stored, "secrets": secrets, "output": output})
 
 
@@ -190,7 +190,7 @@ class LedgerEntry:
     @property
     def places(self) -> tuple[str, ...]:
         """Where releases of it went, each once."""
-        return tuple(dict.fromkeys(one.output.name for one in self.began))
+        return tuple(dict.fromkeys(item.output.name for item in self.began))
 
 
 @dataclass(frozen=True)
@@ -270,8 +270,10 @@ class ScopeEntries:
 
     def of_plan(self, digest: str) -> LedgerEntry | None:
         """The last entry of a plan that counts, whatever its secret."""
-        found = [one for one in self.entries.values() if one.counts and one.digest == digest]
-        return found[-1] if found else None
+        results = [
+            entry for entry in self.entries.values() if entry.counts and entry.digest == digest
+        ]
+        return results[-1] if results else None
 
     def entry(self, name: str) -> LedgerEntry:
         """The entry whose id begins so.
@@ -279,14 +281,14 @@ class ScopeEntries:
         Raises:
           ConfigError: none, or several.
         """
-        found = [entry for entry in self.entries.values() if name and entry.id.startswith(name)]
-        if len(found) != 1:
+        results = [entry for entry in self.entries.values() if name and entry.id.startswith(name)]
+        if len(results) != 1:
             known = ", ".join(self.entries) or "none"
-            what = "is no entry" if not found else "begins the ids of several entries"
+            what = "is no entry" if not results else "begins the ids of several entries"
             raise ConfigError(
                 "--entry", name, f"{what} of the scope {self.name!r}; it has {known}."
             )
-        return found[0]
+        return results[0]
 
 
 def entries_of(store: LedgerStore | None, scope: str) -> ScopeEntries:
@@ -325,9 +327,9 @@ def _moved(entry: LedgerEntry, body: Mapping[str, Any], number: int) -> LedgerEn
     if state == RESERVED:
         return replace(entry, state=entry.state if entry.began else RESERVED, turn=number)
     if state == RUNNING:
-        one = RunIdentity.from_json(body.get("began"), body["place"], entry.mark)
-        running = tuple(dict.fromkeys((*entry.running, one.output.name)))
-        return replace(entry, state=RUNNING, began=(*entry.began, one), running=running)
+        item = RunIdentity.from_json(body.get("began"), body["place"], entry.mark)
+        running = tuple(dict.fromkeys((*entry.running, item.output.name)))
+        return replace(entry, state=RUNNING, began=(*entry.began, item), running=running)
     gone = body.get("place")
     running = tuple(place for place in entry.running if gone is not None and place != gone)
     state = RUNNING if running else state

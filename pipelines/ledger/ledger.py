@@ -147,7 +147,7 @@ def skeleton(name: str) -> str:
 
 def look_alikes(name: str, known: Iterable[str]) -> list[str]:
     """Other names that look like this one."""
-    return [one for one in known if one != name and skeleton(one) == skeleton(name)]
+    return [item for item in known if item != name and skeleton(item) == skeleton(name)]
 
 
 def refuse_unknown(name: str, known: Sequence[str]) -> None:

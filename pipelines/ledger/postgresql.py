@@ -130,27 +130,27 @@ class PostgresqlStore(LedgerStore):
 
     def scopes(self) -> list[str]:
         with self._told():
-            found = self._base.execute("SELECT DISTINCT scope FROM weir_ledger")
-            return sorted(str(scope) for (scope,) in found)
+            result = self._base.execute("SELECT DISTINCT scope FROM weir_ledger")
+            return sorted(str(scope) for (scope,) in result)
 
     def rows(self, scope: str) -> list[Row]:
         with self._told():
             return self._rows(scope)
 
     def _rows(self, scope: str) -> list[Row]:
-        found = self._base.execute(
+        result = self._base.execute(
             "SELECT number, body, before, hash FROM weir_ledger WHERE scope = %s ORDER BY number",
             (scope,),
         )
-        return [Row(*row) for row in found]
+        return [Row(*row) for row in result]
 
     def chains(self) -> dict[str, list[Row]]:
         with self._told():
-            found = self._base.execute(
+            result = self._base.execute(
                 "SELECT scope, number, body, before, hash FROM weir_ledger ORDER BY scope, number"
             )
             chains: dict[str, list[Row]] = {}
-            for scope, *row in found:
+            for scope, *row in result:
                 chains.setdefault(str(scope), []).append(Row(*row))
             return chains
 
@@ -168,8 +168,8 @@ class PostgresqlStore(LedgerStore):
                         self._base.execute(f"INSERT INTO {KEY_TABLE} VALUES (%s)", (drawn(),))
             if not self._value(_HAS_KEY):
                 return None
-            found = self._value(f"SELECT value FROM {KEY_TABLE} ORDER BY value LIMIT 1")
-            return None if found is None else bytes(found)
+            result = self._value(f"SELECT value FROM {KEY_TABLE} ORDER BY value LIMIT 1")
+            return None if result is None else bytes(result)
 
     def change(self, scope: str, work: Callable[[Sequence[Row]], Transaction]) -> Any:
         import psycopg

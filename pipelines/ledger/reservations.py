@@ -181,8 +181,8 @@ def refuse_full(ledger: Ledger, asking: ChargeRequest) -> None:
         if store is not None:
             store.close()
     scope = _scope_of(book, known, ledger, asking.plan)
-    own = [one for one in book.entries.values() if one.digest == asking.plan.digest]
-    if not any(one.counts and one.mark == asking.run.mark for one in own):
+    own = [entry for entry in book.entries.values() if entry.digest == asking.plan.digest]
+    if not any(item.counts and item.mark == asking.run.mark for item in own):
         _refuse_no_room(book, scope, _stands(book, scope, None, asking.plan))
 
 
@@ -206,8 +206,8 @@ def reserve(ledger: Ledger, asking: ChargeRequest) -> Reservation:
         refuse_elsewhere(books, book.name, run)
         refuse_exposing(books, plan, run, _goes_on(book, plan, run))
         own = entry_of(book, plan, run)
-        found = _stands(book, scope, own, plan)
-        _refuse_no_room(book, scope, found)
+        result = _stands(book, scope, own, plan)
+        _refuse_no_room(book, scope, result)
         number = book.records + len(bodies)
         if own is None:
             name = entry_id(book.name, number, plan.digest, run.mark)
@@ -217,10 +217,10 @@ def reserve(ledger: Ledger, asking: ChargeRequest) -> Reservation:
             name = own.id
         bodies.append(move(name, RESERVED))
         began = 0 if own is None else len(own.began)
-        return bodies, (name, number, own is None, began, replace(found, entry=name))
+        return bodies, (name, number, own is None, began, replace(result, entry=name))
 
-    (name, turn, fresh, began, found), head = with_book(ledger, work, heads=True)
-    return Reservation(ledger, name, turn, fresh, began, found, head, asking)
+    (name, turn, fresh, began, results), head = with_book(ledger, work, heads=True)
+    return Reservation(ledger, name, turn, fresh, began, results, head, asking)
 
 
 def _goes_on(book: ScopeEntries, plan: Plan, run: RunIdentity) -> str | None:
@@ -271,9 +271,9 @@ def look(ledger: Ledger, plan: Plan, beside: Plan | None = None) -> Balance:
             store.close()
     scope = _scope_of(book, names, ledger, beside or plan)
     more = [] if beside is None or book.of_plan(beside.digest) else [price_of(beside, scope)]
-    found = _stands(book, scope, None, plan, more)
+    result = _stands(book, scope, None, plan, more)
     known = book.of_plan(plan.digest)
-    return replace(found, known=None if known is None else known.id)
+    return replace(result, known=None if known is None else known.id)
 
 
 def _stands(

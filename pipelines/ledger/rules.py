@@ -30,8 +30,8 @@ def entry_of(book: ScopeEntries, plan: Plan, run: RunIdentity) -> LedgerEntry | 
         if entry.counts and entry.digest == plan.digest and entry.mark == run.mark
     ]
     now = moment(book)
-    on = (one for one in own if one.began and run.goes_on(one.began[-1], plan.clock, now))
-    return next(on, None) or next((one for one in own if not one.began), None)
+    on = (item for item in own if item.began and run.goes_on(item.began[-1], plan.clock, now))
+    return next(on, None) or next((item for item in own if not item.began), None)
 
 
 def refuse_exposing(
@@ -114,7 +114,7 @@ def refuse_elsewhere(books: Mapping[str, ScopeEntries], scope: str, run: RunIden
         if book.name == scope or shared:
             continue
         if run.events is not None and any(
-            (one.key, one.events) == (run.key, run.events) for one in entry.began
+            (item.key, item.events) == (run.key, run.events) for item in entry.began
         ):
             raise ConfigError(
                 "ledger.scope",

@@ -135,18 +135,18 @@ class SqliteStore(LedgerStore):
         if self._empty:
             return []
         with _told(self._path):
-            found = self._base.execute("SELECT DISTINCT scope FROM record ORDER BY scope")
-            return [str(scope) for (scope,) in found]
+            result = self._base.execute("SELECT DISTINCT scope FROM record ORDER BY scope")
+            return [str(scope) for (scope,) in result]
 
     def rows(self, scope: str) -> list[Row]:
         if self._empty:
             return []
         with _told(self._path):
-            found = self._base.execute(
+            result = self._base.execute(
                 "SELECT number, body, before, hash FROM record WHERE scope = ? ORDER BY number",
                 (scope,),
             )
-            return [Row(*row) for row in found]
+            return [Row(*row) for row in result]
 
     def chains(self) -> dict[str, list[Row]]:
         return {scope: self.rows(scope) for scope in self.scopes()}
@@ -160,12 +160,12 @@ class SqliteStore(LedgerStore):
         with _told(path):
             if create and not path.exists():
                 _make_key(path)
-            found = path.read_bytes() if path.exists() else None
-        if found is not None and len(found) != BYTES:
+            result = path.read_bytes() if path.exists() else None
+        if result is not None and len(result) != BYTES:
             raise ConfigError(
                 FIELD, str(path), f"must hold {BYTES} bytes: bring it back from a copy."
             )
-        return found
+        return result
 
     def change(self, scope: str, work: Callable[[Sequence[Row]], Transaction]) -> Any:
         with _told(self._path), self._writing():

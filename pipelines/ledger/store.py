@@ -107,7 +107,7 @@ def remote_type(path: Path, mounts: Path = MOUNTS) -> str | None:
     except OSError:
         return None
     real = os.path.realpath(path)
-    found, depth = "", -1
+    result, depth = "", -1
     for line in text.splitlines():
         left, dash, right = line.partition(" - ")
         fields = left.split(" ")
@@ -116,8 +116,8 @@ def remote_type(path: Path, mounts: Path = MOUNTS) -> str | None:
         mount = fields[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
         inside = mount == "/" or real == mount or real.startswith(mount + "/")
         if inside and len(mount) >= depth:  # of two in one place the later lies on top
-            found, depth = right.split(" ")[0], len(mount)
-    return found if found in REMOTE or found.startswith("fuse.") else None
+            result, depth = right.split(" ")[0], len(mount)
+    return result if result in REMOTE or result.startswith("fuse.") else None
 
 
 T = TypeVar("T")

@@ -75,10 +75,14 @@ def release(
     job = job_of(config)
     from weir.transforms.sources.memory import holding
 
-    with holding(events) as handle, _folder(job.sink) as (sink, kept):
+    with holding(events) as handle, _folder(job.sink) as (sink, retained):
         changed = {"source": MemorySource(memory=handle), "sink": sink}
         job = job.model_copy(update=changed)
-        if not kept and (job.secret is not None or secret_file is not None) and job.ledger is None:
+        if (
+            not retained
+            and (job.secret is not None or secret_file is not None)
+            and job.ledger is None
+        ):
             raise ConfigError(
                 "secret",
                 "(not shown)",

@@ -79,15 +79,17 @@ class Released:
             index=["key", "tick_start"], columns="of", values=["value", "low", "high"]
         )
         wide = wide.swaplevel(axis=1)
-        have = [(of, one) for of in order for one in ("value", "low", "high") if (of, one) in wide]
-        made: Any = wide[have].dropna(axis=1, how="all")
-        return made.rename_axis(columns=[None, None])
+        have = [
+            (of, item) for of in order for item in ("value", "low", "high") if (of, item) in wide
+        ]
+        built: Any = wide[have].dropna(axis=1, how="all")
+        return built.rename_axis(columns=[None, None])
 
     def _titles(self) -> tuple[list[str], list[str]]:
         """What each number is called: output, span and label; and the names in the plan's order."""
-        places = {(one.name, one.over): at for at, one in enumerate(self.plan.outputs)}
+        places = {(output.name, output.over): at for at, output in enumerate(self.plan.outputs)}
         names, ranks = [], {}
-        columns = (self.table[one].to_pylist() for one in ("name", "over", "label", "index"))
+        columns = (self.table[item].to_pylist() for item in ("name", "over", "label", "index"))
         for name, over, label, index in zip(*columns, strict=True):
             names.append(f"{title(name, over)} {label}".rstrip())
             ranks[names[-1]] = (places.get((name, over), len(places)), index)
@@ -110,7 +112,8 @@ class Released:
         banded = self.table.filter(self.table["stddev"].is_valid())
         names = set(pc.unique(banded["name"]).to_pylist())
         return left_out_lines(
-            (one.name, self.plan.left_out(one.name), one.name in names) for one in self.plan.outputs
+            (output.name, self.plan.left_out(output.name), output.name in names)
+            for output in self.plan.outputs
         )
 
     def _caption(self) -> str:
@@ -130,13 +133,13 @@ class Released:
             lines.setdefault((row["key"], row["tick"]), {})[name] = _shown(row)
             starts[row["tick"]] = row["tick_start"]
         keys = sorted({key for key, _ in lines})
-        kept, columns = set(keys[:SHOWN_KEYS]), titles[:SHOWN_COLUMNS]
+        retained, columns = set(keys[:SHOWN_KEYS]), titles[:SHOWN_COLUMNS]
         body = [
-            (shown_key(key) if several else key, starts[tick].isoformat(), *map(found.get, columns))
-            for (key, tick), found in sorted(lines.items())
-            if key in kept
+            (shown_key(key) if several else key, starts[tick].isoformat(), *map(item.get, columns))
+            for (key, tick), item in sorted(lines.items())
+            if key in retained
         ]
-        left = [f"{len(keys) - len(kept):,} more keys"] if len(keys) > len(kept) else []
+        left = [f"{len(keys) - len(retained):,} more keys"] if len(keys) > len(retained) else []
         left += (
             [f"{len(titles) - len(columns):,} more numbers"] if len(titles) > len(columns) else []
         )

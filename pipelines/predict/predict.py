@@ -38,18 +38,18 @@ def models_at(run: ResultFolder, name: str, tick: int) -> Models:
     Raises:
       ConfigError: nothing of that name was released.
     """
-    output = next((one for one in run.outputs if one.name == name), None)
+    output = next((item for item in run.outputs if item.name == name), None)
     if output is None:
         raise ConfigError("directory", str(run.directory), f"holds no {name} to predict with.")
-    found: Models = {}
+    models: Models = {}
     for raw in run.batches(COLUMNS, tick):
         batch = batch_of(raw)
         rows = batch.rows(output, np.flatnonzero(batch.tick == tick))
         values = matrix(batch.value, rows, len(output.labels))
         for key, model in zip(batch.key[rows].tolist(), values, strict=True):
             if np.isfinite(model).all():
-                found.setdefault(batch.keys[key], model)
-    return found
+                models.setdefault(batch.keys[key], model)
+    return models
 
 
 @dataclass
@@ -82,12 +82,12 @@ class Tally:
 
     def r2(self) -> dict[str, float]:
         """Target -> 1 - squared error / spread, of those that vary."""
-        found = {}
+        results = {}
         for name, (n, error, total, square) in self.squares.items():
             spread = square - total * total / max(n, 1.0)
             if n >= 2 and spread > 0:
-                found[name] = 1 - error / spread
-        return found
+                results[name] = 1 - error / spread
+        return results
 
     def classes(
         self, table: pa.Table, target: str, predicted: pa.Array, classes: Sequence[Any]
@@ -191,8 +191,8 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Predict
         writer = form.writer(file)
         numeric = (*model.sources, *model.targets)
         for table in tables(data, wanted, "DATA", model.listed, numeric):
-            made = predictions(table, run, model, models, at, tally).combine_chunks()
-            for batch in made.to_batches() or [pa.RecordBatch.from_pylist([], made.schema)]:
+            built = predictions(table, run, model, models, at, tally).combine_chunks()
+            for batch in built.to_batches() or [pa.RecordBatch.from_pylist([], built.schema)]:
                 writer.write(batch)
         writer.close()
     return PredictionSummary(out, at, tally)
@@ -220,14 +220,14 @@ def predictions(
     Raises:
       ConfigError: a column of that name is there, or a feature holds no numbers.
     """
-    n, given = len(table), features_of(table, model, "DATA")
+    n, value = len(table), features_of(table, model, "DATA")
     keys = keys_of(table, run.key_columns)
-    void = without_numbers(given)
+    void = without_numbers(value)
     # Made with any model, so that the columns are there where no key has one.
-    trial = model.predict({name: one[:0] for name, one in given.items()}, _any(models))
+    trial = model.predict({name: item[:0] for name, item in value.items()}, _any(models))
     filled = {
-        name: np.full(n, -1 if one.dtype.kind == "i" else np.nan, dtype=one.dtype)
-        for name, one in trial.columns.items()
+        name: np.full(n, -1 if column.dtype.kind == "i" else np.nan, dtype=column.dtype)
+        for name, column in trial.columns.items()
     }
     known = np.zeros(n, dtype=bool)
     for key in dict.fromkeys(keys.tolist()):
@@ -235,8 +235,8 @@ def predictions(
             continue
         mine = np.flatnonzero(keys == key) if run.key_columns else np.arange(n)
         known[mine] = True
-        found = model.predict({name: one[mine] for name, one in given.items()}, models[key])
-        for name, values in found.columns.items():
+        result = model.predict({name: item[mine] for name, item in value.items()}, models[key])
+        for name, values in result.columns.items():
             filled[name][mine] = values
     tally.events += n
     tally.no_model += int(np.count_nonzero(~known))

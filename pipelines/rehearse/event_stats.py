@@ -59,15 +59,15 @@ class EventStats:
         """(n,) numbers of a column, NaN where there is none; None: it holds no numbers."""
         if column not in self.events.column_names:
             return None
-        found = self.events[column]
-        if not pa.types.is_floating(found.type):
+        result = self.events[column]
+        if not pa.types.is_floating(result.type):
             return None
-        return np.asarray(pc.fill_null(found, np.nan).to_numpy())
+        return np.asarray(pc.fill_null(result, np.nan).to_numpy())
 
     def extent(self, column: str | None) -> tuple[float, float] | None:
         """Least and largest finite value of a column; None: there is none."""
-        found = None if column is None else self.values(column)
-        return None if found is None else _extent(found)
+        result = None if column is None else self.values(column)
+        return None if result is None else _extent(result)
 
     def totals(self, column: str | None) -> tuple[float, float] | None:
         """Least and largest total of a user in a key and tick."""
@@ -75,11 +75,11 @@ class EventStats:
 
     def user_totals(self, column: str) -> Floats:
         """(cells,) total of each user in a key and tick."""
-        found = self.values(column)
-        if found is None or not len(found):
+        result = self.values(column)
+        if result is None or not len(result):
             return np.zeros(0)
         _, cell = np.unique(np.stack(self._cells()), axis=1, return_inverse=True)
-        sums = np.bincount(cell.ravel(), np.where(np.isfinite(found), found, 0.0))
+        sums = np.bincount(cell.ravel(), np.where(np.isfinite(result), result, 0.0))
         return np.asarray(sums, dtype=np.float64)
 
     def largest(self) -> dict[str, Any]:
@@ -117,14 +117,14 @@ class EventStats:
         rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
         hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
         stop = int(ticks.max()) + 1 if len(ticks) else 0
-        kept = cap_events(UsedBounds.nothing(0), hashed, stop, UserUnit(caps, person.periods))
-        return sum(n for why, n in kept.dropped.items() if why != "copies")
+        retained = cap_events(UsedBounds.nothing(0), hashed, stop, UserUnit(caps, person.periods))
+        return sum(n for why, n in retained.dropped.items() if why != "copies")
 
     def _texts(self, name: str, rows: Ints) -> list[str | None] | None:
         if name not in self.events.column_names:
             return None
-        found: list[str | None] = self.events[name].take(pa.array(rows)).to_pylist()
-        return found
+        result: list[str | None] = self.events[name].take(pa.array(rows)).to_pylist()
+        return result
 
     def _cells(self) -> tuple[Ints, Ints, Ints]:
         """(n,) each: codes of user and key, and the tick."""
@@ -140,14 +140,14 @@ class EventStats:
         """Key as releases have it -> ticks in which it has events, in order."""
         codes, ticks = self.codes(KEY), self.ticks
         names = self.events[KEY].to_pylist() if KEY in self.events.column_names else None
-        found: dict[str, Ints] = {}
+        results: dict[str, Ints] = {}
         for code in np.unique(codes):
             here = np.flatnonzero(codes == code)
             own = [""] if names is None else self.plan.keys.grouped(names[here[0]])
             for key in own:
-                earlier = found.get(key, ticks[:0])
-                found[key] = np.unique(np.concatenate([earlier, ticks[here]]))
-        return found
+                earlier = results.get(key, ticks[:0])
+                results[key] = np.unique(np.concatenate([earlier, ticks[here]]))
+        return results
 
     def codes(self, name: str) -> Ints:
         """(n,) a number for each different value; 0 where there is no such column."""
@@ -156,8 +156,8 @@ class EventStats:
         column = self.events[name].combine_chunks()
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        found = pc.dictionary_encode(column).indices
-        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        result = pc.dictionary_encode(column).indices
+        return np.asarray(pc.fill_null(result, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def event_stats(parts: Parts) -> EventStats:
@@ -173,15 +173,15 @@ def event_stats(parts: Parts) -> EventStats:
     roles = ["@time", "@id", "@unit", *columns]
     batches = list(read(opened_of(parts), lambda letters: None))
     assign = Assign(plan, roles)
-    last = max((pc.max(one["@time"].cast(pa.int64())).as_py() for one in batches), default=None)
-    kept = [pa.table(_plain(assign(one).events)) for one in batches]
-    events = pa.concat_tables(kept) if kept else _nothing(plan, columns)
-    return EventStats(plan, _once(events), last, sum(one.num_rows for one in batches))
+    last = max((pc.max(batch["@time"].cast(pa.int64())).as_py() for batch in batches), default=None)
+    retained = [pa.table(_plain(assign(batch).events)) for batch in batches]
+    events = pa.concat_tables(retained) if retained else _nothing(plan, columns)
+    return EventStats(plan, _once(events), last, sum(batch.num_rows for batch in batches))
 
 
 def _plain(batch: pa.RecordBatch) -> dict[str, Any]:
     """Columns whose types do not depend on the batch; without lists and places."""
-    found = {}
+    results = {}
     for name in batch.schema.names:
         column = batch.column(name)
         if name in ("@position", "@source") or pa.types.is_nested(column.type):
@@ -190,8 +190,8 @@ def _plain(batch: pa.RecordBatch) -> dict[str, Any]:
             column = column.cast(column.type.value_type)
         if name in ("@id", "@unit") and pa.types.is_integer(column.type):
             column = column.cast(pa.string())
-        found[name] = column
-    return found
+        results[name] = column
+    return results
 
 
 def _nothing(plan: Plan, columns: tuple[str, ...]) -> pa.Table:

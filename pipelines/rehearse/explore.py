@@ -88,7 +88,9 @@ def _changed(section: Any, path: tuple[str, ...], value: Any) -> Any:
 def only(config: PlanConfig, names: Iterable[str]) -> Changes:
     """The change that leaves the aggregates of these names alone."""
     some = set(names)
-    return {("aggregates",): {n: one for n, one in config.aggregates.items() if n in some}}
+    return {
+        ("aggregates",): {n: aggregate for n, aggregate in config.aggregates.items() if n in some}
+    }
 
 
 def with_period(config: PlanConfig, ratio: Fraction) -> PlanConfig | None:
@@ -111,10 +113,10 @@ def with_period(config: PlanConfig, ratio: Fraction) -> PlanConfig | None:
     if clock is None or window is None:
         return None
     aggregates = {}
-    for name, one in config.aggregates.items():
-        overs = [over if over in (None, 1) else math.ceil(over / ratio) for over in one.overs]
+    for name, aggregate in config.aggregates.items():
+        overs = [over if over in (None, 1) else math.ceil(over / ratio) for over in aggregate.overs]
         over = tuple(dict.fromkeys("all" if n is None else n for n in overs))
-        aggregates[name] = one.model_copy(update={"over": over})
+        aggregates[name] = aggregate.model_copy(update={"over": over})
     changed: dict[str, Any] = {
         "clock": clock,
         "privacy": config.privacy.model_copy(update={"protect_for": window}),
@@ -133,9 +135,9 @@ def span_at(over: int, ratio: Fraction) -> int:
     """A span of ticks in ticks that are ``ratio`` times as long; 0: no whole number of them."""
     if over == 1:
         return 1
-    found = over / ratio
+    result = over / ratio
     # None of a length of 0 is released, so that nothing is found of it.
-    return int(found) if found.denominator == 1 else 0
+    return int(result) if result.denominator == 1 else 0
 
 
 def place_at(place: Place, ratio: Fraction) -> Place:
@@ -236,15 +238,17 @@ def grid_of(plan: Plan, scores: tuple[Score, ...]) -> ErrorGrid | None:
     """
     config, now = plan.config, prices_of(plan)
     known = [
-        one
-        for one in scores
-        if one.true > 0 and math.isfinite(one.band) and now.get((one.name, one.over), 0.0) > 0
+        score
+        for score in scores
+        if score.true > 0
+        and math.isfinite(score.band)
+        and now.get((score.name, score.over), 0.0) > 0
     ]
     if not known or config.model is not None:
         return None
     epsilons = tuple(config.privacy.epsilon * times for times in TIMES)
     periods: list[str] = []
-    shares: dict[Place, list[tuple[float, ...]]] = {(one.name, one.over): [] for one in known}
+    shares: dict[Place, list[tuple[float, ...]]] = {(item.name, item.over): [] for item in known}
     for times in LONGER:
         ratio = Fraction(times)
         longer = with_period(config, ratio)
@@ -254,9 +258,9 @@ def grid_of(plan: Plan, scores: tuple[Score, ...]) -> ErrorGrid | None:
         if not any(priced):
             continue
         periods.append(longer.clock.period)
-        for one in known:
-            row = (_share(config, one, ratio, now, some) for some in priced)
-            shares[one.name, one.over].append(tuple(row))
+        for entry in known:
+            row = (_share(config, entry, ratio, now, some) for some in priced)
+            shares[entry.name, entry.over].append(tuple(row))
     return ErrorGrid(
         epsilons, tuple(periods), {place: tuple(rows) for place, rows in shares.items()}
     )

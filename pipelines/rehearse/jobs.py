@@ -37,10 +37,10 @@ def refuse_source_files(source: Source | None, on: str) -> tuple[File, ...]:
     Raises:
       ConfigError: there is no such file, or one of them is the source's by path or by bytes.
     """
-    given = match(local(on), "--on")
+    value = match(local(on), "--on")
     path = None if source is None else source.path
     if path is None:
-        return given
+        return value
     place = local(path)
     try:
         own = match(place, "source")
@@ -48,18 +48,19 @@ def refuse_source_files(source: Source | None, on: str) -> tuple[File, ...]:
         own = ()
     named = {resolved(file.path) for file in own}
     pattern = resolved(place)
-    for file in given:
+    for file in value:
         where = resolved(file.path)
         if where in named or fnmatch.fnmatchcase(where, pattern) or _is_under(where, pattern):
             raise ConfigError("--on", on, f"names {file.path}, a file of the source: {_REMEDY}")
-        for one in own:
-            if one.size == file.size and _same(one, file):
+        for item in own:
+            if item.size == file.size and _same(item, file):
                 raise ConfigError(
                     "--on",
                     on,
-                    f"names {file.path}, which holds what {one.path} of the source does: {_REMEDY}",
+                    f"names {file.path}, which holds what {item.path} of the source does: "
+                    f"{_REMEDY}",
                 )
-    return given
+    return value
 
 
 def _is_under(where: str, folder: str) -> bool:
@@ -159,15 +160,19 @@ def unbounded(job: JobConfig, seen: EventStats, folder: Path) -> JobConfig | Non
     """A job whose clips and caps leave all events as they are; None: there are none to widen."""
     changed: dict[str, Any] = {"sink": ParquetSink(parquet=str(folder))}
     aggregates = {}
-    for name, one in job.aggregates.items():
-        if not isinstance(one, BoundedAggregate):
-            aggregates[name] = one
+    for name, aggregate in job.aggregates.items():
+        if not isinstance(aggregate, BoundedAggregate):
+            aggregates[name] = aggregate
             continue
-        field, (low, high) = one.clips
-        found = seen.totals(one.column) if field == "clip_user" else seen.extent(one.column)
-        least, most = found or (low, high)
+        field, (low, high) = aggregate.clips
+        result = (
+            seen.totals(aggregate.column) if field == "clip_user" else seen.extent(aggregate.column)
+        )
+        least, most = result or (low, high)
         wide = (min(low, least), max(high, most))
-        aggregates[name] = one if wide == (low, high) else one.model_copy(update={field: wide})
+        aggregates[name] = (
+            aggregate if wide == (low, high) else aggregate.model_copy(update={field: wide})
+        )
     if aggregates != job.aggregates:
         changed["aggregates"] = aggregates
     if job.privacy.contributions is not None:

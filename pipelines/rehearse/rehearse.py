@@ -91,10 +91,10 @@ class Rehearsal:
         return {
             **self.result.to_json(),
             "within": self.within,
-            "outputs": [one.to_json() for one in self.scores],
-            "clipped": [one.to_json() for one in self.clipped],
-            "caps": [one.to_json() for one in self.caps],
-            "remedies": [one.to_json() for one in self.advised],
+            "outputs": [item.to_json() for item in self.scores],
+            "clipped": [item.to_json() for item in self.clipped],
+            "caps": [cap.to_json() for cap in self.caps],
+            "remedies": [item.to_json() for item in self.advised],
             "grid": [] if self.grid is None else self.grid.to_json(),
         }
 
@@ -102,7 +102,7 @@ class Rehearsal:
 def rehearse(
     job: JobConfig,
     out: Path | None = None,
-    made: SyntheticEvents | None = None,
+    built: SyntheticEvents | None = None,
     on: str | None = None,
     within: float = WITHIN,
 ) -> Rehearsal:
@@ -111,7 +111,7 @@ def rehearse(
     Args:
       job: the config; its source, sink, secret, ledger and dead letters are not touched.
       out: a new folder for the releases; None: one among the temporary files, which stays.
-      made: how events are made up. on: public events instead, a path, a folder or a glob.
+      built: how events are made up. on: public events instead, a path, a folder or a glob.
       within: what share of its size an error may be, for an output to be useful.
 
     Raises:
@@ -123,21 +123,21 @@ def rehearse(
     folder = _new_folder(job, out)
     with tempfile.TemporaryDirectory(prefix="weir-made-up-") as place:
         if on is None:
-            found, notes = _made_up(job, Path(place), folder, made or SyntheticEvents())
+            results, notes = _made_up(job, Path(place), folder, built or SyntheticEvents())
         else:
-            found, notes = _on(job, on, folder)
-        parts = parts_of(found, LOCAL)
+            results, notes = _on(job, on, folder)
+        parts = parts_of(results, LOCAL)
         seen = event_stats(parts)
         if on is not None and job.clock.end is None:
-            found = _ended_after(found, job, seen)
-            parts = parts_of(found, LOCAL)
+            results = _ended_after(results, job, seen)
+            parts = parts_of(results, LOCAL)
             seen = event_stats(parts)
         result = run(parts, LOCAL, rehearsal=True)
         result = dataclasses.replace(result, fresh_secret=False, notes=notes)
         if result.folder is None or not result_files(result.folder):
             return Rehearsal(result, within)
-        known = None if on is not None else frozenset((made or SyntheticEvents()).shape.values)
-        return _compared(found, result, seen, within, Path(place), known)
+        known = None if on is not None else frozenset((built or SyntheticEvents()).shape.values)
+        return _compared(results, result, seen, within, Path(place), known)
 
 
 def _compared(
@@ -158,11 +158,11 @@ def _compared(
         if whole is not None:
             run(parts_of(whole, LOCAL), LOCAL, rehearsal=True)
     except ConfigError as refused:
-        told = (
+        text = (
             f"There is no truth to compare with: the same config with next to no noise (epsilon "
             f"{jobs.NO_PROMISE:g}) is refused: {refused}"
         )
-        result = dataclasses.replace(result, notes=(*result.notes, told))
+        result = dataclasses.replace(result, notes=(*result.notes, text))
         return Rehearsal(result, within, (), clipped, caps)
     assert result.folder is not None
     last = place / ("clean" if whole is None else "whole")
@@ -172,24 +172,24 @@ def _compared(
 
 
 def _made_up(
-    job: JobConfig, place: Path, folder: Path, made: SyntheticEvents
+    job: JobConfig, place: Path, folder: Path, events: SyntheticEvents
 ) -> tuple[JobConfig, tuple[str, ...]]:
     """The job over events that are made up here, and what that cannot show."""
-    found = made_up(job, place, folder)
-    notes = (NOTE, *_bare(found, made.shape), *feed.notes(found, made.shares, False, False))
+    result = made_up(job, place, folder)
+    notes = (NOTE, *_bare(result, events.shape), *feed.notes(result, events.shares, False, False))
     notes += _open(job)
-    assert found.source is not None and found.source.path is not None
-    target = open_target(found.source.path, found.source.form)
+    assert result.source is not None and result.source.path is not None
+    target = open_target(result.source.path, result.source.form)
     feed.feed(
-        found,
+        result,
         target,
-        events=made.events or expected(found, made.shape),
-        seed=made.seed,
-        shares=made.shares,
+        events=events.events or expected(result, events.shape),
+        seed=events.seed,
+        shares=events.shares,
         pace=feed.Pace(),
-        shape=made.shape,
+        shape=events.shape,
     )
-    return found, notes
+    return result, notes
 
 
 def expected(config: PlanConfig, shape: Shape) -> int:
@@ -245,7 +245,11 @@ def _new_folder(job: JobConfig, out: Path | None) -> Path:
 
 def _bare(config: PlanConfig, shape: Shape) -> tuple[str, ...]:
     """Which values tell nothing of real ones."""
-    bounded = {one.column for one in config.aggregates.values() if one.bounds and one.column}
+    bounded = {
+        aggregate.column
+        for aggregate in config.aggregates.values()
+        if aggregate.bounds and aggregate.column
+    }
     bare = sorted(bounded - set(shape.values))
     if not bare:
         return ()

@@ -76,7 +76,7 @@ class Advised:
         return {
             "name": self.name,
             "over": self.over,
-            "remedies": [one.to_json() for one in self.remedies],
+            "remedies": [remedy.to_json() for remedy in self.remedies],
         }
 
 
@@ -96,7 +96,7 @@ def advised(
         should lie; None: all of them.
     """
     config, now = plan.config, prices_of(plan)
-    found = []
+    results = []
     for score in scores:
         place = (score.name, score.over)
         if config.model is not None or score.grade not in ("rough", "useless"):
@@ -104,10 +104,10 @@ def advised(
         if not math.isfinite(now.get(place, math.nan)) or not score.true > 0:
             continue
         column = config.aggregates[score.name].column
-        one = _Output(config, seen, score, now[place], within, caps)
-        remedies = list(one.remedies(plan, known is None or column in known))
-        found.append(Advised(score.name, score.over, tuple(remedies)))
-    return tuple(found)
+        item = _Output(config, seen, score, now[place], within, caps)
+        remedies = list(item.remedies(plan, known is None or column in known))
+        results.append(Advised(score.name, score.over, tuple(remedies)))
+    return tuple(results)
 
 
 @dataclass(frozen=True)
@@ -154,18 +154,18 @@ class _Output:
             yield from self._clips()
 
     def _epsilon(self, target: ErrorTarget) -> Remedy:
-        found = least_epsilon(self.config, [target])
-        if found.reaches:
-            weak = ", a weak promise" if found.value > 10 else ""
-            return Remedy("privacy.epsilon", found.value, f"{number(found.value)} or more{weak}")
+        result = least_epsilon(self.config, [target])
+        if result.reaches:
+            weak = ", a weak promise" if result.value > 10 else ""
+            return Remedy("privacy.epsilon", result.value, f"{number(result.value)} or more{weak}")
         return Remedy("privacy.epsilon", None, f"none up to {MOST_EPSILON:g} is enough")
 
     def _period(self, target: ErrorTarget) -> Iterator[Remedy]:
-        found = finest_period(self.config, [target])
-        if found is not None and found.reaches:
-            yield Remedy("clock.period", found.value, f"{found.value} or longer")
-        elif found is not None:
-            yield Remedy("clock.period", None, f"none is enough; {found.value} comes nearest")
+        result = finest_period(self.config, [target])
+        if result is not None and result.reaches:
+            yield Remedy("clock.period", result.value, f"{result.value} or longer")
+        elif result is not None:
+            yield Remedy("clock.period", None, f"none is enough; {result.value} comes nearest")
 
     def _window(self, plan: Plan, target: ErrorTarget) -> Iterator[Remedy]:
         """The longest of ever shorter windows."""
@@ -174,8 +174,8 @@ class _Output:
             if window is None or window < 2:
                 return
             window //= 2
-            found = explore(self.config, {("privacy", "protect_for"): window})
-            half = found.get(self.place, math.inf)
+            result = explore(self.config, {("privacy", "protect_for"): window})
+            half = result.get(self.place, math.inf)
             if half <= target.half:
                 shown = show_ticks(plan.clock, window)
                 yield Remedy("privacy.protect_for", window, f"{shown} or less")
@@ -184,24 +184,24 @@ class _Output:
     def _over(self, target: ErrorTarget) -> Iterator[Remedy]:
         """The shortest of longer spans: its value is as many times as large."""
         name, over = self.place
-        one = self.config.aggregates[name]
+        item = self.config.aggregates[name]
         if over is None:
             return
         for span in SPANS:
             if span <= over:
                 continue
-            grows = 1.0 if one.averages else span / over
-            found = explore(self.config, {("aggregates", name, "over"): (span,)})
-            half = found.get((name, span), math.inf)
+            grows = 1.0 if item.averages else span / over
+            result = explore(self.config, {("aggregates", name, "over"): (span,)})
+            half = result.get((name, span), math.inf)
             if half <= target.half * grows:
                 yield Remedy(f"aggregates.{name}.over", span, f"{span} ticks or more")
                 return
 
     def _outputs(self, target: ErrorTarget) -> Iterator[Remedy]:
-        found = fewest_left_out(self.config, [target])
-        gone = [name for name in self.config.aggregates if name not in found.value]
-        if found.reaches and gone:
-            yield Remedy("aggregates", list(found.value), f"without {', '.join(gone)}")
+        result = fewest_left_out(self.config, [target])
+        gone = [name for name in self.config.aggregates if name not in result.value]
+        if result.reaches and gone:
+            yield Remedy("aggregates", list(result.value), f"without {', '.join(gone)}")
 
     def _caps(self) -> Iterator[Remedy]:
         """The cap on users of least error: what all of them take falls with the events lost."""
@@ -210,8 +210,8 @@ class _Output:
         now = self.caps[0].lost
         band = self.score.band if self.score.band > 0 else self.score.noise
         best = min(
-            (math.hypot(band * one.noise, self.score.clip * one.lost / now), one.cap, one.other)
-            for one in self.caps[1:]
+            (math.hypot(band * item.noise, self.score.clip * item.lost / now), item.cap, item.other)
+            for item in self.caps[1:]
         )
         error, cap, other = best
         if error < 0.9 * self.score.error:
@@ -223,13 +223,13 @@ class _Output:
     def _clips(self) -> Iterator[Remedy]:
         """The clip of least error, among quantiles of the public values."""
         name, over = self.place
-        one = self.config.aggregates[name]
-        if not isinstance(one, BoundedAggregate) or one.clips[0] != "clip" or one.column is None:
+        item = self.config.aggregates[name]
+        if not isinstance(item, BoundedAggregate) or item.clips[0] != "clip" or item.column is None:
             return
-        values = self.seen.values(one.column)
+        values = self.seen.values(item.column)
         if values is None or not np.isfinite(values).any():
             return
-        low, high = one.bounds
+        low, high = item.bounds
         best: tuple[float, float] | None = None
         for bound in _bounds(values, low):
             half = explore(self.config, {("aggregates", name, "clip"): (low, bound)}).get(
@@ -238,7 +238,7 @@ class _Output:
             if half is None:
                 continue
             band = self.score.band * half / self.priced
-            error = math.hypot(band, self._bias(values, low, bound, one.averages))
+            error = math.hypot(band, self._bias(values, low, bound, item.averages))
             if best is None or error < best[0]:
                 best = error, bound
         if best is None or math.isclose(best[1], high, rel_tol=0.1):
@@ -300,8 +300,8 @@ class Advice:
     @property
     def reached(self) -> bool:
         """Whether anything reaches all targets."""
-        found = (self.now, self.epsilon, self.alone, self.period, self.outputs)
-        return any(one is not None and one.reaches for one in found)
+        result = (self.now, self.epsilon, self.alone, self.period, self.outputs)
+        return any(item is not None and item.reaches for item in result)
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir advise --json``."""
@@ -309,12 +309,12 @@ class Advice:
             "name": self.config.name,
             "targets": [
                 {
-                    "text": one.text,
-                    "name": one.place[0],
-                    "over": one.place[1],
-                    "half_band": one.half,
+                    "text": target.text,
+                    "name": target.place[0],
+                    "over": target.place[1],
+                    "half_band": target.half,
                 }
-                for one in self.targets
+                for target in self.targets
             ],
             "reached": self.reached,
             "now": self.now.to_json(),
@@ -335,10 +335,10 @@ def advise(config: PlanConfig, targets: Sequence[str]) -> Advice:
         raise ConfigError("--target", None, f"is missing; write something like {EXAMPLE}.")
     priced = prices(config)
     asked = tuple(parse(text, config) for text in targets)
-    for one in asked:
-        if not math.isfinite(priced.get(one.place, math.nan)):
-            raise ConfigError("--target", one.text, "names an output without a known error.")
-    own = {one.place[0] for one in asked}
+    for item in asked:
+        if not math.isfinite(priced.get(item.place, math.nan)):
+            raise ConfigError("--target", item.text, "names an output without a known error.")
+    own = {entry.place[0] for entry in asked}
     few = changed(config, only(config, own))
     alone = None if few == config else least_epsilon(few, asked)
     return Advice(

@@ -43,7 +43,7 @@ class ClippingLoss:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        fields = dict(vars(self)) | {"bounds": [_plain(one) for one in self.bounds]}
+        fields = dict(vars(self)) | {"bounds": [_plain(bound) for bound in self.bounds]}
         return fields | {"amount": _plain(self.amount), "share": self.share}
 
 
@@ -73,16 +73,16 @@ def clipped_of(plan: Plan, seen: EventStats) -> tuple[ClippingLoss, ...]:
 
 
 def _clipped(plan: Plan, seen: EventStats) -> Iterator[ClippingLoss]:
-    for name, one in plan.config.aggregates.items():
-        bounds, column = one.bounds, one.column
-        some = seen.where(one.where)
+    for name, aggregate in plan.config.aggregates.items():
+        bounds, column = aggregate.bounds, aggregate.column
+        some = seen.where(aggregate.where)
         values = None if column is None else some.values(column)
         if values is None or not bounds or column is None:
             continue
         values = values[np.isfinite(values)]
         low, high = min(bounds), max(bounds)
-        if isinstance(one, BoundedAggregate):
-            field = one.clips[0]
+        if isinstance(aggregate, BoundedAggregate):
+            field = aggregate.clips[0]
             if field == "clip_user":
                 values = some.user_totals(column)
             moved = (values < low) | (values > high)
@@ -107,12 +107,12 @@ def caps_of(plan: Plan, seen: EventStats) -> tuple[BoundLoss, ...]:
     if person is None or not events:
         return ()
     now = seen.lost_under(person.caps) / events
-    found = [BoundLoss("", 0, 0, 1.0, now)]
-    for one in plan.cap_prices:
-        other = replace(person.caps, **{one.cap: one.other})
+    results = [BoundLoss("", 0, 0, 1.0, now)]
+    for price in plan.cap_prices:
+        other = replace(person.caps, **{price.cap: price.other})
         lost = seen.lost_under(other) / events
-        found.append(BoundLoss(one.cap, one.value, one.other, one.noise, lost))
-    return tuple(found)
+        results.append(BoundLoss(price.cap, price.value, price.other, price.noise, lost))
+    return tuple(results)
 
 
 def _plain(value: float) -> float | None:
@@ -206,7 +206,7 @@ def score(
       seen: the events: the average of none has no true value.
     """
     folders = {folder: _rows(folder) for folder in {released, clean, whole}}
-    found = []
+    results = []
     algorithm = plan.config.algorithm
     roles = {info.name: algorithm.shown(info.name).role for info in plan.outputs}
     for info in plan.outputs:
@@ -215,7 +215,7 @@ def score(
         place = (info.name, info.over)
         empty = OutputRows({})
         noisy, exact, true = (
-            folders[one].get(place, empty).by_key for one in (released, clean, whole)
+            folders[item].get(place, empty).by_key for item in (released, clean, whole)
         )
         shown = algorithm.shown(info.name).what
         averages = plan.config.model is None and plan.config.aggregates[info.name].averages
@@ -224,8 +224,8 @@ def score(
             true = {key: _of_some(rows, active.get(key), info.over) for key, rows in true.items()}
         seven = _together(noisy, exact, true, info.dimension)
         missing = sum(key not in noisy for key in true)
-        found.append(_score(info, shown, seven, missing, within))
-    return tuple(found)
+        results.append(_score(info, shown, seven, missing, within))
+    return tuple(results)
 
 
 def _score(info: Any, what: str, seven: tuple[Floats, ...], missing: int, within: float) -> Score:
@@ -272,7 +272,7 @@ def _often(errors: Floats) -> float:
 def _rows(folder: Path) -> dict[tuple[str, int | None], OutputRows]:
     """All rows of a folder by output and key."""
     run = ResultFolder.open(folder)
-    outputs = {(one.name, one.over): one for one in run.outputs}
+    outputs = {(item.name, item.over): item for item in run.outputs}
     names = ["key", "tick", "name", "over", "value", "stddev", *run.interval_columns]
     held: dict[tuple[str, int | None], dict[str, list[tuple[int, list[Any]]]]] = {}
     for batch in run.batches(names):
@@ -294,11 +294,11 @@ def _arrays(rows: list[tuple[int, list[Any]]], output: ReleasedOutput, band: flo
     width = max(len(lists[0]) for _, lists in rows)
     numbers = np.full((len(rows[0][1]), len(rows), width), np.nan)
     for at, (_, lists) in enumerate(rows):
-        for own, one in zip(numbers, lists, strict=True):
-            if one is not None:
-                own[at, : len(one)] = [NEVER if v is None else v for v in one]
-    values, stddevs, *found = numbers
-    low, high = ends(output, values, band * stddevs, *found)
+        for own, item in zip(numbers, lists, strict=True):
+            if item is not None:
+                own[at, : len(item)] = [NEVER if v is None else v for v in item]
+    values, stddevs, *result = numbers
+    low, high = ends(output, values, band * stddevs, *result)
     return np.array([tick for tick, _ in rows]), values, stddevs, low, high
 
 
@@ -312,12 +312,12 @@ def _together(noisy: Any, exact: Any, true: Any, dimension: int) -> tuple[Floats
             continue
         (t, *of_noisy), (u, b, low, *_), (v, c, high, *_) = noisy[key], exact[key], true[key]
         ticks = np.intersect1d(np.intersect1d(t, u), v)
-        at = [np.searchsorted(one, ticks) for one in (t, u, v)]
+        at = [np.searchsorted(item, ticks) for item in (t, u, v)]
         low, high, c = low[at[1]], high[at[2]], c[at[2]]
         # What a twin releases of nothing is its own noise.
         c = np.where(np.abs(c) > TWINS * np.nan_to_num(high), c, 0.0 * c)
-        found = (*(one[at[0]] for one in of_noisy), b[at[1]], c, np.hypot(low, high))
-        if all(one.shape[1] == dimension for one in found):
-            for held, one in zip(parts, found, strict=True):
-                held.append(one.ravel())
+        result = (*(item[at[0]] for item in of_noisy), b[at[1]], c, np.hypot(low, high))
+        if all(item.shape[1] == dimension for item in result):
+            for held, entry in zip(parts, result, strict=True):
+                held.append(entry.ravel())
     return tuple(np.concatenate(held) if held else np.zeros(0) for held in parts)

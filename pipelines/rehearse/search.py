@@ -70,8 +70,8 @@ def parse(text: str, config: PlanConfig) -> ErrorTarget:
     Raises:
       ConfigError: names ``--target``: no such output, or no such form.
     """
-    found = _FORM.match(text.strip())
-    if found is None:
+    result = _FORM.match(text.strip())
+    if result is None:
         raise ConfigError("--target", text, f"must look like {EXAMPLE}.")
     if config.model is not None:
         raise ConfigError(
@@ -80,14 +80,14 @@ def parse(text: str, config: PlanConfig) -> ErrorTarget:
             "is for aggregates: the error of a model is not known before it runs; look at it with "
             "weir rehearse CONFIG --on public.csv.",
         )
-    place = _place(text, found["name"], found["over"], config)
-    amount = _number(text, found["number"])
-    if found["share"]:
-        amount = amount / 100 * _number(text, found["of"])
-    each = found["per"] or _EACH.get(found["each"] or "")
+    place = _place(text, result["name"], result["over"], config)
+    amount = _number(text, result["number"])
+    if result["share"]:
+        amount = amount / 100 * _number(text, result["of"])
+    each = result["per"] or _EACH.get(result["each"] or "")
     if each is not None:
         amount *= _times(text, each, place, config)
-    grows = bool(found["share"]) or each is not None
+    grows = bool(result["share"]) or each is not None
     return ErrorTarget(place, amount, grows, " ".join(text.split()))
 
 
@@ -111,12 +111,12 @@ def _place(text: str, name: str, over: str | None, config: PlanConfig) -> Place:
 
 def _number(text: str, value: str) -> float:
     try:
-        found = float(value.replace(",", ""))
+        result = float(value.replace(",", ""))
     except ValueError:
-        found = math.nan
-    if not (0 < found < math.inf):
+        result = math.nan
+    if not (0 < result < math.inf):
         _wrong(text, f"must have finite numbers above 0; {value} is none.")
-    return found
+    return result
 
 
 def _times(text: str, each: str, place: Place, config: PlanConfig) -> float:
@@ -188,9 +188,10 @@ def tried(
 ) -> Candidate:  # fmt: skip
     """Prices a variant. own: the config that the targets speak of, where ticks differ."""
     priced: Mapping[Place, float] = explore(config)
-    halves = tuple(priced.get(place_at(one.place, ratio), math.nan) for one in targets)
+    halves = tuple(priced.get(place_at(target.place, ratio), math.nan) for target in targets)
     reaches = config is not None and all(
-        half <= one.at(own or config, ratio) for half, one in zip(halves, targets, strict=True)
+        half <= target.at(own or config, ratio)
+        for half, target in zip(halves, targets, strict=True)
     )
     return Candidate(value, halves, reaches)
 
@@ -211,12 +212,12 @@ def least_epsilon(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candida
         epsilon = rounded_up(_between(low, high, targets, by_line))
         if not low.value < epsilon < high.value:
             return high
-        found = tried(epsilon, changed(config, {EPSILON: epsilon}), targets)
+        result = tried(epsilon, changed(config, {EPSILON: epsilon}), targets)
         # A line leaves the same end where it is again and again: then a step down, or a half.
-        by_line = not by_line or found.reaches
-        low, high = (low, found) if found.reaches else (found, high)
-        if found.reaches:
-            epsilon = rounded_up(found.value / CLOSE)
+        by_line = not by_line or result.reaches
+        low, high = (low, result) if result.reaches else (result, high)
+        if result.reaches:
+            epsilon = rounded_up(result.value / CLOSE)
             below = tried(epsilon, changed(config, {EPSILON: epsilon}), targets)
             low, high = (low, below) if below.reaches else (below, high)
     return high
@@ -226,7 +227,7 @@ def _between(
     low: Candidate, high: Candidate, targets: Sequence[ErrorTarget], by_line: bool
 ) -> float:
     """An epsilon between two: where the line through both meets the targets, or the middle."""
-    a, b = (_farthest(one, targets) for one in (low, high))
+    a, b = (_farthest(item, targets) for item in (low, high))
     start, stop = math.log(low.value), math.log(high.value)
     if not by_line or not (math.isfinite(a) and 0 < b < a):
         return math.exp((start + stop) / 2)
@@ -272,15 +273,15 @@ def finest_period(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candida
         variant = with_period(config, ratio)
         if variant is None:
             continue
-        found = tried(text, variant, targets, ratio, config)
-        if found.reaches:
-            return found
+        result = tried(text, variant, targets, ratio, config)
+        if result.reaches:
+            return result
         off = max(
-            half / one.at(config, ratio) if math.isfinite(half) else math.inf
-            for half, one in zip(found.halves, targets, strict=True)
+            half / target.at(config, ratio) if math.isfinite(half) else math.inf
+            for half, target in zip(result.halves, targets, strict=True)
         )
         if math.isfinite(off) and (best is None or off < best[0]):
-            best = off, found
+            best = off, result
     return None if best is None else best[1]
 
 
@@ -291,24 +292,24 @@ def fewest_left_out(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candi
     Fewer are not always better: outputs share sums, and what two ask for is measured better.
     """
     names = list(config.aggregates)
-    needed = {one.place[0] for one in targets}
-    best = found = tried(tuple(names), config, targets)
-    while not found.reaches:
+    needed = {target.place[0] for target in targets}
+    best = result = tried(tuple(names), config, targets)
+    while not result.reaches:
         others = [name for name in names if name not in needed]
         if not others:
             return best
         without = [
-            tried(kept, changed(config, only(config, kept)), targets)
-            for kept in (tuple(n for n in names if n != gone) for gone in others)
+            tried(retained, changed(config, only(config, retained)), targets)
+            for retained in (tuple(n for n in names if n != gone) for gone in others)
         ]
-        found = min(without, key=lambda one: _farthest(one, targets))
-        best = min(best, found, key=lambda one: _farthest(one, targets))
-        names = list(found.value)
-    return found
+        result = min(without, key=lambda item: _farthest(item, targets))
+        best = min(best, result, key=lambda item: _farthest(item, targets))
+        names = list(result.value)
+    return result
 
 
 def _farthest(found: Candidate, targets: Sequence[ErrorTarget]) -> float:
     return max(
-        half / one.half if math.isfinite(half) else math.inf
-        for half, one in zip(found.halves, targets, strict=True)
+        half / target.half if math.isfinite(half) else math.inf
+        for half, target in zip(found.halves, targets, strict=True)
     )

@@ -57,7 +57,7 @@ class Series:
     def newest(self) -> Series:
         """The last tick alone."""
         numbers = (self.value, self.half, self.low, self.high)
-        return Series(self.key, self.ticks[-1:], *(one[-1:] for one in numbers))
+        return Series(self.key, self.ticks[-1:], *(number[-1:] for number in numbers))
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,15 @@ class SeriesGrid:
     def series(self, output: ReleasedOutput) -> tuple[Series, ...]:
         """Its keys one by one, each at the ticks at which it was released."""
         spot = (output.name, output.over)
-        numbers = [one[spot] for one in (self.value, self.half, self.low, self.high)]
-        found = []
+        numbers = [item[spot] for item in (self.value, self.half, self.low, self.high)]
+        results = []
         for i, key in enumerate(self.keys):
             own = np.flatnonzero(self.released[spot][i])
             if len(own):
-                found.append(Series(key, self.ticks[own], *(one[i, own] for one in numbers)))
-        return tuple(found)
+                results.append(
+                    Series(key, self.ticks[own], *(number[i, own] for number in numbers))
+                )
+        return tuple(results)
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def gather(
     else:
         drawn, listed = tuple(everyone[:KEYS_DRAWN]), tuple(everyone[:KEYS_LISTED])
     fine, coarse = _grids(run, outputs, drawn, tuple(everyone) if not keys else drawn)
-    panels = tuple(Panel(one, fine.series(one), _heat(one, coarse)) for one in outputs)
+    panels = tuple(Panel(item, fine.series(item), _heat(item, coarse)) for item in outputs)
     ranked_by = ranker if not keys and len(everyone) > 1 else None
     stride = _stride(run.last_tick - run.first_tick + 1, TICKS_DRAWN)
     return ReportData(
@@ -240,7 +242,7 @@ def margins(
     half = band * numbers(batch.stddev, rows, output)
     if not output.interval or batch.low is None or batch.high is None:
         return value, half, *ends(output, value, half)
-    low, high = (numbers(one, rows, output) for one in (batch.low, batch.high))
+    low, high = (numbers(item, rows, output) for item in (batch.low, batch.high))
     low, high = ends(output, value, half, low, high)
     return value, (high - low) / 2, low, high
 
@@ -248,15 +250,15 @@ def margins(
 def _last_values(
     run: ResultFolder, outputs: Sequence[ReleasedOutput]
 ) -> dict[tuple[str, str, int | None], Last]:
-    found: dict[tuple[str, str, int | None], Last] = {}
+    results: dict[tuple[str, str, int | None], Last] = {}
     for batch in _batches(run, run.last_tick):
         latest = np.flatnonzero(batch.tick == run.last_tick)
         for output in outputs:
             rows = batch.rows(output, latest)
             cells = zip(*margins(batch, rows, output, run.band), strict=True)
             for code, cell in zip(batch.key[rows], cells, strict=True):
-                found[batch.keys[code], output.name, output.over] = Last(*cell)
-    return found
+                results[batch.keys[code], output.name, output.over] = Last(*cell)
+    return results
 
 
 def _stride(ticks: int, room: int) -> int:
@@ -282,7 +284,7 @@ class _Filling:
         self._place = {key: i for i, key in enumerate(keys)}
         self._outputs, self._band = outputs, run.band
         shape = (len(keys), int(shown.sum()))
-        spots = [((one.name, one.over), len(one.labels)) for one in outputs]
+        spots = [((output.name, output.over), len(output.labels)) for output in outputs]
         value, half, low, high = (
             {spot: np.full((*shape, d), np.nan) for spot, d in spots} for _ in range(4)
         )
@@ -298,8 +300,8 @@ class _Filling:
             at = (who[rows], column[rows])
             self.grid.released[spot][at] = True
             held = (self.grid.value, self.grid.half, self.grid.low, self.grid.high)
-            for one, found in zip(held, margins(batch, rows, output, self._band), strict=True):
-                one[spot][at] = found
+            for item, margin in zip(held, margins(batch, rows, output, self._band), strict=True):
+                item[spot][at] = margin
 
 
 def _grids(
@@ -311,8 +313,8 @@ def _grids(
     """The drawn keys, and all keys where there are more, in one pass."""
     fillings = [_Filling(run, outputs, drawn, TICKS_DRAWN, TICKS_LISTED)]
     if len(everyone) > len(drawn):
-        short = [one for one in outputs if len(one.labels) <= WIDEST]
-        width = max(1, sum(len(one.labels) for one in short))
+        short = [output for output in outputs if len(output.labels) <= WIDEST]
+        width = max(1, sum(len(item.labels) for item in short))
         room = max(2, min(TICKS_DRAWN, CELLS // (width * len(everyone))))
         fillings.append(_Filling(run, short, everyone, room, 1))
     for batch in _batches(run):
@@ -348,8 +350,8 @@ def largest(panel: Panel, room: int) -> list[int]:
     if count <= room:
         return list(range(count))
     reach = np.zeros(count)
-    for one in panel.series:
-        reach = np.maximum(reach, np.nan_to_num(np.abs(one.value)).max(axis=0, initial=0.0))
-    kept = np.argsort(-reach, kind="stable")[:room]
-    some = kept[reach[kept] > 0] if reach.any() else kept[:1]
+    for item in panel.series:
+        reach = np.maximum(reach, np.nan_to_num(np.abs(item.value)).max(axis=0, initial=0.0))
+    retained = np.argsort(-reach, kind="stable")[:room]
+    some = retained[reach[retained] > 0] if reach.any() else retained[:1]
     return [int(i) for i in np.sort(some)]

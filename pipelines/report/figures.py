@@ -47,17 +47,17 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[FigureSectio
     """In the order in which they are read: how well a model predicts, figures per period, totals,
     coefficients, and what tells of what they were made."""
     own = any(panel.output.role == "model" for panel in data.panels)
-    kept = [p for p in data.panels if p.output.role != "scaled_model" or not own or data.chosen]
+    retained = [p for p in data.panels if p.output.role != "scaled_model" or not own or data.chosen]
 
     def of(*roles: str) -> list[Panel]:
-        return [panel for panel in kept if panel.output.role in roles]
+        return [panel for panel in retained if panel.output.role in roles]
 
     values = of("value", "bins")
     period = [panel for panel in values if panel.output.over is not None]
     total = [panel for panel in values if panel.output.over is None]
     models = of("model", "scaled_model")
     scores = of("score")
-    found = []
+    results = []
     if models or scores or held is not None:
         figures = (
             [f for p in held.panels for f in _lines(p, data, "on held-back events")] if held else []
@@ -69,9 +69,9 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[FigureSectio
                 "This run released nothing that tells how well its models predict. Give public "
                 "events with --holdout FILE, or let a regression release its error (error: true)."
             )
-        found.append(FigureSection("score", "How well it predicts", tuple(figures), note))
-    found.append(FigureSection("period", "Figures per period", _all(period, data)))
-    found.append(FigureSection("total", "Since the start", _all(total, data)))
+        results.append(FigureSection("score", "How well it predicts", tuple(figures), note))
+    results.append(FigureSection("period", "Figures per period", _all(period, data)))
+    results.append(FigureSection("total", "Since the start", _all(total, data)))
     note, left = "", sum(len(p.output.labels) - len(largest(p, LINES_DRAWN)) for p in models)
     if models:
         banded = any(map(words.is_banded, models))
@@ -81,15 +81,15 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[FigureSectio
             else "No band: the noise is in the sums that a model follows."
         )
         note += f" {left:,} more that are 0 or stay closer to it are not drawn." if left else ""
-        note = " ".join([note, *(sentence(f"{one}.") for one in _left_out(models))])
-    found.append(FigureSection("model", "Coefficients", _all(models, data), note))
-    found.append(FigureSection("trace", "What models were made of", _all(of("trace"), data)))
-    return [one for one in found if one.figures or one.note]
+        note = " ".join([note, *(sentence(f"{item}.") for item in _left_out(models))])
+    results.append(FigureSection("model", "Coefficients", _all(models, data), note))
+    results.append(FigureSection("trace", "What models were made of", _all(of("trace"), data)))
+    return [item for item in results if item.figures or item.note]
 
 
 def _left_out(panels: Sequence[Panel]) -> list[str]:
     """What bounds keep out of models: the same of most, so told once for all of them."""
-    return list(dict.fromkeys(one.output.left_out for one in panels if one.output.left_out))
+    return list(dict.fromkeys(panel.output.left_out for panel in panels if panel.output.left_out))
 
 
 def _all(panels: Sequence[Panel], data: ReportData) -> tuple[Figure, ...]:

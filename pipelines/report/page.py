@@ -65,9 +65,9 @@ def packed(
     if low is not None and high is not None:
         sides = np.stack([value - low, high - value, half, np.abs(low), np.abs(high)])
         step = step_of(np.concatenate([value, low, high]), sides)
-    found: dict[str, Any] = {"step": step, "value": pack(value, step)}
+    results: dict[str, Any] = {"step": step, "value": pack(value, step)}
     if low is not None and high is not None:
-        found |= {"low": pack(low, step), "high": pack(high, step)}
+        results |= {"low": pack(low, step), "high": pack(high, step)}
     if np.isfinite(half).any():
         # Rows differ in where a key begins, too: a half width counts where there is a value.
         with np.errstate(invalid="ignore"):
@@ -76,8 +76,8 @@ def packed(
             off = np.abs(half - shared) > step / 2
         unbanded = np.isfinite(value) & ~np.isfinite(half)
         alike = not off.any() and not unbanded.any()
-        found["half"] = pack(shared if alike else half, step)
-    return found
+        results["half"] = pack(shared if alike else half, step)
+    return results
 
 
 _HERE = Path(__file__).parent
@@ -100,8 +100,8 @@ def _library() -> str:
 def _specs() -> dict[str, Any]:
     from weir.pipelines.report import picture
 
-    made = {f.__name__: f for f in (picture.lines, picture.bars, picture.heat, picture.scatter)}
-    return {name: _bare(make().to_dict()) for name, make in made.items()}
+    built = {f.__name__: f for f in (picture.lines, picture.bars, picture.heat, picture.scatter)}
+    return {name: _bare(make().to_dict()) for name, make in built.items()}
 
 
 def _bare(spec: dict[str, Any]) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
     heads, alternatives = words.alternatives(run)
     warnings = [str(item) for item in run.plan.get("warnings") or []]
     digest, budget = str(run.plan.get("digest") or ""), words.budget(run)
-    found = templates().get_template("page.html")
+    result = templates().get_template("page.html")
     safe = Markup
-    return found.render(
+    return result.render(
         **_parts_of(data, live),
         name=run.name,
         policy=policy((library, script), live),
@@ -145,7 +145,9 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
 def policy(scripts: tuple[str, ...], live: bool) -> str:
     """Content-Security-Policy: these scripts run and no other; nothing is fetched, or this host."""
     digests = (hashlib.sha256(text.encode()).digest() for text in scripts)
-    allowed = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests) or "'none'"
+    allowed = (
+        " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
+    )
     host = "'self'" if live else "'none'"
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
@@ -191,16 +193,17 @@ def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
 
 def parts(data: ReportData) -> dict[str, str]:
     """The parts of a live page that are renewed: id -> markup."""
-    told = _parts_of(data, live=True)
+    reported = _parts_of(data, live=True)
     return {
-        name: templates().get_template(f"{name}.html").render(**told) for name in ("facts", "last")
+        name: templates().get_template(f"{name}.html").render(**reported)
+        for name in ("facts", "last")
     }
 
 
 def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
     """All that the page draws, JSON-able: ``page.js`` unpacks it."""
-    found = sections(data, held)
-    figures = [figure for section in found for figure in section.figures]
+    result = sections(data, held)
+    figures = [figure for section in result for figure in section.figures]
     place = {id(figure): i for i, figure in enumerate(figures)}
     coarse = data.coarse
     everyone = coarse.keys if coarse is not None else data.drawn
@@ -213,8 +216,13 @@ def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
     if held is not None:
         ends = bounds(held.scatters)
         scatters = [
-            {"title": title, "ends": ends, "a": _short(one.actual), "p": _short(one.predicted)}
-            for one, title in zip(held.scatters, titles(held), strict=True)
+            {
+                "title": title,
+                "ends": ends,
+                "a": _short(scatter.actual),
+                "p": _short(scatter.predicted),
+            }
+            for scatter, title in zip(held.scatters, titles(held), strict=True)
         ]
     return {
         "name": data.run.name,
@@ -225,7 +233,7 @@ def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
         "fine": _axis(data.fine, data),
         "coarse": None if coarse is None else _axis(coarse, data),
         "figures": [_figure(figure, i, data) for i, figure in enumerate(figures)],
-        "sections": [_section(section, place) for section in found],
+        "sections": [_section(section, place) for section in result],
         "heats": heats,
         "scatters": scatters,
         "specs": _specs(),
@@ -280,11 +288,11 @@ def _of(figure: Figure, part: int, grid: SeriesGrid) -> list[Floats]:
     if spot in grid.value:
         held = (grid.value, grid.half, grid.low, grid.high)
         own = held if figure.panel.output.interval else held[:2]
-        return [one[spot][:, :, part] for one in own]
+        return [item[spot][:, :, part] for item in own]
     value = np.full((len(grid.keys), len(grid.ticks)), np.nan)
-    for one in figure.panel.series:
-        at = np.searchsorted(grid.ticks, one.ticks)
-        value[grid.keys.index(one.key), at] = one.value[:, part]
+    for entry in figure.panel.series:
+        at = np.searchsorted(grid.ticks, entry.ticks)
+        value[grid.keys.index(entry.key), at] = entry.value[:, part]
     return [value, np.full_like(value, np.nan)]
 
 

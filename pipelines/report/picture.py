@@ -85,7 +85,7 @@ def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
     texts when, tick, told.
     """
     base = alt.Chart(ROWS).encode(x=_time(x), detail="key:N")
-    told = _tooltip("when", "tick", "key", "told")
+    reported = _tooltip("when", "tick", "key", "told")
     band = base.mark_area(clip=True, opacity=0.22).encode(
         y=_value(y, "lo"), y2="hi:Q", color=_colour(keys)
     )
@@ -94,7 +94,7 @@ def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
     alone = base.transform_filter("datum.alone")
     stick = alone.mark_rule(clip=True).encode(y=_value(y, "lo"), y2="hi:Q", color=_colour(keys))
     dot = alone.mark_point(clip=True, filled=True, size=40).encode(y=_value(y), color=_colour(keys))
-    made = [band, grey, line, stick, dot]
+    built = [band, grey, line, stick, dot]
     if x is None:
         near = alt.selection_point(
             name="near",
@@ -107,12 +107,12 @@ def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
         spot = base.mark_point(clip=True, filled=True, size=60).encode(
             y=_value(y),
             color=_colour(),
-            tooltip=told,
+            tooltip=reported,
             opacity=alt.when(near).then(alt.value(1)).otherwise(alt.value(0)),
         )
         brush = alt.selection_interval(name="brush", encodings=["x"])
-        made = [band.add_params(brush), *made[1:], spot.add_params(near)]
-    return alt.layer(*made).add_params(*_params(x, y))
+        built = [band.add_params(brush), *built[1:], spot.add_params(near)]
+    return alt.layer(*built).add_params(*_params(x, y))
 
 
 def bars(y: Ends = None) -> Chart:
@@ -122,14 +122,14 @@ def bars(y: Ends = None) -> Chart:
     )
     scale = alt.Scale(domain=_domain(y, "y"), nice=False)
     axis = alt.Axis(tickCount=4, labelExpr=NUMBER, labelBound=True, **APART)
-    told = _tooltip("bin", "told")
+    reported = _tooltip("bin", "told")
     bar = base.mark_bar(clip=True, opacity=0.8).encode(
         x=alt.X("v:Q", title=None, scale=scale, axis=axis),
         color=alt.when("datum.noise").then(alt.value(GREY)).otherwise(_colour()),
-        tooltip=told,
+        tooltip=reported,
     )
     error = base.mark_rule(clip=True, strokeWidth=1.6).encode(
-        x=alt.X("lo:Q", title=None, scale=scale), x2="hi:Q", tooltip=told
+        x=alt.X("lo:Q", title=None, scale=scale), x2="hi:Q", tooltip=reported
     )
     return alt.layer(bar, error).add_params(*_params((0, 0), y))
 
@@ -207,11 +207,13 @@ Rows = list[dict[str, Any]]
 
 def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float = 1.5) -> Path:
     """Writes the picture: the figures in the order of the page, two side by side."""
-    found = [(s.name, f) for s in sections(data, held) for f in s.figures][:FIGURES_DRAWN]
-    notes = [_note(name, f, i > 0 and found[i - 1][0] == name) for i, (name, f) in enumerate(found)]
+    result = [(s.name, f) for s in sections(data, held) for f in s.figures][:FIGURES_DRAWN]
+    notes = [
+        _note(name, f, i > 0 and result[i - 1][0] == name) for i, (name, f) in enumerate(result)
+    ]
     jobs = [
         _bars(f, data, note) if f.part is None else _lines(f, data, name, note)
-        for (name, f), note in zip(found, notes, strict=True)
+        for (name, f), note in zip(result, notes, strict=True)
     ]
     if held is not None:
         jobs += _scatters(held)
@@ -232,7 +234,7 @@ def _title(data: ReportData) -> alt.TitleParams:
         f"protected {lasting}."
     )
     # Bands of models may cover more than noise.
-    of = ", as the plan says" if any(one.is_model for one in run.outputs) else " of the noise"
+    of = ", as the plan says" if any(output.is_model for output in run.outputs) else " of the noise"
     note = f"Lines: released values. Bands: 95 %{of}. Grey: hidden by noise."
     if data.ranked_by is not None and data.keys > len(data.drawn):
         note += f" The {len(data.drawn)} keys with the largest last {data.ranked_by.name}."
@@ -241,25 +243,25 @@ def _title(data: ReportData) -> alt.TitleParams:
     return alt.TitleParams(run.name, subtitle=short, fontSize=18, subtitleFontSize=12, offset=18)
 
 
-def _rows(one: Series, part: int, figure: Figure, data: ReportData, slot: int) -> Rows:
+def _rows(series: Series, part: int, figure: Figure, data: ReportData, slot: int) -> Rows:
     between = figure.panel.output.between
-    value = one.value[:, part]
-    noise = hidden(value, one.half[:, part], between)
-    low, high = (cut(end[:, part], between) for end in (one.low, one.high))
+    value = series.value[:, part]
+    noise = hidden(value, series.half[:, part], between)
+    low, high = (cut(end[:, part], between) for end in (series.low, series.high))
     fine = np.isfinite(value)
     beside = np.concatenate([[False], fine, [False]])
     alone = fine & ~beside[:-2] & ~beside[2:]
-    found = []
-    for i, tick in enumerate(one.ticks.tolist()):
+    results = []
+    for i, tick in enumerate(series.ticks.tolist()):
         v, lo, hi = (float(x[i]) if np.isfinite(x[i]) else None for x in (value, low, high))
-        found.append(
+        results.append(
             {
                 "t": data.run.tick_start(tick) / 1000, "v": v, "lo": lo, "hi": hi,
                 "s": None if noise[i] else v, "noise": bool(noise[i]), "alone": bool(alone[i]),
-                "slot": slot % 8, "key": one.key or "(empty)",
+                "slot": slot % 8, "key": series.key or "(empty)",
             }
         )  # fmt: skip
-    return found
+    return results
 
 
 def _note(section: str, figure: Figure, again: bool) -> list[str]:
@@ -273,15 +275,15 @@ def _note(section: str, figure: Figure, again: bool) -> list[str]:
 
 
 def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) -> Any:
-    drawn = [one for one in figure.panel.series if one.key in data.drawn]
+    drawn = [item for item in figure.panel.series if item.key in data.drawn]
     part = figure.part or 0
-    rows = [r for i, one in enumerate(drawn) for r in _rows(one, part, figure, data, i)]
+    rows = [r for i, item in enumerate(drawn) for r in _rows(item, part, figure, data, i)]
     parts = [[x[:, part] for x in (s.value, s.half, s.low, s.high)] for s in drawn] or [NOTHING]
     value, half, low, high = (np.concatenate(x) for x in zip(*parts, strict=True))
     first, last = (data.run.tick_start(t) / 1000 for t in (data.run.first_tick, data.run.last_tick))
     ends = (first, last if last > first else first + data.run.period / 1000)
     between = limits(value, half, figure.panel.output.between, low, high)
-    keys = [one.key or "(empty)" for one in drawn]
+    keys = [item.key or "(empty)" for item in drawn]
     if len(keys) == 1:
         chart: Any = lines(ends, between).properties(width=WIDTH, height=HEIGHT)
     elif section == "model":
@@ -300,12 +302,12 @@ def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
     when = ""
     output = figure.panel.output
     if figure.panel.series:
-        one = figure.panel.series[0]
-        when = f", {words.when(data.run, int(one.ticks[-1]))}"
-        when += f", {one.key or '(empty)'}" if not data.keyless else ""
+        item = figure.panel.series[0]
+        when = f", {words.when(data.run, int(item.ticks[-1]))}"
+        when += f", {item.key or '(empty)'}" if not data.keyless else ""
         for i in range(len(output.labels)):
             rows += [
-                {**r, "bin": label_of(output, i)} for r in _rows(one.newest, i, figure, data, 0)
+                {**r, "bin": label_of(output, i)} for r in _rows(item.newest, i, figure, data, 0)
             ]
     value, low, high = (np.array([r[x] or 0.0 for r in rows] + [0.0]) for x in ("v", "lo", "hi"))
     ends = limits(value, (high - low) / 2, output.between, low, high)
@@ -316,24 +318,24 @@ def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
 
 def _scatters(held: Holdout) -> list[Any]:
     ends = bounds(held.scatters)
-    found = []
-    for one, title in zip(held.scatters, titles(held), strict=True):
-        pairs = zip(one.actual.tolist(), one.predicted.tolist(), strict=True)
+    results = []
+    for item, title in zip(held.scatters, titles(held), strict=True):
+        pairs = zip(item.actual.tolist(), item.predicted.tolist(), strict=True)
         rows = [{"a": a, "p": p} for a, p in pairs]
-        found.append(_with(scatter(ends).properties(width=WIDTH, height=220), rows, title))
-    return found
+        results.append(_with(scatter(ends).properties(width=WIDTH, height=220), rows, title))
+    return results
 
 
 def _with(chart: Any, rows: Sequence[dict[str, Any]], title: str, note: Sequence[str] = ()) -> Any:
     """A chart of its own rows, not of the page's. note: lines under its title."""
-    given = alt.InlineData(values=list(rows))
-    made = chart.copy(deep=True)
-    layered = made.spec if isinstance(made, alt.FacetChart) else made
+    value = alt.InlineData(values=list(rows))
+    built = chart.copy(deep=True)
+    layered = built.spec if isinstance(built, alt.FacetChart) else built
     for layer in layered.layer:
         layer.data = alt.Undefined
     layered.data = alt.Undefined
-    made.data = given
+    built.data = value
     under = list(note) or alt.Undefined
-    return made.properties(
+    return built.properties(
         title=alt.TitleParams(title, fontSize=12, subtitle=under, subtitleFontSize=10)
     )

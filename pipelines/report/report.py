@@ -65,7 +65,7 @@ def statement_page(run: ResultFolder, version: str, day: date | None = None) -> 
 def protected(run: ResultFolder) -> str:
     """What is hidden, in plain words."""
     guarantee = run.plan.get("guarantee") or {}
-    noun, one = words.noun(run), words.unit(run)
+    noun, item = words.noun(run), words.unit(run)
     if guarantee.get("unit") == "user":
         per = words.period(run)
         counted = "of the calendar" if per and per.endswith(("month", "months")) else "of the clock"
@@ -73,11 +73,11 @@ def protected(run: ResultFolder) -> str:
         each = f": each {noun}, and all of them together" if noun != "event" else ""
         return f"All that one user adds{within}{each}. Whether it is there at all stays hidden."
     what = {
-        "add_remove": f"One {one}. Whether it is among the records at all stays hidden.",
-        "replace_one": f"What one {one} says. That there is one, where and when, is not hidden.",
-        "replace_anywhere": f"What one {one} says, where it belongs, and when it was.",
+        "add_remove": f"One {item}. Whether it is among the records at all stays hidden.",
+        "replace_one": f"What one {item} says. That there is one, where and when, is not hidden.",
+        "replace_anywhere": f"What one {item} says, where it belongs, and when it was.",
     }
-    return what.get(str(guarantee.get("relation")), f"One {one}.")
+    return what.get(str(guarantee.get("relation")), f"One {item}.")
 
 
 def strength(run: ResultFolder) -> str:
@@ -126,10 +126,10 @@ def left_open(run: ResultFolder) -> Iterator[str]:
         yield f"Several records of one person: each more weakens the promise{much}."
     keys = (plan.get("canonical") or {}).get("key")
     if keys is not None:
-        found = plan.get("discovery") is not None
+        result = plan.get("discovery") is not None
         yield (
             "Which keys there are is released too, and protected as the promise says."
-            if found
+            if result
             else "Which keys there are: the list of them is public."
         )
     yield (
@@ -147,7 +147,7 @@ def _releases(run: ResultFolder) -> Iterator[tuple[str, str, str, str]]:
         worst, band = output.stddev_worst, "with each value"
         # Of means and models the plan's number is of the sums behind them.
         sums = (f"aggregates.{output.name}.{kind}" for kind in ("count", "sum", "histogram"))
-        if math.isfinite(worst) and any(one in config for one in sums):
+        if math.isfinite(worst) and any(entry in config for entry in sums):
             band = f"\N{PLUS-MINUS SIGN} {number(run.band * worst, 3)} at most"
         yield output.name, what.get(output.name, ""), words.span(output, run), band
 
@@ -244,21 +244,23 @@ def summary(data: ReportData) -> Table:
     single = [0, *(i for i, title in enumerate(head) if i and len(title) == 2)]
     single = single if len(single) > 1 else list(range(len(head)))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    shown = [[Text(first), *(_cell(*one) for one in values)] for first, values in body[:ROWS_SHOWN]]
+    shown = [
+        [Text(first), *(_cell(*value) for value in values)] for first, values in body[:ROWS_SHOWN]
+    ]
     room = shutil.get_terminal_size((80, 24)).columns
-    kept: list[int] = []
+    retained: list[int] = []
     for i in single:
         room -= 3 + max(len(line) for line in (*head[i], *(row[i].plain for row in shown)))
-        if room < 0 and len(kept) > 1:
+        if room < 0 and len(retained) > 1:
             break
-        kept.append(i)
+        retained.append(i)
         justify: Literal["left", "right"] = "right" if i else "left"
         table.add_column(Text("\n".join(head[i])), justify=justify, no_wrap=True)
     for row in shown:
-        table.add_row(*(row[i] for i in kept))
+        table.add_row(*(row[i] for i in retained))
     hidden = [
         f"{len(body) - ROWS_SHOWN:,} more rows" if len(body) > ROWS_SHOWN else "",
-        f"{len(head) - len(kept):,} more columns" if len(head) > len(kept) else "",
+        f"{len(head) - len(retained):,} more columns" if len(head) > len(retained) else "",
     ]
     if any(hidden):
         table.caption = " and ".join(filter(None, hidden)) + " in the page"

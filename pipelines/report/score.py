@@ -91,11 +91,11 @@ def score(data: ReportData, path: Path | str) -> Holdout:
     columns = _columns(data.run)
     names = (*columns.features, *columns.targets)
     wanted = list(dict.fromkeys((*names, *columns.keys)))
-    table = pa.concat_tables(one.select(wanted) for one in tables(Path(path), wanted, HELD))
-    given = np.stack([numbers(table, name, HELD) for name in names], axis=1)
-    fine: NDArray[np.bool_] = np.all(np.isfinite(given), axis=1)
+    table = pa.concat_tables(item.select(wanted) for item in tables(Path(path), wanted, HELD))
+    argument = np.stack([numbers(table, name, HELD) for name in names], axis=1)
+    fine: NDArray[np.bool_] = np.all(np.isfinite(argument), axis=1)
     p = len(columns.features)
-    x = np.clip(given[:, :p], columns.low[:p], columns.high[:p])
+    x = np.clip(argument[:, :p], columns.low[:p], columns.high[:p])
     x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     keys = None
     if columns.keys:
@@ -103,22 +103,22 @@ def score(data: ReportData, path: Path | str) -> Holdout:
     shown = next((panel for panel in data.panels if panel.output.name == OWN), None)
     if shown is None:
         raise ConfigError("--name", "", f"must include {OWN} where there is held-back data.")
-    found: dict[str, list[Series]] = {target: [] for target in columns.targets}
+    results: dict[str, list[Series]] = {target: [] for target in columns.targets}
     scatters: list[Scatter] = []
     used = np.zeros(len(fine), dtype=bool)
     for series in shown.series:
         mine = fine if keys is None else fine & (keys == series.key)
         used |= mine
         for j, target in enumerate(columns.targets):
-            y = given[mine, p + j]
+            y = argument[mine, p + j]
             models = series.value[:, j * (p + 1) : (j + 1) * (p + 1)]
             value = np.maximum(r_squared(models, x[mine], y), WORST)[:, None]
-            found[target].append(Series.bare(series.key, series.ticks, value))
+            results[target].append(Series.bare(series.key, series.ticks, value))
             some = np.unique(np.linspace(0, max(0, len(y) - 1), min(POINTS, len(y))).astype(int))
             scatters.append(Scatter(series.key, target, y[some], x[mine][some] @ models[-1]))
     panels = tuple(
         Panel(_scored(f"R² of {target} on held-back data"), tuple(lines), None)
-        for target, lines in found.items()
+        for target, lines in results.items()
     )
     return Holdout(panels, tuple(scatters), len(fine), int((~used).sum()))
 
@@ -132,23 +132,23 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
         raise ConfigError("--name", "", f"must include {by} where there is held-back data.")
     wanted = list(dict.fromkeys((*model.sources, target, *data.run.key_columns)))
     pieces = tables(path, wanted, HELD, model.listed)
-    table = pa.concat_tables(one.select(wanted) for one in pieces)
-    given = features_of(table, model, HELD)
+    table = pa.concat_tables(piece.select(wanted) for piece in pieces)
+    argument = features_of(table, model, HELD)
     actual = _classes(table, model, target)
-    fine = ~without_numbers(given) & np.isfinite(actual)
+    fine = ~without_numbers(argument) & np.isfinite(actual)
     keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
     lines, used = [], np.zeros(len(table), dtype=bool)
     for series in shown.series:
         mine = np.flatnonzero(fine & (keys == series.key)) if data.run.key_columns else fine
         used[mine] = True
-        own = {name: one[mine] for name, one in given.items()}
+        own = {name: item[mine] for name, item in argument.items()}
         value = np.full((len(series.ticks), 1), np.nan)
         for i, theta in enumerate(series.value):
             if i and np.array_equal(theta, series.value[i - 1]):
                 value[i] = value[i - 1]  # the same model, released again
             elif np.isfinite(theta).all() and used[mine].any():
-                found = model.predict(own, theta).columns[f"predicted.{target}"]
-                value[i] = np.mean(found == actual[mine])
+                result = model.predict(own, theta).columns[f"predicted.{target}"]
+                value[i] = np.mean(result == actual[mine])
         lines.append(Series.bare(series.key, series.ticks, value))
     output = _scored(f"Share of right {target} on held-back data", 0.0)
     left = int(np.count_nonzero(np.logical_not(used)))
@@ -163,7 +163,7 @@ def _classes(table: pa.Table, model: Predictor, target: str) -> Floats:
         labels = labels_of(actual, model.public_ranges[target])
         return np.where(np.isfinite(actual), labels, np.nan)
     place = {value: float(at) for at, value in enumerate(model.declared[target])}
-    return np.array([place.get(one, math.nan) for one in table[target].to_pylist()])
+    return np.array([place.get(item, math.nan) for item in table[target].to_pylist()])
 
 
 def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
@@ -174,20 +174,20 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
         raise ConfigError("--name", "", f"must include {by} where there is held-back data.")
     wanted = list(dict.fromkeys((*model.sources, *model.targets, *data.run.key_columns)))
     pieces = tables(path, wanted, HELD, model.listed)
-    table = pa.concat_tables(one.select(wanted) for one in pieces)
-    given = features_of(table, model, HELD)
+    table = pa.concat_tables(piece.select(wanted) for piece in pieces)
+    argument = features_of(table, model, HELD)
     actual = {target: numbers(table, target, HELD) for target in model.targets}
-    fine = ~without_numbers(given)
-    for one in actual.values():
-        fine &= np.isfinite(one)
+    fine = ~without_numbers(argument)
+    for item in actual.values():
+        fine &= np.isfinite(item)
     keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
-    found: dict[str, list[Series]] = {target: [] for target in model.targets}
+    results: dict[str, list[Series]] = {target: [] for target in model.targets}
     scatters: list[Scatter] = []
     used = np.zeros(len(table), dtype=bool)
     for series in shown.series:
         mine = np.flatnonzero(fine & (keys == series.key) if data.run.key_columns else fine)
         used[mine] = True
-        own = {name: one[mine] for name, one in given.items()}
+        own = {name: entry[mine] for name, entry in argument.items()}
         value = np.full((len(series.ticks), len(model.targets)), np.nan)
         predicted: dict[str, NDArray[Any]] = {}
         for i, theta in enumerate(series.value):
@@ -202,14 +202,14 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
                     value[i, j] = max(1 - error / spread, WORST) if spread > 0 else np.nan
         for j, target in enumerate(model.targets):
             part = value[:, [j]]
-            found[target].append(Series.bare(series.key, series.ticks, part))
+            results[target].append(Series.bare(series.key, series.ticks, part))
             if predicted:
                 y, said = actual[target][mine], predicted[f"predicted.{target}"]
                 some = np.unique(np.linspace(0, len(y) - 1, min(POINTS, len(y))).astype(int))
                 scatters.append(Scatter(series.key, target, y[some], said[some]))
     panels = tuple(
         Panel(_scored(f"R² of {target} on held-back data"), tuple(lines), None)
-        for target, lines in found.items()
+        for target, lines in results.items()
     )
     return Holdout(panels, tuple(scatters), len(table), int(np.count_nonzero(~used)))
 
@@ -252,21 +252,22 @@ def caption(found: Holdout) -> str:
 
 def titles(found: Holdout) -> list[str]:
     """One a scatter: what, and whose."""
-    several = len({one.key for one in found.scatters}) > 1
+    several = len({scatter.key for scatter in found.scatters}) > 1
     return [
-        f"{one.target}: predicted against actual" + (f", {one.key or '(empty)'}" if several else "")
-        for one in found.scatters
+        f"{scatter.target}: predicted against actual"
+        + (f", {scatter.key or '(empty)'}" if several else "")
+        for scatter in found.scatters
     ]
 
 
 def bounds(scatters: Sequence[Scatter]) -> tuple[float, float]:
     """Ends of both axes: all actual values, and what of the predictions lies within twice that."""
-    actual = np.concatenate([one.actual for one in scatters]) if scatters else np.zeros(0)
+    actual = np.concatenate([scatter.actual for scatter in scatters]) if scatters else np.zeros(0)
     if not actual.size:
         return 0.0, 1.0
     low, high = float(actual.min()), float(actual.max())
     reach = (high - low) or 1.0
-    predicted = np.concatenate([one.predicted for one in scatters])
+    predicted = np.concatenate([scatter.predicted for scatter in scatters])
     low = min(low, max(float(predicted.min()), low - reach))
     high = max(high, min(float(predicted.max()), high + reach))
     pad = 0.03 * (high - low)

@@ -97,9 +97,9 @@ def numbers(run: ResultFolder) -> list[tuple[str, str]]:
     relation = guarantee.get("relation")
     lasting = "always" if window is None else lasts(run, window)
     label = "protected" if window is None else f"protected for ({window:,} ticks)"
-    found = [(short(epsilon), "epsilon"), (short(delta), "delta"), (lasting, label)]
-    found.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))
-    return found
+    results = [(short(epsilon), "epsilon"), (short(delta), "delta"), (lasting, label)]
+    results.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))
+    return results
 
 
 def noun(run: ResultFolder) -> str:
@@ -136,8 +136,12 @@ def statement(run: ResultFolder) -> str:
 
 def budget(run: ResultFolder) -> str:
     """How the ledger stood when the run began, or ""."""
-    told = run.plan.get("ledger")
-    return f"Budget of {told['scope']} when this run began: {told['words']}." if told else ""
+    reported = run.plan.get("ledger")
+    return (
+        f"Budget of {reported['scope']} when this run began: {reported['words']}."
+        if reported
+        else ""
+    )
 
 
 def expiration(run: ResultFolder) -> list[tuple[str, str, str]]:
@@ -204,10 +208,10 @@ def how_to_read(data: ReportData) -> str:
 def columns(data: ReportData) -> list[tuple[ReleasedOutput, int, tuple[str, ...]]]:
     """(output, component, title) of the last values; of long models those furthest from 0, other
     long vectors are left to the charts."""
-    found = []
+    results = []
     own = any(panel.output.role == "model" for panel in data.panels)
     for panel in sorted(
-        data.panels, key=lambda one: (one.output.over is None, one.output.is_model)
+        data.panels, key=lambda item: (item.output.over is None, item.output.is_model)
     ):
         output = panel.output
         long = len(output.labels) > 12
@@ -220,8 +224,8 @@ def columns(data: ReportData) -> list[tuple[ReleasedOutput, int, tuple[str, ...]
         over = "" if output.is_model else over
         for i in largest(panel, PARTS_LISTED) if long else range(len(output.labels)):
             title = (output.name, label_of(output, i), over)
-            found.append((output, i, tuple(filter(None, title))))
-    return found
+            results.append((output, i, tuple(filter(None, title))))
+    return results
 
 
 def left_out(data: ReportData) -> list[str]:
@@ -236,7 +240,7 @@ def left_out(data: ReportData) -> list[str]:
 
 def is_banded(panel: Panel) -> bool:
     """Whether a margin of error is known of any of its values."""
-    return any(np.isfinite(one.half).any() for one in panel.series)
+    return any(np.isfinite(item.half).any() for item in panel.series)
 
 
 def last_caption(data: ReportData) -> str:
@@ -277,15 +281,15 @@ def last_values(data: ReportData) -> Table:
     for key in data.listed:
         cells = []
         for output, i, _ in chosen:
-            found = data.last.get((key, output.name, output.over))
-            cells.append(NO_CELL if found is None else _cell(found, i))
+            result = data.last.get((key, output.name, output.over))
+            cells.append(NO_CELL if result is None else _cell(result, i))
         body.append((key or "(empty)", cells))
     return [("key",), *titles], body
 
 
 def _cell(held: Series | Last, at: Any) -> Cell:
     value, half, low, high = (
-        float(one[at]) for one in (held.value, held.half, held.low, held.high)
+        float(item[at]) for item in (held.value, held.half, held.low, held.high)
     )
     return value, half, low, high
 

@@ -88,8 +88,8 @@ def features_of(table: pa.Table, model: Predictor, option: str) -> dict[str, Any
     rows = lists_of(table, listed, option)
     if listed.size > MOST_DENSE:
         return {listed.name: rows}
-    found = Expanded({listed.name: rows}, model.features)
-    return {name: found[name] for name in model.features}
+    expanded = Expanded({listed.name: rows}, model.features)
+    return {name: expanded[name] for name in model.features}
 
 
 def lists_of(table: pa.Table, listed: ListColumn, option: str) -> SparseRows:
@@ -103,14 +103,14 @@ def lists_of(table: pa.Table, listed: ListColumn, option: str) -> SparseRows:
 
     columns = [table[name] for name in listed.columns]
     if pa.types.is_map(columns[0].type):
-        rows = [None if one is None else dict(one) for one in columns[0].to_pylist()]
+        rows = [None if item is None else dict(item) for item in columns[0].to_pylist()]
         return to_rows(from_python(rows, listed.size)[0], listed.size)
     places = columns[0] if len(columns) > 1 else None
     try:
-        found, _ = to_lists(columns[-1], places, listed, option, "the file")
+        result, _ = to_lists(columns[-1], places, listed, option, "the file")
     except ConfigError as error:
         raise ConfigError(option, error.value, error.remedy) from None
-    return to_rows(found, listed.size)
+    return to_rows(result, listed.size)
 
 
 def without_numbers(given: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -130,7 +130,7 @@ def keys_of(table: pa.Table, columns: Sequence[str]) -> NDArray[np.object_]:
     """(n,) the key of each event, as releases have it; () has one, the empty text."""
     if not columns:
         return np.full(len(table), "", dtype=object)
-    values = [[str(one) for one in table[name].to_pylist()] for name in columns]
+    values = [[str(item) for item in table[name].to_pylist()] for name in columns]
     if len(columns) == 1:
         return np.array(values[0], dtype=object)
     return np.array([key_text(several) for several in zip(*values, strict=True)], dtype=object)

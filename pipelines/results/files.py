@@ -48,20 +48,20 @@ def packed(
       batches: with ``index``, the columns of GROUP, and any others; those of LISTS become lists.
       sizes: of sparse vectors.
     """
-    kept: pa.Table | None = None
+    retained: pa.Table | None = None
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        if kept is not None:
-            table = pa.concat_tables([kept, table]).unify_dictionaries().combine_chunks()
+        if retained is not None:
+            table = pa.concat_tables([retained, table]).unify_dictionaries().combine_chunks()
         start = starts(table)
         if len(start) < 2:
-            kept = table
+            retained = table
             continue
         last = int(start[-1])
-        kept = table.slice(last)
+        retained = table.slice(last)
         yield from gathered(table.slice(0, last), start[:-1], sizes).to_batches()
-    if kept is not None and kept.num_rows:
-        yield from gathered(kept, starts(kept), sizes).to_batches()
+    if retained is not None and retained.num_rows:
+        yield from gathered(retained, starts(retained), sizes).to_batches()
 
 
 def starts(table: pa.Table) -> NDArray[np.int64]:
@@ -90,12 +90,12 @@ def sizes_of(table: pa.Table, start: NDArray[np.int64], sizes: Sizes) -> NDArray
     """(vectors,) coordinates of sparse vectors; 0 for others."""
     name = table["name"].combine_chunks()
     of_name, of_over = numbers_of(table["name"])[start], numbers_of(table["over"])[start]
-    found = np.zeros(len(start), dtype=np.int64)
-    for (one, over), size in sizes.items():
-        code = name.dictionary.index(one).as_py()
+    result = np.zeros(len(start), dtype=np.int64)
+    for (item, over), size in sizes.items():
+        code = name.dictionary.index(item).as_py()
         if code >= 0:
-            found[(of_name == code) & (of_over == (-1 if over is None else over))] = size
-    return found
+            result[(of_name == code) & (of_over == (-1 if over is None else over))] = size
+    return result
 
 
 def gathered(table: pa.Table, start: NDArray[np.int64], sizes: Sizes = NONE_SPARSE) -> pa.Table:
@@ -212,12 +212,12 @@ class ResultFile:
 
 def result_files(directory: Path) -> tuple[ResultFile, ...]:
     """The files of results in a folder, in order of ticks; anything else in it is passed over."""
-    found = []
+    results = []
     for path in directory.iterdir() if directory.is_dir() else ():
         match = _FILE.match(path.name)
         if match:
-            found.append(ResultFile(path, int(match[1]), int(match[2])))
-    return tuple(sorted(found, key=lambda file: (file.first, file.last, file.path.name)))
+            results.append(ResultFile(path, int(match[1]), int(match[2])))
+    return tuple(sorted(results, key=lambda file: (file.first, file.last, file.path.name)))
 
 
 def read_file(

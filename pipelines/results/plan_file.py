@@ -64,15 +64,15 @@ class Ruler:
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any]) -> Ruler | None:
         """Of a calendar clock, by what ``_plan.json`` says; None: it is none."""
-        told = (plan.get("clock") or {}).get("period")
-        if not isinstance(told, Mapping):
+        reported = (plan.get("clock") or {}).get("period")
+        if not isinstance(reported, Mapping):
             return None
         calendar = Calendar(
-            int(told.get("days", 0)),
-            int(told.get("months", 0)),
-            str(told["zone"]),
-            int(told["first"]),
-            skipped=tuple(told.get("skipped", ())),
+            int(reported.get("days", 0)),
+            int(reported.get("months", 0)),
+            str(reported["zone"]),
+            int(reported["first"]),
+            skipped=tuple(reported.get("skipped", ())),
         )
         return cls(int(calendar.walls(np.zeros(1, np.int64))[0]), calendar.nominal, calendar)
 
@@ -261,9 +261,9 @@ def refuse_other_layout(folder: str, layout: str) -> None:
 
 
 def _listed(changed: Sequence[tuple[str, Any, Any]]) -> str:
-    told = [f"{name} was {_shown(a)} and is {_shown(b)}" for name, a, b in changed]
+    reported = [f"{name} was {_shown(a)} and is {_shown(b)}" for name, a, b in changed]
     more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
-    return "; ".join(told[:SHOWN]) + more
+    return "; ".join(reported[:SHOWN]) + more
 
 
 def _shown(value: Any) -> str:

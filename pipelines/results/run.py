@@ -120,10 +120,10 @@ class ResultFolder:
                     "storage cp -r, or aws s3 cp --recursive."
                 )
             raise ConfigError("directory", str(directory), remedy)
-        found = result_files(directory)
+        result = result_files(directory)
         plan_file = directory / "_plan.json"
         held = directory if directory.name == HELD_FOLDER else directory / HELD_FOLDER
-        if (held == directory or not found) and result_files(held):
+        if (held == directory or not result) and result_files(held):
             raise ConfigError(
                 "directory",
                 str(directory),
@@ -131,7 +131,7 @@ class ResultFolder:
                 "as nobody sees them. A stopped run goes on with weir run CONFIG; one that "
                 "refused too much is published with weir run CONFIG --publish.",
             )
-        if not found:
+        if not result:
             waiting = (
                 "has no ticks yet; wait for its run to release some."
                 if plan_file.exists()
@@ -146,7 +146,7 @@ class ResultFolder:
                 raise ConfigError(
                     "directory", str(plan_file), "is not JSON; it was changed after the run."
                 ) from error
-        return cls(directory, plan, (directory / "_COMPLETE").exists(), found)
+        return cls(directory, plan, (directory / "_COMPLETE").exists(), result)
 
     @property
     def name(self) -> str:
@@ -175,8 +175,8 @@ class ResultFolder:
         return not any(batch.num_rows for file in self.files for batch in read_file(file, ["tick"]))
 
     def _no_rows(self) -> ConfigError:
-        found = (self.plan.get("canonical") or {}).get("discovery") is not None
-        why = "; keys are found where enough users have them, as weir plan says" if found else ""
+        result = (self.plan.get("canonical") or {}).get("discovery") is not None
+        why = "; keys are found where enough users have them, as weir plan says" if result else ""
         return ConfigError(
             "directory",
             str(self.directory),
@@ -257,13 +257,13 @@ class ResultFolder:
     def first_tick(self) -> int:
         """First tick of which there is a row: before it no key was live."""
         for file in self.files:
-            found = [
+            results = [
                 int(pc.min(batch["tick"]).as_py())
                 for batch in read_file(file, ["tick"])
                 if batch.num_rows
             ]
-            if found:
-                return min(found)
+            if results:
+                return min(results)
         raise self._no_rows()
 
     def tick_start(self, tick: int) -> int:
@@ -281,13 +281,13 @@ class ResultFolder:
     def _last_end(self) -> int:
         """The same, from the rows."""
         for file in reversed(self.files):
-            found = [
+            results = [
                 int(pc.max(pc.cast(batch["tick_end"], pa.int64())).as_py())
                 for batch in read_file(file, ["tick_end"])
                 if batch.num_rows
             ]
-            if found:
-                return max(found)
+            if results:
+                return max(results)
         raise self._no_rows()
 
     @cached_property
@@ -311,17 +311,17 @@ class ResultFolder:
     @property
     def sizes(self) -> Sizes:
         """Coordinates of the vectors that may be written without their zeros, by the plan."""
-        found = {}
+        results = {}
         for item in self.plan.get("releases") or []:
             if item.get("sparse"):
-                one = output_of(item)
-                found[one.name, one.over] = len(one.labels)
-        return found
+                entry = output_of(item)
+                results[entry.name, entry.over] = len(entry.labels)
+        return results
 
     @property
     def interval_columns(self) -> tuple[str, ...]:
         """Columns of the ends of margins, where one of them is an interval of its own."""
-        return INTERVAL if any(one.interval for one in self.outputs) else ()
+        return INTERVAL if any(output.interval for output in self.outputs) else ()
 
     def batches(self, columns: Sequence[str], first: int = 0) -> Iterator[pa.RecordBatch]:
         """All rows from tick ``first`` on, in batches of at most about a million."""

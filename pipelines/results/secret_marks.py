@@ -31,7 +31,7 @@ def identities(secrets: Sequence[tuple[int, SecretRef]], plan: Plan) -> dict[str
 
     None where the first secret cannot be read on this machine; later ones may be missing.
     """
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for tick, secret in secrets:
         try:
             value = secret.resolve()
@@ -40,14 +40,14 @@ def identities(secrets: Sequence[tuple[int, SecretRef]], plan: Plan) -> dict[str
                 return None
             continue
         root = RootKey.derive(value, plan.name, bytes.fromhex(plan.digest))
-        found[str(tick)] = root.identity.hex()
-    return found
+        results[str(tick)] = root.identity.hex()
+    return results
 
 
 def whole(secrets: Sequence[tuple[int, SecretRef]], plan: Plan) -> dict[str, str] | None:
     """As ``identities``; None where any of the secrets cannot be read on this machine."""
-    found = identities(secrets, plan)
-    return found if found is not None and len(found) == len(secrets) else None
+    result = identities(secrets, plan)
+    return result if result is not None and len(result) == len(secrets) else None
 
 
 def differ(before: Marks, now: Marks, ticks: int) -> bool:
@@ -55,8 +55,8 @@ def differ(before: Marks, now: Marks, ticks: int) -> bool:
 
     Later ticks may get another one: that is a rotation.
     """
-    one, other = ({int(tick): mark for tick, mark in marks.items()} for marks in (before, now))
-    first = first_difference(one, other)
+    item, other = ({int(tick): mark for tick, mark in marks.items()} for marks in (before, now))
+    first = first_difference(item, other)
     return first is not None and first < ticks
 
 
@@ -70,12 +70,12 @@ def read(folder: str, field: str) -> dict[str, str] | None:
     if data is None:
         return None
     try:
-        found = json.loads(data)
+        result = json.loads(data)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or "0" not in found or not all(map(str.isdecimal, found)):
+        result = None
+    if not isinstance(result, dict) or "0" not in result or not all(map(str.isdecimal, result)):
         raise ConfigError(field, folder, f"holds a {MARKS_FILE} that is not ours.")
-    return found
+    return result
 
 
 def refuse_other(folder: str, field: str, now: Marks | None, plan: Plan) -> None:
@@ -89,8 +89,8 @@ def refuse_other(folder: str, field: str, now: Marks | None, plan: Plan) -> None
       ConfigError: names ``secret``.
     """
     before = read(folder, field)
-    published, kept = (place.ticks_in(one) for one in (folder, place.held(folder)))
-    if before is None or now is None or not differ(before, now, max(published, kept)):
+    published, retained = (place.ticks_in(item) for item in (folder, place.held(folder)))
+    if before is None or now is None or not differ(before, now, max(published, retained)):
         return
     entry = place.entered_as(folder)
     remedy = (

@@ -107,15 +107,15 @@ def flat_table(run: ResultFolder) -> pa.Table:
       ConfigError: its files hold a row for each vector.
     """
     kinds = {field.name: field.type for field in RELEASE_SCHEMA}
-    found = []
+    results = []
     for file in run.files:
         if file.path.stat().st_size and not is_flat(file):
             raise ConfigError(
                 "sink.layout", "packed", "holds a row for each vector; write flat, or leave it out."
             )
         for batch in rows_in(file, kinds, RELEASE_SCHEMA.names):
-            found.append(pa.Table.from_batches([batch]).cast(RELEASE_SCHEMA))
-    table = pa.concat_tables(found) if found else RELEASE_SCHEMA.empty_table()
+            results.append(pa.Table.from_batches([batch]).cast(RELEASE_SCHEMA))
+    table = pa.concat_tables(results) if results else RELEASE_SCHEMA.empty_table()
     order = pc.sort_indices(table, sort_keys=[("tick", "ascending")])  # stable
     return table.take(order).combine_chunks()
 

@@ -67,8 +67,8 @@ def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
             "the same bytes and costs nothing more; if its events differ from theirs, it adds "
             f"epsilon {promise.epsilon:g}, delta {promise.delta:g} for every event that both hold."
         )
-    epsilon = promise.epsilon + sum(one for one, _ in looks.values())
-    delta = promise.delta + sum(one for _, one in looks.values())
+    epsilon = promise.epsilon + sum(look for look, _ in looks.values())
+    delta = promise.delta + sum(look for _, look in looks.values())
     return (
         "It spends the budget again: runs beside it have another secret, or another plan, so all "
         f"of them over the same events cost together at most epsilon {epsilon:g}, delta {delta:g}."
@@ -80,10 +80,10 @@ def _plan_in(folder: str) -> dict[str, Any] | None:
 
     text = place.read(place.join(folder, place.PLAN_FILE))
     try:
-        found = json.loads(text or b"null")
+        result = json.loads(text or b"null")
     except ValueError:
         return None
-    return found if isinstance(found, dict) and {"digest", "guarantee"} <= found.keys() else None
+    return result if isinstance(result, dict) and {"digest", "guarantee"} <= result.keys() else None
 
 
 def _marks_in(folder: str) -> dict[str, str] | None:

@@ -125,7 +125,7 @@ def _started(
     if runner != "dataflow":
         for note in source.check():
             _log.warning(note)
-    given = flags
+    value = flags
     if on_flink is not None:
         on_flink.take_over(
             plan.clock.ticks,
@@ -156,7 +156,7 @@ def _started(
                 older = state_before(state, target, broken)
                 _log.warning("%s Goes on from %s, which lacks nothing.", broken, older)
                 target = dataclasses.replace(target, resume=older)
-                return run(parts, runner, given, target)
+                return run(parts, runner, value, target)
         else:
             ended = Ended(DONE, "", "", result=_execute(job, watch))
     counts, how = counters(ended.result, process_counts.snapshot()), ended.how
@@ -324,8 +324,8 @@ def told(error: BaseException) -> WeirError:
     refused = refusal_in(str(error))
     if refused is not None:
         return RunFailed(refused)
-    found = _STEP.findall(" ".join([str(error), *getattr(error, "__notes__", ())]))
-    where = f" in step {found[-1]}" if found else ""
+    result = _STEP.findall(" ".join([str(error), *getattr(error, "__notes__", ())]))
+    where = f" in step {result[-1]}" if result else ""
     return RunFailed(
         f"{type(error).__name__}{where}; the results so far are whole, and the same command with "
         "the same secret goes on from them (weir --debug run ... shows more)."

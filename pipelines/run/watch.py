@@ -42,11 +42,11 @@ def counters(result: Any, here: Mapping[str, int]) -> dict[str, int]:
     if here.get("events") or result is None:
         return dict(here)
     try:
-        found = result.metrics().query()["counters"]
+        results = result.metrics().query()["counters"]
     except Exception:  # a runner without metrics
         return dict(here)
     totals: dict[str, int] = {}
-    for entry in found:
+    for entry in results:
         if entry.key.metric.namespace == "weir":
             value = entry.committed if entry.committed is not None else entry.attempted
             totals[entry.key.metric.name] = totals.get(entry.key.metric.name, 0) + int(value or 0)

@@ -192,9 +192,9 @@ def dry_run(pipeline: beam.Pipeline) -> dict[str, Any]:
         "pipeline": json_format.MessageToDict(job.proto_pipeline),
         "steps": dataflow_limits.steps(job.proto_pipeline),
     }
-    found = dataflow_limits.problems(job.proto_pipeline, request)
-    if found:
-        raise Unsupported("Dataflow does not run this job: " + "; ".join(found) + ".")
+    result = dataflow_limits.problems(job.proto_pipeline, request)
+    if result:
+        raise Unsupported("Dataflow does not run this job: " + "; ".join(result) + ".")
     return request
 
 

@@ -50,13 +50,13 @@ def metrics_of(rest: FlinkRest, path: str, names: list[str]) -> dict[str, int]:
         return {}
     from urllib.parse import quote
 
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for entry in rest.get(f"{path}?get={quote(','.join(names))}"):
         gauge = entry["id"].rpartition(".")[2].removeprefix(PREFIX) in LATEST_GAUGES
         value = entry.get("value", entry.get("max" if gauge else "sum"))
         with contextlib.suppress(TypeError, ValueError):
-            found[entry["id"]] = int(float(value))
-    return found
+            results[entry["id"]] = int(float(value))
+    return results
 
 
 END_OF_TIME = 9_223_371_950_454_775
@@ -126,7 +126,7 @@ def live(rest: FlinkRest, name: str) -> list[str]:
     Raises:
       EngineFailed: Flink does not answer.
     """
-    return [str(one["jid"]) for one in rest.jobs(live=True) if one["name"] == name]
+    return [str(job["jid"]) for job in rest.jobs(live=True) if job["name"] == name]
 
 
 def cancel(url: str, name: str) -> None:

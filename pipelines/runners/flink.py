@@ -84,16 +84,16 @@ def refuse_foreign(savepoint: str, jar: str) -> None:
     Raises:
       ConfigError: it keeps residuals in the other place. Where neither tells, nothing is refused.
     """
-    found, kept = in_a_map(savepoint), kept_by(jar)
-    if found is None or kept is None or found is (kept is ResidualStorage.ONE_MAP):
+    result, retained = in_a_map(savepoint), kept_by(jar)
+    if result is None or retained is None or result is (retained is ResidualStorage.ONE_MAP):
         return
-    made = (
-        "Apache's of Beam 2.76 or newer" if found else "that of `make flink`, or an older Apache's"
+    built = (
+        "Apache's of Beam 2.76 or newer" if result else "that of `make flink`, or an older Apache's"
     )
     raise ConfigError(
         "--resume",
         savepoint,
-        f"was made with another job server ({made}), and the one given here ({jar}) does not find "
+        f"was made with another job server ({built}), and the one given here ({jar}) does not find "
         "in it where the sources were: they would stand still. Go on with the one that it was "
         "made with: --flink-job-server-jar JAR.",
     )

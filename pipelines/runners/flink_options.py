@@ -50,15 +50,16 @@ def settled(plan: Plan, given: Sequence[str], state: StateFolder, resumed: bool)
     asked = _asked(given)
     if not resumed:
         return asked or groups_of(plan)
-    kept = _kept(state)
-    if kept is not None and asked not in (None, kept):
+    retained = _kept(state)
+    if retained is not None and asked not in (None, retained):
         raise ConfigError(
             f"--{OPTION}",
             asked,
-            f"differs from the {kept} groups that the state in {state.path} is cut into for ever: "
+            f"differs from the {retained} groups that the state in {state.path} is cut into for "
+            "ever: "
             "leave it out, or start anew in another place.",
         )
-    return asked or kept or groups_of(plan)
+    return asked or retained or groups_of(plan)
 
 
 def keep(state: StateFolder, groups: int) -> None:
@@ -83,14 +84,14 @@ def refuse_more(workers: int, groups: int) -> None:
 
 
 def _asked(given: Sequence[str]) -> int | None:
-    found = None
+    result = None
     for flag in given:
         name, _, value = flag.removeprefix("--").partition("=")
         if name.replace("-", "_") == OPTION:
             if not value.isdecimal() or not 1 <= int(value) <= MOST:
                 raise ConfigError(f"--{OPTION}", value, f"must be a number from 1 to {MOST}.")
-            found = int(value)
-    return found
+            result = int(value)
+    return result
 
 
 def _kept(state: StateFolder) -> int | None:
@@ -142,11 +143,11 @@ def parallelism_of(
     if target.embedded:
         return asked or min(2, os.cpu_count() or 1)
     deadline = time.monotonic() + patience
-    told = False
+    reported = False
     while (free := lent + _free_slots(target)) < (asked or 1) and time.monotonic() < deadline:
-        if not told:
+        if not reported:
             _log.info("waits for %d free slots; the cluster has %d", asked or 1, free)
-            told = True
+            reported = True
         time.sleep(0.5)
     if free < (asked or 1):
         raise ConfigError(

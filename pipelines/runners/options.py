@@ -120,14 +120,14 @@ def prism_flags(given: Sequence[str]) -> list[str]:
     from weir.pipelines.engines import job_server
 
     names = {flag.partition("=")[0] for flag in given}
-    found = []
+    results = []
     if not names & {"--prism_location", "--job_endpoint"}:
-        found.append(f"--prism_location={job_server.location()}")
+        results.append(f"--prism_location={job_server.location()}")
     if "--environment_type" not in names:
-        found.append("--environment_type=LOOPBACK")
+        results.append("--environment_type=LOOPBACK")
     if "--prism_log_level" not in names:
-        found.append("--prism_log_level=warn")
-    return found
+        results.append("--prism_log_level=warn")
+    return results
 
 
 def _alone(flags: Sequence[str], place: int) -> bool:

@@ -120,8 +120,8 @@ class StateFolder:
 
         The savepoint of a drain is none of them: its stream is over.
         """
-        found = self.newest()
-        return None if found is None else found[1]
+        result = self.newest()
+        return None if result is None else result[1]
 
     def newest(self) -> tuple[float, str] | None:
         """The same with the time at which it was written, seconds since 1970."""
@@ -130,17 +130,17 @@ class StateFolder:
 
     def before(self, place: str) -> str | None:
         """URI of the newest one that is older than another, which is there or is not any more."""
-        found = sorted(self._metadata(), reverse=True)
-        uris = [_uri(path) for _, path in found]
+        result = sorted(self._metadata(), reverse=True)
+        uris = [_uri(path) for _, path in result]
         older = uris[uris.index(place) + 1 :] if place in uris else uris
         return older[0] if older else None
 
     def acknowledged(self) -> datetime | None:
         """When messages were last acknowledged, as far as readers could note it here."""
         inside = sinks_place.join(self.path, acked.FOLDER)
-        texts = [sinks_place.read(sinks_place.join(inside, one)) for one in _notes(inside)]
+        texts = [sinks_place.read(sinks_place.join(inside, note)) for note in _notes(inside)]
         return max(
-            (datetime.fromisoformat(json.loads(one)["at"]) for one in texts if one), default=None
+            (datetime.fromisoformat(json.loads(text)["at"]) for text in texts if text), default=None
         )
 
     def forget_acknowledged(self) -> None:
@@ -168,7 +168,7 @@ class StateFolder:
         written = None if last is None else _written(place)
         if last is None or written is None:
             return
-        newer = [one for one in self._metadata() if written < one[0] <= last.timestamp()]
+        newer = [item for item in self._metadata() if written < item[0] <= last.timestamp()]
         if newer:
             raise ConfigError(
                 "--resume",
@@ -197,15 +197,15 @@ class StateFolder:
 
     def _resolve(self, resume: str) -> str:
         if resume == LATEST:
-            found = self.latest()
-            if found is None:
+            result = self.latest()
+            if result is None:
                 raise ConfigError(
                     "--resume",
                     LATEST,
                     f"finds no checkpoint or savepoint under {self.path}: start without --resume, "
                     "or name one, like --resume s3://bucket/savepoints/savepoint-1a2b3c.",
                 )
-            return found
+            return result
         path = local(resume)
         if sinks_place.is_remote(path):
             return path
@@ -273,10 +273,10 @@ class StateFolder:
 
     def _all_metadata(self) -> list[tuple[float, str]]:
         return [
-            (found.changed, found.path)
+            (result.changed, result.path)
             for name in ("checkpoints", "savepoints")
-            for found in files.under(sinks_place.join(self.path, name))
-            if _METADATA.search(found.path)
+            for result in files.under(sinks_place.join(self.path, name))
+            if _METADATA.search(result.path)
         ]
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -310,11 +310,11 @@ def _uri(metadata: str) -> str:
 def _written(place: str) -> float | None:
     """When a checkpoint or savepoint was complete; None where nobody here can know."""
     try:
-        found = files.entry(sinks_place.join(local(place), METADATA))
+        result = files.entry(sinks_place.join(local(place), METADATA))
     except OSError:  # in reach of the cluster only
         return None
-    return None if found is None else found.changed
+    return None if result is None else result.changed
 
 
 def _notes(folder: str) -> list[str]:
-    return [one for one in sinks_place.names(folder) if one.endswith(".json")]
+    return [name for name in sinks_place.names(folder) if name.endswith(".json")]

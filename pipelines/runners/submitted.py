@@ -106,9 +106,9 @@ def serving(folder: Path, jar: str, master: str, port: int) -> Iterator[Process]
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as one:
-        one.settimeout(0.5)
-        return one.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as item:
+        item.settimeout(0.5)
+        return item.connect_ex(("127.0.0.1", port)) == 0
 
 
 WORDS = 600
@@ -163,13 +163,13 @@ def cause_of(rest: FlinkRest, job: str) -> Cause | None:
 
 def cause_in(text: str) -> Cause | None:
     """What Flink says in a stack trace: of a worker's failure nothing, as it may quote events."""
-    found = _CAUSE.findall(text)
+    result = _CAUSE.findall(text)
     own = _OWN if "org.apache.beam" in text else (*_OWN, "java.")
-    if not found or any(word in text for word in _WORKER):
+    if not result or any(word in text for word in _WORKER):
         return None
-    if not all(kind.startswith(own) for kind, _ in found):
+    if not all(kind.startswith(own) for kind, _ in result):
         return None
-    kind, words = found[-1]
+    kind, words = result[-1]
     said = f"{kind.rpartition('.')[2]}: {words}" if words else kind.rpartition(".")[2]
     if "operator is not available" in words:
         said = (
@@ -182,8 +182,8 @@ def cause_in(text: str) -> Cause | None:
 
 def refusal_in(text: str) -> str | None:
     """What our own errors say inside a text that holds more; those never hold content."""
-    found = _REFUSED.findall(text)
-    return found[-1].strip() if found else None
+    result = _REFUSED.findall(text)
+    return result[-1].strip() if result else None
 
 
 class UnreadableCheckpoint(EngineFailed):

@@ -32,7 +32,7 @@ SECTIONS = {
 
 def catalogue() -> list[dict[str, Any]]:
     """Every algorithm, JSON-able: name, kind, title, about, source, noises, fields."""
-    found: list[dict[str, Any]] = [
+    results: list[dict[str, Any]] = [
         {
             "name": "aggregates",
             "kind": "algorithm",
@@ -44,7 +44,7 @@ def catalogue() -> list[dict[str, Any]]:
         }
     ]
     for name, model in MODELS.items():
-        found.append(
+        results.append(
             {
                 "name": name,
                 "kind": "model",
@@ -58,7 +58,7 @@ def catalogue() -> list[dict[str, Any]]:
             }
         )
     for name, solver in SOLVERS.items():
-        found.append(
+        results.append(
             {
                 "name": name,
                 "kind": "solver",
@@ -71,7 +71,7 @@ def catalogue() -> list[dict[str, Any]]:
         )
     for name in CONTINUAL_SUMS:
         about = describe(name)
-        found.append(
+        results.append(
             {
                 "name": about.name,
                 "kind": "continual_sum",
@@ -82,7 +82,7 @@ def catalogue() -> list[dict[str, Any]]:
                 "fields": dict(about.settings),
             }
         )
-    return found
+    return results
 
 
 def one(name: str) -> dict[str, Any]:
@@ -91,10 +91,10 @@ def one(name: str) -> dict[str, Any]:
     Raises:
       ConfigError: there is none, with the nearest name.
     """
-    found = {entry["name"]: entry for entry in catalogue()}
-    if name not in found:
-        raise ConfigError("NAME", name, f"is not an algorithm here; {nearest(name, list(found))}")
-    return found[name]
+    results = {entry["name"]: entry for entry in catalogue()}
+    if name not in results:
+        raise ConfigError("NAME", name, f"is not an algorithm here; {nearest(name, list(results))}")
+    return results[name]
 
 
 def markdown() -> str:
@@ -111,7 +111,7 @@ def markdown() -> str:
             "`mechanism.continual_sum: NAME`; the plan takes the best where none is named.",
             "",
             *_rows("name", "what it is", "noise", "source"),
-            *(_row(one.name, one.title, _noises(one.noises), one.source) for one in sums),
+            *(_row(item.name, item.title, _noises(item.noises), item.source) for item in sums),
             "",
             "## Aggregates",
             "`aggregates: {OUTPUT: {NAME: ...}}`, any number of them from one joint noisy sum.",
@@ -123,13 +123,16 @@ def markdown() -> str:
             "`model: {algorithm: NAME}`",
             "",
             *_rows("name", "what it is", "noise", "source"),
-            *(_row(name, one.title, _noises(one.noises), one.source) for name, one in models),
+            *(
+                _row(name, model.title, _noises(model.noises), model.source)
+                for name, model in models
+            ),
             "",
             "## Solvers",
             "`model: {solver: NAME}`, of `regression.erm` and `regression.naive`.",
             "",
             *_rows("name", "what it is", "source"),
-            *(_row(name, one.title, one.source) for name, one in solvers),
+            *(_row(name, solver.title, solver.source) for name, solver in solvers),
         ]
     )
 
@@ -256,12 +259,12 @@ def _table(section: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[st
 def _refs(field: Any) -> list[str]:
     """Sections that a field may hold."""
     if isinstance(field, list):
-        return [name for one in field for name in _refs(one)]
+        return [name for item in field for name in _refs(item)]
     if not isinstance(field, dict):
         return []
     own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
-    inner = [name for key, one in field.items() if key in ("anyOf", "oneOf", "items", "allOf",
-             "additionalProperties") for name in _refs(one)]  # fmt: skip
+    inner = [name for key, item in field.items() if key in ("anyOf", "oneOf", "items", "allOf",
+             "additionalProperties") for name in _refs(item)]  # fmt: skip
     return list(dict.fromkeys([*own, *inner]))
 
 
@@ -295,22 +298,22 @@ def told(command: click.Command, name: str, parent: click.Context | None = None)
     """A command, then those below it, by name."""
     short = name.rpartition(" ")[2]
     ctx = click.Context(command, parent=parent, info_name=short, **command.context_settings)
-    options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
-    rows = [record for one in options if (record := one.get_help_record(ctx))]
+    options = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
+    rows = [record for option in options if (record := option.get_help_record(ctx))]
     usage = " ".join(command.collect_usage_pieces(ctx))
     yield Told(name, usage, tuple(_paragraphs(command.help or "")), tuple(rows))
     if isinstance(command, click.Group):
         for below in command.list_commands(ctx):
-            found = command.get_command(ctx, below)
-            if found is not None and not found.hidden:
-                yield from told(found, f"{name} {below}", ctx)
+            result = command.get_command(ctx, below)
+            if result is not None and not result.hidden:
+                yield from told(result, f"{name} {below}", ctx)
 
 
 def _paragraphs(text: str) -> Iterator[str]:
     """Paragraphs; one that click is told to leave alone begins with a line feed."""
     for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
-        kept = part.removeprefix("\b\n")
-        yield f"\n{kept}" if kept != part else " ".join(part.split())
+        retained = part.removeprefix("\b\n")
+        yield f"\n{retained}" if retained != part else " ".join(part.split())
 
 
 def man(command: click.Command, name: str, version: str) -> str:
@@ -330,9 +333,9 @@ def man(command: click.Command, name: str, version: str) -> str:
         *_options(first),
         ".SH COMMANDS",
     ]
-    for one in rest:
-        lines += [f".SS {_roff(f'{one.name} {one.usage}'.strip())}", *_body(one.paragraphs)]
-        lines += _options(one)
+    for item in rest:
+        lines += [f".SS {_roff(f'{item.name} {item.usage}'.strip())}", *_body(item.paragraphs)]
+        lines += _options(item)
     lines += [
         ".SH EXIT STATUS",
         "0 when all is well, 2 for a refused config, 1 for a run that failed.",
@@ -348,8 +351,8 @@ def _body(paragraphs: tuple[str, ...] | list[str]) -> Iterator[str]:
             yield from (".PP", _roff(text))
 
 
-def _options(one: Told) -> Iterator[str]:
-    for written, about in one.options:
+def _options(item: Told) -> Iterator[str]:
+    for written, about in item.options:
         yield from (".TP", rf"\fB{_roff(written)}\fR", _roff(about) or r"\&")
 
 
@@ -362,16 +365,16 @@ def _roff(text: str) -> str:
 def commands_markdown(command: click.Command, name: str) -> str:
     """The whole as a page of the site."""
     parts = ["# Commands\n"]
-    for one in told(command, name):
-        parts.append(f"{'##' if one.name.count(' ') < 2 else '###'} `{one.name}`\n")
-        parts.append(f"```\n{one.name} {one.usage}".rstrip() + "\n```\n")
-        for text in one.paragraphs:
+    for item in told(command, name):
+        parts.append(f"{'##' if item.name.count(' ') < 2 else '###'} `{item.name}`\n")
+        parts.append(f"```\n{item.name} {item.usage}".rstrip() + "\n```\n")
+        for text in item.paragraphs:
             parts.append(
                 f"```\n{inspect.cleandoc(text[1:])}\n```\n" if text[:1] == "\n" else f"{text}\n"
             )
-        if one.options:
+        if item.options:
             parts.append("| option | |\n|---|---|")
-            parts += [f"| `{_cell(written)}` | {_cell(about)} |" for written, about in one.options]
+            parts += [f"| `{_cell(written)}` | {_cell(about)} |" for written, about in item.options]
             parts.append("")
     return "\n".join(parts)
 

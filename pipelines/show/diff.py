@@ -21,13 +21,13 @@ def compared(
     a: Mapping[str, Any] | None, b: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, float | None, float | None]]:
     """Epsilon of a user in several periods in two plans; None: there is no such promise."""
-    told = [
-        {row["count"]: row["epsilon"] for row in (one or {}).get("periods", ())} for one in (a, b)
+    reported = [
+        {row["count"]: row["epsilon"] for row in (item or {}).get("periods", ())} for item in (a, b)
     ]
-    for periods in sorted({*told[0], *told[1]}):
+    for periods in sorted({*reported[0], *reported[1]}):
         label = f"epsilon of a user in {count(periods, 'period')}"
-        yield label, told[0].get(periods), told[1].get(periods)
-    first, second = (((one or {}).get("every_period") or {}).get("epsilon") for one in (a, b))
+        yield label, reported[0].get(periods), reported[1].get(periods)
+    first, second = (((item or {}).get("every_period") or {}).get("epsilon") for item in (a, b))
     if first is not None or second is not None:
         yield "epsilon of a user present in every period", first, second
 
@@ -63,26 +63,26 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
 
 def budgets(*sides: tuple[JobConfig, Plan]) -> list[dict[str, Any] | None]:
     """How the ledger of each stands for it; in one scope, for B beside A."""
-    found: list[dict[str, Any] | None] = []
+    results: list[dict[str, Any] | None] = []
     for job, plan in sides:
         first_job, first_plan = sides[0]
-        one, other = job.ledger, first_job.ledger
+        item, other = job.ledger, first_job.ledger
         same = (
-            one is not None
+            item is not None
             and other is not None
             and job is not first_job
-            and (one.kind, one.value, one.scope) == (other.kind, other.value, other.scope)
+            and (item.kind, item.value, item.scope) == (other.kind, other.value, other.scope)
         )
         beside = first_plan if same and plan.digest != first_plan.digest else None
-        told = None if one is None else look(one, plan, beside).to_json()
-        found.append(None if told is None else {**told, "beside": beside is not None})
-    return found
+        reported = None if item is None else look(item, plan, beside).to_json()
+        results.append(None if reported is None else {**reported, "beside": beside is not None})
+    return results
 
 
 def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
     """Every release of either plan with the worst error of its noise in both, as ``weir plan`` has
     it (None: not there, or no noise that adds up), and the mark of its footnote."""
-    found: dict[tuple[str, int | None], list[float | None]] = {}
+    results: dict[tuple[str, int | None], list[float | None]] = {}
     there: dict[tuple[str, int | None], list[bool]] = {}
     marks: dict[tuple[str, int | None], str] = {}
     for place, plan in enumerate((a, b)):
@@ -90,7 +90,9 @@ def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
         for info in plan.outputs:
             stddev, mark = plan.config.algorithm.expected_error(info, ticks)
             spot = (info.name, info.over)
-            found.setdefault(spot, [None, None])[place] = stddev if math.isfinite(stddev) else None
+            results.setdefault(spot, [None, None])[place] = (
+                stddev if math.isfinite(stddev) else None
+            )
             there.setdefault(spot, [False, False])[place] = True
             marks[spot] = marks.get(spot) or mark
     return [
@@ -102,7 +104,7 @@ def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
             "mark": marks[name, over],
             "ratio": ratio(pair),
         }
-        for (name, over), pair in found.items()
+        for (name, over), pair in results.items()
     ]
 
 
@@ -117,8 +119,8 @@ def inner_noise(facts: Mapping[str, Any]) -> dict[str, float]:
     released = {release["name"] for release in facts["releases"]}
     row = next((row for row in facts["alternatives"] if row["chosen"]), None)
     named = {} if row is None else row["stddev_worst"]
-    found = {name.partition(" over=")[0]: worst for name, worst in named.items()}
-    return {name: worst for name, worst in found.items() if name not in released}
+    results = {name.partition(" over=")[0]: worst for name, worst in named.items()}
+    return {name: worst for name, worst in results.items() if name not in released}
 
 
 def ratio(pair: list[float | None]) -> float | None:
@@ -185,7 +187,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     rows.add_row("unit", first["unit"], second["unit"], "")
     for label, *pair in compared(*result["user"]):
         rows.add_row(
-            label, *(ABSENT if one is None else number(one) for one in pair), _ratio_text(pair)
+            label, *(ABSENT if item is None else number(item) for item in pair), _ratio_text(pair)
         )
     rows.add_row("protected", *(_window(g["window"]) for g in (first, second)), "")
     rows.add_row("mechanism", *(str(name) for name in result["mechanism"]), "")
@@ -212,13 +214,13 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     for note in result["notes"]:
         out.print(indent(Text(note, style="dim")))
     out.print(heading("What that means"))
-    told = [
+    reported = [
         f"Budget of {budget['scope']}, {name}{' beside A' if budget['beside'] else ''}: "
         f"{budget['words']}."
         for name, budget in zip("AB", result.get("ledger", (None, None)), strict=True)
         if budget is not None
     ]
-    for line in (*result["meaning"], *told):
+    for line in (*result["meaning"], *reported):
         out.print(indent(Text(f"- {line}")))
 
 

@@ -70,17 +70,17 @@ def examine(
     """
     if runner is None and job is not None and job.source is not None:
         runner = "local" if job.source.bounded else None
-    found = [*_python(_extras(job, runner)), *_machine(), *_engines(runner)]
+    results = [*_python(_extras(job, runner)), *_machine(), *_engines(runner)]
     if master is not None:
-        found.append(_cluster(master))
+        results.append(_cluster(master))
     if job is not None:
-        found += findings_of(job, runner)
-    return found
+        results += findings_of(job, runner)
+    return results
 
 
 def healthy(found: Sequence[Finding]) -> bool:
     """Whether nothing that was asked for is wrong."""
-    return all(one.state != "wrong" for one in found)
+    return all(item.state != "wrong" for item in found)
 
 
 # ---- Python
@@ -112,8 +112,8 @@ def _python(extras: set[str]) -> Iterator[Finding]:
         remedy = "install a C compiler and Weir again: the same bits, sooner"
         yield Finding("Python", "compiled kernels", "absent", "not built, or outdated", remedy)
     else:
-        found = f"built; AES by {'a library' if ciphers is None else 'the processor'}"
-        yield Finding("Python", "compiled kernels", "good", found)
+        result = f"built; AES by {'a library' if ciphers is None else 'the processor'}"
+        yield Finding("Python", "compiled kernels", "good", result)
     needs = [Requirement(text) for text in metadata.requires("weir-dp") or ()]
     for need in needs:
         named = {extra for extra in set(EXTRAS_OF.values()) if _asks(need, extra)}
@@ -182,15 +182,17 @@ def _engines(runner: str | None) -> Iterator[Finding]:
         servers.PUBSUB,
     )
     missing: set[str] = set()
-    for one in components:
+    for component in components:
         try:
-            path = one.located()
+            path = component.located()
         except WeirError:
-            state: State = "wrong" if one in needed else "absent"
-            missing |= {*TOOLS_OF[one.name]} if one in needed else set()
-            yield Finding("Engines", one.name, state, "not installed", f"make {one.target}")
+            state: State = "wrong" if component in needed else "absent"
+            missing |= {*TOOLS_OF[component.name]} if component in needed else set()
+            yield Finding(
+                "Engines", component.name, state, "not installed", f"make {component.target}"
+            )
             continue
-        yield Finding("Engines", one.name, "good", f"{one.version}, {path}")
+        yield Finding("Engines", component.name, "good", f"{component.version}, {path}")
     for tool in ASK:
         runs = tool == "java" and runner == "flink"
         yield _tool(tool, runs or tool in missing)
@@ -201,9 +203,11 @@ def _tool(tool: str, needed: bool) -> Finding:
     if path is None:
         return Finding("Engines", tool, "wrong" if needed else "absent", "not on PATH", HOW[tool])
     try:
-        told = subprocess.run([path, *ASK[tool]], capture_output=True, text=True, timeout=20)
+        reported = subprocess.run([path, *ASK[tool]], capture_output=True, text=True, timeout=20)
         # Numbers behind a letter or a bracket are of colours.
-        version = re.search(r"(?<![\[;])\b(?:go)?(\d+)(?:\.\d+)+", told.stdout + told.stderr)
+        version = re.search(
+            r"(?<![\[;])\b(?:go)?(\d+)(?:\.\d+)+", reported.stdout + reported.stderr
+        )
     except (OSError, subprocess.TimeoutExpired):
         version = None
     if version is None:
@@ -222,15 +226,15 @@ def _cluster(master: str) -> Finding:
             "Engines", "Flink cluster", "wrong", str(error), "give HOST:PORT of its REST"
         )
     version, ours = str(seen["flink-version"]), flink_config.VERSION
-    told = f"Flink {version}, {seen['slots-available']} of {seen['slots-total']} slots free"
+    text = f"Flink {version}, {seen['slots-available']} of {seen['slots-total']} slots free"
     same = version.split(".")[:2] == ours.split(".")[:2]
     if not same:
         remedy = f"the job server of make flink is for {ours.rsplit('.', 1)[0]}: name one for it"
         return Finding(
-            "Engines", "Flink cluster", "wrong", told, f"{remedy} (--flink-job-server-jar)"
+            "Engines", "Flink cluster", "wrong", text, f"{remedy} (--flink-job-server-jar)"
         )
     return judged(
-        "Engines", "Flink cluster", seen["slots-available"] > 0, told, "stop a job, or add slots"
+        "Engines", "Flink cluster", seen["slots-available"] > 0, text, "stop a job, or add slots"
     )
 
 
@@ -239,26 +243,30 @@ def _cluster(master: str) -> Finding:
 
 def to_json(found: Sequence[Finding]) -> dict[str, Any]:
     """JSON-able."""
-    return {"healthy": healthy(found), "findings": [asdict(one) for one in found]}
+    return {"healthy": healthy(found), "findings": [asdict(item) for item in found]}
 
 
 def render(found: Sequence[Finding], out: Console) -> None:
     """For people: a table a group; of packages only what is to be mended, and how many are good."""
-    for group in dict.fromkeys(one.group for one in found):
+    for group in dict.fromkeys(item.group for item in found):
         out.print(heading(group))
         rows = table("", "", "")
         rows.show_header = False
-        own = [one for one in found if one.group == group]
-        good = [one for one in own if one.package and one.state == "good"]
-        for one in own:
-            if one in good:
+        own = [item for item in found if item.group == group]
+        good = [item for item in own if item.package and item.state == "good"]
+        for entry in own:
+            if entry in good:
                 continue
-            rows.add_row(Text(one.state, style=STYLES[one.state]), Text(one.what), Text(one.found))
-            if one.remedy:
-                rows.add_row("", "", Text(one.remedy, style="" if one.state == "wrong" else "dim"))
+            rows.add_row(
+                Text(entry.state, style=STYLES[entry.state]), Text(entry.what), Text(entry.found)
+            )
+            if entry.remedy:
+                rows.add_row(
+                    "", "", Text(entry.remedy, style="" if entry.state == "wrong" else "dim")
+                )
         if good:
             rows.add_row(Text("good", style=STYLES["good"]), "packages", f"{len(good)} as needed")
         out.print(indent(rows))
-    wrong = sum(one.state == "wrong" for one in found)
+    wrong = sum(item.state == "wrong" for item in found)
     out.print()
     out.print("Nothing is wrong." if not wrong else f"{wrong} to mend: see what is marked wrong.")

@@ -34,16 +34,16 @@ def lines(
       ConfigError: no results there, or a key or name that the run does not have.
     """
     run = ResultFolder.open(directory)
-    outputs = tuple((one.name, one.over, one.labels) for one in run.outputs)
+    outputs = tuple((output.name, output.over, output.labels) for output in run.outputs)
     _known("name", names or (), [name for name, _, _ in outputs])
     if names:
-        outputs = tuple(one for one in outputs if one[0] in names)
+        outputs = tuple(output for output in outputs if output[0] in names)
     wanted = None
     if keys:
         every = {run.shown(key): key for key in first_keys(run)}
         _known("key", [run.shown(key) for key in keys], list(every))
         wanted = pa.array([every[run.shown(key)] for key in keys])
-    intervals = frozenset((one.name, one.over) for one in run.outputs if one.interval)
+    intervals = frozenset((output.name, output.over) for output in run.outputs if output.interval)
     wide = Wide(outputs, run.band, run.shown, intervals)
     columns = (*COLUMNS, *run.interval_columns)
     for _, files in itertools.groupby(run.files, lambda file: (file.first, file.last)):
@@ -58,11 +58,11 @@ def lines(
 
 
 def _known(field: str, asked: Sequence[str], known: Sequence[str]) -> None:
-    for one in asked:
-        if one not in known:
+    for item in asked:
+        if item not in known:
             few = list(dict.fromkeys(known))
-            remedy = nearest(one, few) if len(few) <= 20 else f"is not among the {len(few):,}."
-            raise ConfigError(f"--{field}", one, remedy)
+            remedy = nearest(item, few) if len(few) <= 20 else f"is not among the {len(few):,}."
+            raise ConfigError(f"--{field}", item, remedy)
 
 
 DBT_COLUMNS: Mapping[str, str] = {
@@ -131,6 +131,6 @@ def _column(name: str, plan: Plan | None) -> dict[str, Any]:
     column: dict[str, Any] = {"name": name, "description": DBT_COLUMNS[name]}
     tests: list[Any] = ["not_null"] if name in FILLED else []
     if plan is not None and name == "name":
-        names = list(dict.fromkeys(one.name for one in plan.outputs))
+        names = list(dict.fromkeys(output.name for output in plan.outputs))
         tests.append({"accepted_values": {"arguments": {"values": names}}})
     return column | ({"data_tests": tests} if tests else {})

@@ -81,10 +81,10 @@ def alarms_of(counters: Mapping[str, int], limit: float) -> tuple[str, ...]:
       counters: by name. Private numbers, and so are the sentences.
       limit: ``limits.refused``.
     """
-    found = []
+    results = []
     verdict = replace(judge(counters, limit), known=True)  # a stream may not have released yet
     if verdict.excess is not None:
-        found.append(f"{verdict}.")
+        results.append(f"{verdict}.")
     events = counters.get("events", 0)
     unfilled: dict[str, int] = {}
     for (field, reason), n in by_field(counters).items():
@@ -92,11 +92,11 @@ def alarms_of(counters: Mapping[str, int], limit: float) -> tuple[str, ...]:
             unfilled[field] = unfilled.get(field, 0) + n
     for field, n in sorted(unfilled.items()):
         if n >= events > 0:
-            found.append(
+            results.append(
                 f"{field}: no readable value in any of {events:,} events; correct its name, or the "
                 "sender (a column that only `where` reads may be rare)."
             )
-    return tuple(found)
+    return tuple(results)
 
 
 OURS = "weir-"
@@ -209,13 +209,13 @@ def of_state(state: StateFolder, noted: Mapping[str, Any]) -> dict[str, Any]:
     state and of its releases do."""
     job, url, epoch = str(noted["job"]), str(noted["url"]), int(noted.get("epoch", 0))
     limit = Limits().refused if noted.get("refused") is None else float(noted["refused"])
-    found, why = list[dict[str, Any]](), f"No job runs: Flink at {url} knows no job {job}"
+    result, why = list[dict[str, Any]](), f"No job runs: Flink at {url} knows no job {job}"
     try:
-        found = jobs_on(url, job, limit)
+        result = jobs_on(url, job, limit)
     except EngineFailed:
         why = f"No job is known to run: Flink at {url} does not answer"
-    if found:
-        (entry,) = found
+    if result:
+        (entry,) = result
         counts = added(entry["operator"], state.counted(epoch))
         why = f"No job runs: it is {entry['state']}"
     else:
@@ -316,24 +316,24 @@ def _written(job: JobConfig) -> Iterator[tuple[str, str]]:
 def _readable(source: Files) -> Finding:
     """Whether there are files, and this user may read them. None is opened."""
     if "://" in source.path:
-        told = f"{source.path}, in a bucket that this machine did not ask"
-        return Finding("Job", source.field, "good", told)
+        text = f"{source.path}, in a bucket that this machine did not ask"
+        return Finding("Job", source.field, "good", text)
     files = source.local()
     if not files:
         remedy = "name a file or a glob that there is: relative paths start at the config's folder"
         return Finding("Job", source.field, "wrong", f"{source.path}: no such file", remedy)
     closed = [file for file in files if not os.access(file, os.R_OK)]
-    told = f"{count(len(files), 'file')}, {bytes_text(sum(one.stat().st_size for one in files))}"
+    text = f"{count(len(files), 'file')}, {bytes_text(sum(item.stat().st_size for item in files))}"
     if closed:
-        told = f"{closed[0]} cannot be read by this user"
-    return judged("Job", source.field, not closed, told, f"chmod u+r {closed[0] if closed else ''}")
+        text = f"{closed[0]} cannot be read by this user"
+    return judged("Job", source.field, not closed, text, f"chmod u+r {closed[0] if closed else ''}")
 
 
 def _no_secret(runner: str | None) -> Finding:
     """Whether a run can do without."""
-    told = "none: each run draws a fresh one, and spends the budget again"
+    text = "none: each run draws a fresh one, and spends the budget again"
     remedy = "add secret: {file: secret.key}, made by openssl rand -hex 32 > secret.key"
-    return judged("Job", "secret", runner in (None, "local", "direct"), told, remedy)
+    return judged("Job", "secret", runner in (None, "local", "direct"), text, remedy)
 
 
 def _secret(field: str, section: SecretPlace) -> Finding:
@@ -347,19 +347,19 @@ def _secret(field: str, section: SecretPlace) -> Finding:
     if kind != "file":
         return Finding("Job", what, "good", f"{value}; workers read it, this machine did not ask")
     try:
-        found = Path(value).stat()
+        result = Path(value).stat()
     except OSError as error:
         make = f"openssl rand -hex 32 > {value} && chmod 600 {value}"
         return Finding("Job", what, "wrong", f"{value}: {error.strerror}", make)
-    mode = found.st_mode
+    mode = result.st_mode
     alone = os.name != "posix" or not mode & (stat.S_IRGRP | stat.S_IROTH)
-    told = f"{value}, mode {stat.S_IMODE(mode):o}"
-    if found.st_size not in SECRET_BYTES:
+    text = f"{value}, mode {stat.S_IMODE(mode):o}"
+    if result.st_size not in SECRET_BYTES:
         remedy = "a secret is 64 hexadecimal digits, 44 characters of base64 or 32 bytes"
-        return Finding("Job", what, "wrong", f"{value}, {found.st_size:,} bytes", remedy)
+        return Finding("Job", what, "wrong", f"{value}, {result.st_size:,} bytes", remedy)
     if not os.access(value, os.R_OK):
-        return Finding("Job", what, "wrong", f"{told}, not for this user", f"chown it: {value}")
-    return judged("Job", what, alone, told, f"others can read it: chmod 600 {value}")
+        return Finding("Job", what, "wrong", f"{text}, not for this user", f"chown it: {value}")
+    return judged("Job", what, alone, text, f"others can read it: chmod 600 {value}")
 
 
 def _checkpoints(place: str) -> Finding:

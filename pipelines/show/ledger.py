@@ -61,12 +61,12 @@ class Opened:
         Raises:
           ConfigError: there are several, or none.
         """
-        found = self.scopes()
-        if len(found) != 1:
+        result = self.scopes()
+        if len(result) != 1:
             raise ConfigError(
-                "--scope", None, f"is missing: give one of {', '.join(found) or '(none is open)'}."
+                "--scope", None, f"is missing: give one of {', '.join(result) or '(none is open)'}."
             )
-        return found[0]
+        return result[0]
 
 
 def scope_facts(store: LedgerStore, name: str) -> dict[str, Any]:
@@ -134,25 +134,27 @@ def _entry(scope: Scope, charges: Mapping[str, Any], entry: LedgerEntry) -> dict
 def render(name: str, scopes: Sequence[Mapping[str, Any]], out: Console) -> None:
     """For a person."""
     out.print(Text(name, style="bold"))
-    for told in scopes:
-        whom = "one event" if told["unit"] == "event" else f"one user in a period of {told['per']}"
-        lasting = "for ever" if told["protect_for"] == "all" else f"for {told['protect_for']}"
-        out.print(heading(f"The budget of {told['scope']}"))
-        _put(out, Text(f"{sentence(told['words'])}."))
+    for scope in scopes:
+        whom = (
+            "one event" if scope["unit"] == "event" else f"one user in a period of {scope['per']}"
+        )
+        lasting = "for ever" if scope["protect_for"] == "all" else f"for {scope['protect_for']}"
+        out.print(heading(f"The budget of {scope['scope']}"))
+        _put(out, Text(f"{sentence(scope['words'])}."))
         _put(
             out,
             Text(
-                f"It is for {whom} ({told['relation']}), {lasting}; {told['accounting']} adds. "
-                f"The chain of its {count(told['records'], 'record')} is whole (head "
-                f"{told['head'][:12]}).",
+                f"It is for {whom} ({scope['relation']}), {lasting}; {scope['accounting']} adds. "
+                f"The chain of its {count(scope['records'], 'record')} is whole (head "
+                f"{scope['head'][:12]}).",
                 style="dim",
             ),
         )
-        if told["shares"]:
-            shared = ", ".join(told["shares"])
+        if scope["shares"]:
+            shared = ", ".join(scope["shares"])
             _put(out, Text(f"The same events may be read under {shared}: they hold other people."))
         rows = table("entry", "what", "state", "event times", "alone", right=("alone",))
-        for entry in told["entries"]:
+        for entry in scope["entries"]:
             rows.add_row(
                 entry["entry"],
                 entry["name"],
@@ -161,14 +163,14 @@ def render(name: str, scopes: Sequence[Mapping[str, Any]], out: Console) -> None
                 "-" if entry["alone"] is None else number(entry["alone"]),
             )
         _put(out, rows)
-        if len(told["spans"]) > 1:
+        if len(scope["spans"]) > 1:
             rows = table("events of", "spent", right=("spent",))
-            for span in told["spans"][:SPANS]:
+            for span in scope["spans"][:SPANS]:
                 rows.add_row(_times(span), number(span["spent"]))
             _put(out, Text(""))
             _put(out, rows)
-            if len(told["spans"]) > SPANS:
-                _put(out, Text(f"and {len(told['spans']) - SPANS:,} more (--json)", style="dim"))
+            if len(scope["spans"]) > SPANS:
+                _put(out, Text(f"and {len(scope['spans']) - SPANS:,} more (--json)", style="dim"))
 
 
 def _times(row: Mapping[str, Any]) -> str:

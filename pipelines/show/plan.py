@@ -102,12 +102,12 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     rows.add_row("protected", window)
     horizon = plan.circumstances.id_horizon
     if guarantee.copies and horizon is not None:
-        told = "; ".join(
+        text = "; ".join(
             f"{row.count} copies that count have epsilon {number(row.epsilon)}"
             for row in guarantee.copies
         )
         length = long_ticks(plan.clock, horizon)
-        rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {told}")
+        rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {text}")
     clock = plan.config.clock
     ends = f" to {clock.end}" if clock.end else ", without end"
     within = f", in {clock.zone}" if clock.zone else ""
@@ -182,13 +182,13 @@ def groupings(plan: Plan) -> RenderableType:
     rows = table(
         "by", "keys", "share", "epsilon, alone", "noise", right=("keys", "share", "epsilon, alone")
     )
-    for one in plan.groupings:
+    for grouping in plan.groupings:
         rows.add_row(
-            ", ".join(one.columns) or "nothing: the total",
-            "-" if one.keys is None else f"{one.keys:,}",
-            f"{100 * one.share:.3g} %",
-            number(one.epsilon),
-            f"{one.noise:.2f} x that of a plan of its own",
+            ", ".join(grouping.columns) or "nothing: the total",
+            "-" if grouping.keys is None else f"{grouping.keys:,}",
+            f"{100 * grouping.share:.3g} %",
+            number(grouping.epsilon),
+            f"{grouping.noise:.2f} x that of a plan of its own",
         )
     return rows
 
@@ -225,11 +225,11 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     keys, ticks = facts["keys"], facts["ticks"]
     state = facts["state_bytes_per_key"]
     rows = pairs()
-    found = facts.get("discovery")
-    if found is not None:
-        rows.add_row("keys", private_keys(found))
-        if "splits" in found:
-            rows.add_row("share", splits(found["splits"]))
+    result = facts.get("discovery")
+    if result is not None:
+        rows.add_row("keys", private_keys(result))
+        if "splits" in result:
+            rows.add_row("share", splits(result["splits"]))
     else:
         rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
     rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
@@ -256,8 +256,8 @@ def private_keys(found: Mapping[str, Any]) -> str:
 def splits(priced: Iterable[Mapping[str, float]]) -> str:
     """What other shares of the budget for that count would do."""
     each = (
-        f"{one['share']:g}: {number(one['needed_last'])} users, {one['noise']:.2f} x the noise"
-        for one in priced
+        f"{item['share']:g}: {number(item['needed_last'])} users, {item['noise']:.2f} x the noise"
+        for item in priced
     )
     return f"of the budget, for finding keys (key.discover.share); with {'; '.join(each)}"
 

@@ -131,16 +131,16 @@ def errors(scores: tuple[Score, ...]) -> RenderableType:
         "output", "over", "true value", "band", "noise", "clip", "error", "share", "in band", "",
         right=("true value", "band", "noise", "clip", "error", "share", "in band"),
     )  # fmt: skip
-    for one in scores[:SHOWN]:
+    for score in scores[:SHOWN]:
         rows.add_row(
-            one.name,
-            short(one.over),
-            number(one.true),
-            f"\N{PLUS-MINUS SIGN} {number(one.band)}" if one.band > 0 else "-",
-            *(_known(value) for value in (one.noise, one.clip, one.error)),
-            percent(one.share) if one.true > 0 else "-",
-            percent(one.inside) if math.isfinite(one.inside) else "-",
-            Text(one.grade, style=STYLES[one.grade]),
+            score.name,
+            short(score.over),
+            number(score.true),
+            f"\N{PLUS-MINUS SIGN} {number(score.band)}" if score.band > 0 else "-",
+            *(_known(value) for value in (score.noise, score.clip, score.error)),
+            percent(score.share) if score.true > 0 else "-",
+            percent(score.inside) if math.isfinite(score.inside) else "-",
+            Text(score.grade, style=STYLES[score.grade]),
         )
     return rows
 
@@ -153,9 +153,9 @@ def told(found: Rehearsal) -> str:
         f"{100 * found.within:g} % of the true value or less; useless: as large as the value."
     ]
     lines.extend(
-        f"{one.name}: {one.missing:,} keys of the truth are not released."
-        for one in found.scores[:SHOWN]
-        if one.missing
+        f"{score.name}: {score.missing:,} keys of the truth are not released."
+        for score in found.scores[:SHOWN]
+        if score.missing
     )
     if len(found.scores) > SHOWN:
         lines.append(f"{len(found.scores) - SHOWN:,} more outputs: --json has them all.")
@@ -166,10 +166,10 @@ def clips(found: tuple[ClippingLoss, ...]) -> RenderableType:
     """A row for each output with bounds."""
     rows = table("output", "bounds", "values moved", "amount lost",
                  right=("values moved", "amount lost"))  # fmt: skip
-    for one in found:
-        bounds = f"{one.field} [{one.bounds[0]:g}, {one.bounds[-1]:g}]"
-        lost = percent(one.amount) if math.isfinite(one.amount) else "-"
-        rows.add_row(one.name, bounds, f"{one.moved:,} ({percent(one.share)})", lost)
+    for item in found:
+        bounds = f"{item.field} [{item.bounds[0]:g}, {item.bounds[-1]:g}]"
+        lost = percent(item.amount) if math.isfinite(item.amount) else "-"
+        rows.add_row(item.name, bounds, f"{item.moved:,} ({percent(item.share)})", lost)
     return rows
 
 
@@ -177,13 +177,13 @@ def caps(found: tuple[BoundLoss, ...]) -> RenderableType:
     """A row for each cap as it might be: its noise, and the events that it would lose."""
     rows = table("cap", "", "is", "if it were", "noise", "events lost",
                  right=("is", "if it were", "noise", "events lost"))  # fmt: skip
-    for one in found:
-        if not one.cap:
-            rows.add_row("all of them", "as they are", "", "", "1 x", percent(one.lost))
+    for item in found:
+        if not item.cap:
+            rows.add_row("all of them", "as they are", "", "", "1 x", percent(item.lost))
             continue
         rows.add_row(
-            one.cap, CAPS[one.cap], f"{one.value:,}", f"{one.other:,}", f"{one.noise:.2f} x",
-            percent(one.lost),
+            item.cap, CAPS[item.cap], f"{item.value:,}", f"{item.other:,}", f"{item.noise:.2f} x",
+            percent(item.lost),
         )  # fmt: skip
     return rows
 
@@ -191,9 +191,9 @@ def caps(found: tuple[BoundLoss, ...]) -> RenderableType:
 def remedies(found: Rehearsal) -> RenderableType:
     """A row for each change that would help, and for what would not."""
     rows = table("output", "over", "change", "to")
-    for one in found.advised[:SHOWN]:
-        name, over = one.name, short(one.over)
-        for remedy in one.remedies:
+    for item in found.advised[:SHOWN]:
+        name, over = item.name, short(item.over)
+        for remedy in item.remedies:
             rows.add_row(name, over, remedy.field, Text(remedy.words))
             name = over = ""
     return rows
@@ -202,14 +202,14 @@ def remedies(found: Rehearsal) -> RenderableType:
 def grid(found: Rehearsal) -> RenderableType:
     """Errors beside values: a row for each output and period, a column for each epsilon."""
     assert found.grid is not None
-    columns = [f"epsilon {number(one)}" for one in found.grid.epsilons]
+    columns = [f"epsilon {number(epsilon)}" for epsilon in found.grid.epsilons]
     rows = table("output", "over", "tick", *columns, right=tuple(columns))
     for (name, over), by_period in list(found.grid.shares.items())[:SHOWN]:
         shown, spanned = name, short(over)
         for period, shares in zip(found.grid.periods, by_period, strict=True):
             if not any(map(math.isfinite, shares)):
                 continue
-            cells = (Text(percent(one), style=style(one, found.within)) for one in shares)
+            cells = (Text(percent(share), style=style(share, found.within)) for share in shares)
             rows.add_row(shown, spanned, period, *cells)
             shown = spanned = ""
     return rows
@@ -248,20 +248,20 @@ def _number(value: float | None) -> str:
 
 
 def _table(audits: list[Audit]) -> Table:
-    made = table("releases", *NUMBERS, "by", right=NUMBERS)
-    for one in audits:
-        made.add_row(
-            one.what,
-            _number(one.claim.epsilon),
-            _number(one.proven),
-            _number(one.claim.mu),
-            _number(one.proven_mu),
-            f"{one.trials:,}",
-            f"{one.seconds:.1f}",
-            one.by,
-            style="bold red" if one.broken else None,
+    built = table("releases", *NUMBERS, "by", right=NUMBERS)
+    for audit in audits:
+        built.add_row(
+            audit.what,
+            _number(audit.claim.epsilon),
+            _number(audit.proven),
+            _number(audit.claim.mu),
+            _number(audit.proven_mu),
+            f"{audit.trials:,}",
+            f"{audit.seconds:.1f}",
+            audit.by,
+            style="bold red" if audit.broken else None,
         )
-    return made
+    return built
 
 
 def render_audit(report: Report, out: Console) -> None:
@@ -270,8 +270,8 @@ def render_audit(report: Report, out: Console) -> None:
     for note in report.notes:
         out.print(f"Note: {note}")
     if report.audits:
-        for change in dict.fromkeys(one.change for one in report.audits):
-            mine = [one for one in report.audits if one.change == change]
+        for change in dict.fromkeys(audit.change for audit in report.audits):
+            mine = [audit for audit in report.audits if audit.change == change]
             out.print(f"\nNeighbours: {change}")
             out.print(_table(mine))
         out.print(
@@ -279,11 +279,11 @@ def render_audit(report: Report, out: Console) -> None:
             "the claim's delta: a lower bound. The truth lies between it and the claim."
         )
     if report.isolation is not None:
-        found = report.isolation
+        result = report.isolation
         out.print(
-            f"Bytes: records malformed in {len(found.forms)} ways moved {found.moved} of "
-            f"{found.bystanders} keys that they do not belong to; a run took "
-            f"{found.seconds[0]:.2f} s with them and {found.seconds[1]:.2f} s without "
+            f"Bytes: records malformed in {len(result.forms)} ways moved {result.moved} of "
+            f"{result.bystanders} keys that they do not belong to; a run took "
+            f"{result.seconds[0]:.2f} s with them and {result.seconds[1]:.2f} s without "
             "(measured, not promised)."
         )
     for words in report.broken:

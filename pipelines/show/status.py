@@ -87,10 +87,10 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
       ConfigError: neither, or nothing to be seen there.
     """
     if master is not None:
-        found = of_flink(master)
-        if not found:
+        result = of_flink(master)
+        if not result:
             raise ConfigError("--flink-master", master, "knows no job that `weir run` started.")
-        return found
+        return result
     if place is None:
         raise ConfigError(
             "PLACE",
@@ -122,7 +122,7 @@ def watch(
     Raises:
       ConfigError: at the first look. Later ones say it and go on: machines come back.
     """
-    found: list[dict[str, Any]] | None = look(place, master)
+    result: list[dict[str, Any]] | None = look(place, master)
     out, said = console(), ""
     rates = Rates()
     terminal = out.is_terminal and not as_json
@@ -131,19 +131,19 @@ def watch(
         try:
             while True:
                 if as_json:
-                    entry = {"at": moment(int(time.time() * 1000)), "jobs": found, "error": said}
+                    entry = {"at": moment(int(time.time() * 1000)), "jobs": result, "error": said}
                     print(json.dumps(entry, ensure_ascii=False), flush=True)
                 else:
-                    drawn = Group(*_drawn(rates.added(found or [])), *_told(said, every))
+                    drawn = Group(*_drawn(rates.added(result or [])), *_told(said, every))
                     if live is not None:
                         live.update(drawn, refresh=True)
                     else:
                         out.print(drawn)
                 sleep(every)
                 try:
-                    found, said = look(place, master), ""
+                    result, said = look(place, master), ""
                 except (ConfigError, EngineFailed) as error:
-                    found, said = None, str(error)
+                    result, said = None, str(error)
         except KeyboardInterrupt:
             return
 
@@ -210,19 +210,19 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "folder" in entry:
         of = f" of {entry['ticks']:,}" if entry["ticks"] else ""
         last = entry["last_tick"]
-        found = [
+        results = [
             ("folder", entry["folder"]),
             ("released", "nothing yet" if last is None else f"{last + 1:,} ticks{of}"),
         ]
         if entry.get("held"):
-            found.append(("held back", f"{count(entry['held'], 'file')}, not published"))
+            results.append(("held back", f"{count(entry['held'], 'file')}, not published"))
         if entry["behind_seconds"] is not None:
-            found.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
-        found.append(("complete", "yes" if entry["complete"] else "no"))
+            results.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
+        results.append(("complete", "yes" if entry["complete"] else "no"))
         if entry.get("started") and not entry["complete"]:
             there = "whether its job runs: weir status FOLDER OF ITS CHECKPOINTS"
-            found.append(("last started", f"{entry['started']}; {there}"))
-        return [*found, *budget_of(entry)]
+            results.append(("last started", f"{entry['started']}; {there}"))
+        return [*results, *budget_of(entry)]
     saved = entry["checkpoints"]
     lag, last = entry["watermark_lag_seconds"], entry["last_tick"]
     rate = entry.get("events_per_second")
@@ -247,5 +247,9 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def budget_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How the budget stood when the job began; nothing where no ledger was asked."""
-    told = entry.get("ledger")
-    return [] if not told else [(f"budget of {told['scope']}", f"{told['words']} (as it began)")]
+    reported = entry.get("ledger")
+    return (
+        []
+        if not reported
+        else [(f"budget of {reported['scope']}", f"{reported['words']} (as it began)")]
+    )

@@ -51,8 +51,8 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         else:
             out.print(Text(f"  {none_live(result)}"))
     # A run that released something tells that it read nothing; one that published reads nothing.
-    told = {"events": 0} if result.counters.get("ticks_released") else {}
-    counts = {**told, **{name: n for name, n in result.counters.items() if n}}
+    reported = {"events": 0} if result.counters.get("ticks_released") else {}
+    counts = {**reported, **{name: n for name, n in result.counters.items() if n}}
     shown = [(name, counts[name]) for name in COUNTERS if name in counts]
     if shown:
         out.print(heading("For the operator only: private counts, not to be passed on"))
@@ -100,11 +100,13 @@ def last_releases(result: Result, run: ResultFolder, out: Console, wide: bool) -
     rows = last_rows(run, WIDE_TICKS if wide else TICKS)
     width = result.plan.band
     labels = {(output.name, output.over): output.labels for output in run.outputs}
-    made = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
-    out.print(indent(made))
+    built = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
+    out.print(indent(built))
     banded = {(row["name"], row["over"]) for row in rows if row["stddev"] is not None}
-    told = ((one.name, one.left_out, (one.name, one.over) in banded) for one in run.outputs)
-    for line in left_out_lines(told):
+    reported = (
+        (item.name, item.left_out, (item.name, item.over) in banded) for item in run.outputs
+    )
+    for line in left_out_lines(reported):
         out.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
     hidden = hidden_keys(run)
     if hidden:
@@ -114,10 +116,10 @@ def last_releases(result: Result, run: ResultFolder, out: Console, wide: bool) -
 def fitting(rows: Sequence[Mapping[str, Any]], width: float, labels: Labels, columns: int) -> Any:
     """The long table of as many of the last ticks as there is room for, one at least."""
     for first in sorted({row["tick"] for row in rows}):
-        made = long_table([row for row in rows if row["tick"] >= first], width, labels)
-        if least_width(made) <= columns:
+        built = long_table([row for row in rows if row["tick"] >= first], width, labels)
+        if least_width(built) <= columns:
             break
-    return made
+    return built
 
 
 def none_live(result: Result) -> str:
@@ -138,13 +140,15 @@ def refused_table(rows: Sequence[Refused], loss: tuple[str, str] | None = None) 
       rows: by field and reason.
       loss: how many files, and what share of all bytes, could not be read; None where all could.
     """
-    made = table("field", "refused", "count", "records", right=("count",))
+    built = table("field", "refused", "count", "records", right=("count",))
     if loss is not None:
-        made.add_row("(file)", "could not be read", *loss)
+        built.add_row("(file)", "could not be read", *loss)
     for row in rows:
-        kept = "put aside" if row.put_aside else "kept, the value counts as missing"
-        made.add_row(row.field or "(record)", row.reason.replace("_", " "), f"{row.count:,}", kept)
-    return made
+        retained = "put aside" if row.put_aside else "kept, the value counts as missing"
+        built.add_row(
+            row.field or "(record)", row.reason.replace("_", " "), f"{row.count:,}", retained
+        )
+    return built
 
 
 def held_back(result: Result, out: Console) -> None:
@@ -153,8 +157,8 @@ def held_back(result: Result, out: Console) -> None:
     out.print(heading("Held back: what was rejected (private counts, for the operator only)"))
     verdict = result.verdict
     lost = (f"{verdict.lost_files:,}", f"unknown: {100 * verdict.lost:.3g} % of the bytes")
-    told = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
-    out.print(indent(told))
+    reported = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
+    out.print(indent(reported))
 
 
 def lossy(result: Result, limit: float) -> str | None:
@@ -163,10 +167,10 @@ def lossy(result: Result, limit: float) -> str | None:
     Args:
       limit: ``limits.refused``.
     """
-    found = judge(result.counters, limit)
-    if result.fails or not found.known:
+    results = judge(result.counters, limit)
+    if result.fails or not results.known:
         return None
-    return found.note if found.passes else f"{found}. {found.remedy}."
+    return results.note if results.passes else f"{results}. {results.remedy}."
 
 
 def failure(result: Result) -> WeirError:
@@ -216,21 +220,21 @@ def spent_of(result: Result) -> str:
 
 def last_rows(run: ResultFolder, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
     """Rows of the last ticks of the first keys, in the order of key, name, over, tick."""
-    kept = set(first_keys(run)[:keys])
+    retained = set(first_keys(run)[:keys])
     names = ["key", "tick", "tick_start", "name", "over", "value", "stddev", *run.interval_columns]
     first = max(0, run.last_tick - ticks + 1)
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for batch in run.batches(names, first):
         mask = pc.and_(
             pc.greater_equal(batch["tick"], first),
-            pc.is_in(batch["key"].cast(pa.string()), pa.array(sorted(kept), pa.string())),
+            pc.is_in(batch["key"].cast(pa.string()), pa.array(sorted(retained), pa.string())),
         )
-        found.extend(batch.filter(mask).to_pylist())
-    for row in found:
+        results.extend(batch.filter(mask).to_pylist())
+    for row in results:
         row.update(_ends(run, row))
     order = {(o.name, o.over): i for i, o in enumerate(run.outputs)}
-    found.sort(key=lambda r: (r["key"], order.get((r["name"], r["over"]), 0), r["tick"]))
-    shown = [{**row, "key": run.shown(row["key"])} for row in found]
+    results.sort(key=lambda r: (r["key"], order.get((r["name"], r["over"]), 0), r["tick"]))
+    shown = [{**row, "key": run.shown(row["key"])} for row in results]
     if run.ruler.calendar is None:
         return shown
     return [{**row, "tick_start": _wall(run, row["tick"])} for row in shown]
@@ -257,11 +261,11 @@ def _wall(run: ResultFolder, tick: int) -> datetime:
 
 def first_keys(run: ResultFolder) -> list[str]:
     """Keys of the last tick, in order."""
-    found: set[str] = set()
+    result: set[str] = set()
     for batch in run.batches(["key", "tick"], run.last_tick):
         last = batch.filter(pc.equal(batch["tick"], run.last_tick))
-        found.update(pc.unique(last["key"].cast(pa.string())).to_pylist())
-    return sorted(found)
+        result.update(pc.unique(last["key"].cast(pa.string())).to_pylist())
+    return sorted(result)
 
 
 def hidden_keys(run: ResultFolder) -> int:
@@ -289,19 +293,19 @@ def long_table(
             place = (row["key"], row["name"], row["over"], i)
             cells.setdefault(place, {})[row["tick"]] = _cell(row, i, width)
     titles = tuple(f"{when}\n(tick {tick:,})" for tick, when in ticks)
-    made = table(*(["key"] if keyed else []), "release", "over", "", *titles, right=titles)
+    built = table(*(["key"] if keyed else []), "release", "over", "", *titles, right=titles)
     for (key, name, over, i), values in cells.items():
         names = (labels or {}).get((name, over), ())
         size = sizes[name, over]
         label = "" if size == 1 else names[i] if i < len(names) else f"{i + 1}"
-        made.add_row(
+        built.add_row(
             *([key if i == 0 else ""] if keyed else []),
             name if i == 0 else "",
             span(over) if i == 0 else "",
             label if i < BINS - 1 or size <= BINS else f"{label} (of {size:,})",
             *(values.get(tick, "") for tick, _ in ticks),
         )
-    return made
+    return built
 
 
 def pivot(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
@@ -318,15 +322,15 @@ def pivot(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
         when[place] = starts(row["tick_start"])
         cells.setdefault(place, {})[spot] = shown(row, width)
     titles = [name if over is None else f"{name}\nlast {over}" for name, over in columns]
-    made = table(*(["key"] if keyed else []), "tick", "starts", *titles)
+    built = table(*(["key"] if keyed else []), "tick", "starts", *titles)
     for (key, tick), values in sorted(cells.items()):
-        made.add_row(
+        built.add_row(
             *([key] if keyed else []),
             f"{tick:,}",
             when[key, tick],
             *(values.get(spot, "") for spot in columns),
         )
-    return made
+    return built
 
 
 def shown(row: Mapping[str, Any], width: float = BAND) -> str:

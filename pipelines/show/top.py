@@ -158,7 +158,7 @@ def top(
 
 def _grouping(run: ResultFolder, by: str | None) -> tuple[str, ...] | None:
     """The columns of the grouping that is asked for; None: the plan has one."""
-    known = [tuple(one for one in run.key_columns if one in own) for own in run.groupings]
+    known = [tuple(column for column in run.key_columns if column in own) for own in run.groupings]
     if by is None:
         return max(known, key=len, default=None)
     asked = {word.strip() for word in by.split(",")}
@@ -187,23 +187,23 @@ def _ticks(run: ResultFolder, over: str) -> int | None:
 def _output(run: ResultFolder, name: str | None, over: str | None) -> ReleasedOutput:
     """The release that is asked for: one number a key, with a known error."""
     fitting = [
-        one
-        for one in run.outputs
-        if len(one.labels or ("",)) == 1 and not one.is_model and not one.interval
+        output
+        for output in run.outputs
+        if len(output.labels or ("",)) == 1 and not output.is_model and not output.interval
     ]
-    named = [one for one in fitting if name in (None, one.name)]
-    names = list(dict.fromkeys(one.name for one in fitting))
+    named = [item for item in fitting if name in (None, item.name)]
+    names = list(dict.fromkeys(item.name for item in fitting))
     if name is None and len(names) > 1:
         raise ConfigError("--of", None, f"is missing: say which release, {' or '.join(names)}.")
     if not named:
         known = nearest(name, names) if name and names else "no release is one number a key."
         raise ConfigError("--of", name, known)
-    spans = [one.over for one in named]
+    spans = [item.over for item in named]
     if over is None:
         return named[0]
     ticks = _ticks(run, over)
     if ticks not in spans:
-        had = ", ".join(span(one) for one in spans)
+        had = ", ".join(span(item) for item in spans)
         raise ConfigError("--over", over, f"is no span of {named[0].name}; it has: {had}.")
     return named[spans.index(ticks)]
 
@@ -217,11 +217,11 @@ def render(found: Top, out: Console) -> None:
             f"{of_grouping}, {span(found.over)}, {found.starts} (tick {found.tick:,})"
         )
     )
-    made = table("rank", "key", "value ± 95 % band", "can be", right=("rank", "value ± 95 % band"))
+    built = table("rank", "key", "value ± 95 % band", "can be", right=("rank", "value ± 95 % band"))
     for place, row in enumerate(found.ranked, 1):
         can = str(row.best) if row.best == row.worst else f"{row.best:,} to {row.worst:,}"
-        made.add_row(f"{place:,}", row.key, one(row.value, row.stddev, found.band), can)
-    out.print(indent(made))
+        built.add_row(f"{place:,}", row.key, one(row.value, row.stddev, found.band), can)
+    out.print(indent(built))
     for sentence in sentences(found):
         out.print(Text(f"  {sentence}", style="dim"))
 
@@ -230,10 +230,10 @@ def sentences(found: Top) -> Sequence[str]:
     """What is to be known of the order."""
     k = len(found.ranked)
     sure = sum(1 for row in found.ranked if row.worst <= k)
-    told = [
+    reported = [
         f"{sure:,} of these {k:,} are surely among the {k:,} largest; {count(found.others, 'key')} "
         "not shown may be among them too. What a key can be holds for all keys together, at 95 %.",
         "The largest of many noisy numbers are on average larger than the true ones behind them. "
         "Ranking what is released costs no budget.",
     ]
-    return [told[0], *filter(None, [not_in_margin(found.left_out)]), *told[1:]]
+    return [reported[0], *filter(None, [not_in_margin(found.left_out)]), *reported[1:]]

@@ -28,15 +28,15 @@ LOST = (
 
 def promises(facts: Mapping[str, Any]) -> RenderableType:
     """Epsilon of one event, of a user in one period, and of a user in several."""
-    user, told = facts["user"], facts["guarantee"]
+    user, reported = facts["user"], facts["guarantee"]
     rows = table(
         "what all releases tell of", "epsilon", "anywhere in a year", "delta",
         right=("epsilon", "anywhere in a year"),
     )  # fmt: skip
-    delta = f"{told['delta']:g}"
+    delta = f"{reported['delta']:g}"
     if user["event_epsilon"] is not None:
         rows.add_row("one event, where no cap bites", _epsilon(user["event_epsilon"]), "", delta)
-    rows.add_row("one user in one period", _epsilon(told["epsilon"]), "", delta)
+    rows.add_row("one user in one period", _epsilon(reported["epsilon"]), "", delta)
     for row in user["periods"]:
         rows.add_row(
             f"one user in {count(row['count'], 'period')} in a row",
@@ -54,11 +54,11 @@ def caps(facts: Mapping[str, Any]) -> RenderableType:
     rows = table("cap (privacy.contributions)", "", "is", "noise if it were", right=("is",))
     prices: dict[str, list[str]] = {}
     values: dict[str, int] = {}
-    for one in facts["user"]["cap_prices"]:
-        values[one["cap"]] = one["value"]
-        prices.setdefault(one["cap"], []).append(f"{one['other']:,}: {one['noise']:.2f} x")
-    for cap, found in prices.items():
-        rows.add_row(cap, CAPS[cap], f"{values[cap]:,}", ",  ".join(found))
+    for fact in facts["user"]["cap_prices"]:
+        values[fact["cap"]] = fact["value"]
+        prices.setdefault(fact["cap"], []).append(f"{fact['other']:,}: {fact['noise']:.2f} x")
+    for cap, price in prices.items():
+        rows.add_row(cap, CAPS[cap], f"{values[cap]:,}", ",  ".join(price))
     return rows
 
 

@@ -111,13 +111,13 @@ class Folder(Sink):
         from weir.transforms.sinks import place
 
         self.check(plan, secrets)
-        told = plan_file.plan_json(plan) | {plan_file.LAYOUT: self.layout}
+        reported = plan_file.plan_json(plan) | {plan_file.LAYOUT: self.layout}
         parts = self._parts(plan)
         if parts > 1:
-            told[place.PARTS] = parts
+            reported[place.PARTS] = parts
         try:
             with refusals(self.field):
-                begun = place.prepare(self.place, told, self.field)
+                begun = place.prepare(self.place, reported, self.field)
                 if secrets:
                     secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
                 if hold:

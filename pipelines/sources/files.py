@@ -73,12 +73,12 @@ class Files(Source):
     def seal(self, key: bytes) -> tuple[str | None, Source]:
         from weir.transforms.sources.seal import seal
 
-        found = seal(self.path, self.field, key)
-        if found is None:
+        result = seal(self.path, self.field, key)
+        if result is None:
             return None, self
         sealed = self.model_copy()
-        sealed._sealed = found.files
-        return found.digest, sealed
+        sealed._sealed = result.files
+        return result.digest, sealed
 
     def reading(self, limits: Limits) -> dict[str, Any]:
         return {**super().reading(limits), "line_bytes": limits.line_bytes}
@@ -221,5 +221,9 @@ def _check_columns(header: bool, columns: tuple[str, ...] | None) -> None:
             "is for files without a header; add header: false, or remove it: a header names the "
             "columns.",
         )
-    if not columns or len(set(columns)) < len(columns) or not all(one.strip() for one in columns):
+    if (
+        not columns
+        or len(set(columns)) < len(columns)
+        or not all(column.strip() for column in columns)
+    ):
         raise refusal("columns", listed, "must name every field, each by a name of its own.")

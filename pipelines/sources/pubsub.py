@@ -208,7 +208,7 @@ class PubSubSource(Source):
 
         name, deadline = self.pubsub.subscription, self.pubsub.ack_deadline
         try:
-            found = subscriber(emulator()).get_subscription(
+            result = subscriber(emulator()).get_subscription(
                 subscription=name, timeout=ANSWER, retry=None
             )
         except exceptions.NotFound:
@@ -223,11 +223,11 @@ class PubSubSource(Source):
                 f"source.pubsub.ack_deadline is taken to be {deadline}."
             )
             return
-        if found.ack_deadline_seconds * 1_000_000 > durations.duration(deadline):
+        if result.ack_deadline_seconds * 1_000_000 > durations.duration(deadline):
             raise ConfigError(
                 "source.pubsub.ack_deadline",
                 deadline,
-                f"is shorter than the subscription's: write {found.ack_deadline_seconds}s.",
+                f"is shorter than the subscription's: write {result.ack_deadline_seconds}s.",
             )
 
     def seal(self, key: bytes) -> tuple[str | None, Source]:

@@ -48,9 +48,9 @@ AnySource = Annotated[Source, PluginField(SOURCES)]
 
 def source_of(kind: str, value: object) -> Source:
     """Returns a source of a kind, all else as usual."""
-    made = PluginField(SOURCES).read({kind: value})
-    assert isinstance(made, Source)
-    return made
+    built = PluginField(SOURCES).read({kind: value})
+    assert isinstance(built, Source)
+    return built
 
 
 def kind_of(ending: str) -> str | None:

@@ -83,8 +83,8 @@ def _drawn(folder: Path) -> tuple[str, str]:
     from weir.pipelines.report.page import as_script, page, parts, payload
 
     data = gather(ResultFolder.open(folder))
-    told = {**payload(data), "parts": parts(data)}
-    return page(data, live=True), as_script(told)
+    reported = {**payload(data), "parts": parts(data)}
+    return page(data, live=True), as_script(reported)
 
 
 def health(look: Callable[[], object]) -> Callable[[], str]:
@@ -157,8 +157,8 @@ def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
                 self._send(403, ("text/plain", "This page is for this machine alone.\n"))
                 return
             url = urlsplit(self.path)
-            given = parse_qs(url.query).get("token", [""])[0]
-            if not hmac.compare_digest(given.encode(), site.token.encode()):
+            argument = parse_qs(url.query).get("token", [""])[0]
+            if not hmac.compare_digest(argument.encode(), site.token.encode()):
                 self._send(403, ("text/plain", "The address that weir printed has a token.\n"))
             elif url.path == "/events":
                 self._stream()

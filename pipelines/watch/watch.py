@@ -60,21 +60,21 @@ class Spool:
 
         try:
             request = {"subscription": self._name, "max_messages": MESSAGES}
-            found = self._client.pull(request=request, timeout=SECONDS).received_messages
+            result = self._client.pull(request=request, timeout=SECONDS).received_messages
         except (exceptions.DeadlineExceeded, exceptions.ServiceUnavailable):
             return
         except exceptions.GoogleAPICallError as error:
             code = getattr(error, "code", None)
             raise ConfigError("--subscription", self._name, f"cannot be read ({code}).") from None
-        for one in found:
-            self._keep(one.message)
-        if found:
-            ids = [one.ack_id for one in found]
+        for item in result:
+            self._keep(item.message)
+        if result:
+            ids = [entry.ack_id for entry in result]
             self._client.acknowledge(request={"subscription": self._name, "ack_ids": ids})
 
     def _keep(self, message: Any) -> None:
-        told = dict(message.attributes)
-        name, first, last = (str(told.get(n, "")) for n in ("id", "first_tick", "last_tick"))
+        reported = dict(message.attributes)
+        name, first, last = (str(reported.get(n, "")) for n in ("id", "first_tick", "last_tick"))
         whole = first.isdecimal() and last.isdecimal() and int(first) <= int(last) < _LAST
         if not _ID.match(name) or not whole:
             raise ConfigError(
@@ -84,17 +84,17 @@ class Spool:
             )
         stem = f"ticks-{int(first):0{DIGITS}d}-{int(last):0{DIGITS}d}-{name}"
         if message.data[:1] == b"{":
-            made = self._folder / f"{stem}.ndjson"
-            unfinished = made.with_suffix(".unfinished")
+            built = self._folder / f"{stem}.ndjson"
+            unfinished = built.with_suffix(".unfinished")
             unfinished.write_bytes(message.data)
         else:
-            made = self._folder / f"{stem}.parquet"
-            unfinished = made.with_suffix(".unfinished")
+            built = self._folder / f"{stem}.parquet"
+            unfinished = built.with_suffix(".unfinished")
             import pyarrow as pa
 
             batch = batch_from_bytes(message.data)
             pq.write_table(pa.Table.from_batches([batch]), unfinished)
-        unfinished.replace(made)
+        unfinished.replace(built)
 
 
 def watch(

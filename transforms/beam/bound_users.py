@@ -275,11 +275,11 @@ class CloseTicks(beam.DoFn):
             return
         events = hashes_of(due, self._program)
         pairs = keeps_pairs(self._person.caps, self._program.reads_new)
-        kept = cap_events(cells.spent(period), events, stop, self._person, pairs)
+        retained = cap_events(cells.spent(period), events, stop, self._person, pairs)
         if self._clock.ticks is None or stop < self._clock.ticks:  # else nothing follows
-            cells.write(kept.capped, period)
-        count(kept.dropped)
-        yield from batches(without_hashes(due, self._program), kept)
+            cells.write(retained.capped, period)
+        count(retained.dropped)
+        yield from batches(without_hashes(due, self._program), retained)
 
     def _remind(self, far: Closed, timer: Any) -> None:
         """One timer, at the end of the earliest open tick; of files, of the last. None behind what

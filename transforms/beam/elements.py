@@ -56,7 +56,7 @@ class SourceOutput(NamedTuple):
 
 def decoded_by(elements: Any, label: str, decode: beam.DoFn) -> SourceOutput:
     """Returns what a DoFn that decodes, and ends in ``emit``, makes of a collection."""
-    found = elements | label >> beam.ParDo(decode).with_output_types(
+    result = elements | label >> beam.ParDo(decode).with_output_types(
         pa.RecordBatch, dead=pa.RecordBatch
     ).with_outputs(DEAD, main="events")
-    return SourceOutput(found.events, found[DEAD])
+    return SourceOutput(result.events, result[DEAD])

@@ -130,8 +130,8 @@ class Follow(beam.DoFn):
                 return
             yield from beats(self._blocks, clock, over - 1)
         reached = max(over, restriction.start)
-        told = clock.tick_start(reached) + self._lead
-        watermark.set_watermark(Timestamp(micros=told // 1000 * 1000))
+        reported = clock.tick_start(reached) + self._lead
+        watermark.set_watermark(Timestamp(micros=reported // 1000 * 1000))
         if reached < restriction.stop:
             wait = max(0, clock.tick_start(reached + 1) - present) / self._stream.speed / 1e6
             tracker.defer_remainder(Duration.of(watch.wait(self._nap(wait))))
@@ -181,9 +181,9 @@ class Heartbeats(beam.PTransform[Any, Any]):
 
     def expand(self, begin: Any) -> beam.PCollection[tuple[int, bytes]]:
         """Pipeline -> (block, heartbeat)."""
-        found: beam.PCollection[tuple[int, bytes]]
+        result: beam.PCollection[tuple[int, bytes]]
         if self._bounded:
-            found = (
+            result = (
                 begin
                 | "Start" >> beam.Impulse()
                 | "Announce"
@@ -191,11 +191,11 @@ class Heartbeats(beam.PTransform[Any, Any]):
                     tuple[int, bytes]
                 )
             )
-            return found
+            return result
         ticks = self._clock.ticks or FOREVER
         flink = on_flink(begin.pipeline)
         lead = (LEAD_ON_FLINK if flink else LEAD) if self._lead else 0
-        found = (
+        result = (
             begin
             | "Start" >> beam.Create([ticks], reshuffle=False)
             | "Follow"
@@ -210,4 +210,4 @@ class Heartbeats(beam.PTransform[Any, Any]):
                 )
             ).with_output_types(tuple[int, bytes])
         )
-        return found
+        return result

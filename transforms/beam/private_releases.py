@@ -148,18 +148,18 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             pa.RecordBatch, dead=pa.RecordBatch
         )
         assigned = events | "Filter" >> filtered.with_outputs(DEAD, main="events")
-        kept = assigned.events
+        retained = assigned.events
         dead.append(assigned.dead)
         if plan.person is not None:
-            chosen = self._cap(kept, secret)
-            kept = chosen.events
+            chosen = self._cap(retained, secret)
+            retained = chosen.events
             dead.append(chosen.dead)
         elif plan.config.schema_.id is not None:
-            unique = self._deduplicate(kept, secret)
-            kept = unique.events
+            unique = self._deduplicate(retained, secret)
+            retained = unique.events
             dead.append(unique.dead)
         gather = beam.ParDo(self._leaf(secret)).with_output_types(tuple[int, bytes])
-        leaves = kept | "Leaf" >> gather
+        leaves = retained | "Leaf" >> gather
         beats = events.pipeline | "Clock" >> self._beats
         ticked = (
             (leaves, beats)
@@ -226,10 +226,10 @@ def _check_types(plan: Any, secret: Any, rotate: Any) -> None:
             remedy = "write (tick, Secret(file='later.key'))"
             raise TypeError(_wrong("rotate", "pairs of a tick and a Secret", entry, remedy))
         secrets.append(("rotate", entry[1]))
-    for name, given in secrets:
-        if not isinstance(given, SecretRef):
+    for name, value in secrets:
+        if not isinstance(value, SecretRef):
             remedy = "say where the secret is kept, like Secret(file='secret.key')"
-            raise TypeError(_wrong(name, "a Secret", given, remedy))
+            raise TypeError(_wrong(name, "a Secret", value, remedy))
 
 
 def _wrong(name: str, wanted: str, given: Any, remedy: str) -> str:

@@ -162,11 +162,11 @@ class FromRows(beam.DoFn):
         if not self._held:
             return
         stamp = self._stamp
-        for found in self._decoded():
-            if isinstance(found, TaggedOutput):
-                yield TaggedOutput(found.tag, stamped(found.value, stamp))
+        for result in self._decoded():
+            if isinstance(result, TaggedOutput):
+                yield TaggedOutput(result.tag, stamped(result.value, stamp))
             else:
-                yield stamped(found, stamp)
+                yield stamped(result, stamp)
 
     def _of_table(self, table: Any) -> Iterator[Any]:
         first, self._first = self._first, self._first + len(table)
@@ -197,8 +197,8 @@ class FromRows(beam.DoFn):
 
 def _seen(decoded: Sequence[Decoded], look: FirstLook, again: Read) -> Evidence:
     """What a bundle shows; where that leaves a doubt, also what else would fit its first events."""
-    found = sum(map(look.evidence, decoded), Evidence())
-    return found + look.tried(look.doubts(found), again)
+    result = sum(map(look.evidence, decoded), Evidence())
+    return result + look.tried(look.doubts(result), again)
 
 
 def from_rows(events: Any, schema: EventSchema, look: FirstLook | None = None) -> Any:

@@ -203,9 +203,11 @@ class TickDoFn(beam.DoFn):
         assert self._shelf is not None
         program, noise, layout, every = self._program, self._noise, self._layout, self._every
         if self._discovery is not None:
-            found = DiscoveredCells(program, noise, layout, block, cells, self._shelf)
-            content = found.read(first)
-            return found, DiscoveredShard(program, self._discovery, noise, block, every, content)
+            discovered_cells = DiscoveredCells(program, noise, layout, block, cells, self._shelf)
+            content = discovered_cells.read(first)
+            return discovered_cells, DiscoveredShard(
+                program, self._discovery, noise, block, every, content
+            )
         observed = self._keys.observed
         declared = None if observed else self._keys.block_keys(block)
         stored = Stored(program, noise, layout, block, declared, cells, self._shelf)

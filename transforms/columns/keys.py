@@ -55,12 +55,12 @@ def keys_of(batch: pa.RecordBatch, columns: Sequence[str]) -> Keyed:
       batch: has the columns of ``key_roles``.
       columns: the user's, one or more.
     """
-    found = [_encoded(batch.column(role)) for role in key_roles(columns)]
+    results = [_encoded(batch.column(role)) for role in key_roles(columns)]
     missing = np.full(batch.num_rows, -1, dtype=np.int8)
-    for at in range(len(found) - 1, -1, -1):
-        if found[at].null_count:
-            missing[found[at].is_null().to_numpy(zero_copy_only=False)] = at
-    return Keyed(found[0] if len(found) == 1 else joined(found, missing < 0), missing)
+    for at in range(len(results) - 1, -1, -1):
+        if results[at].null_count:
+            missing[results[at].is_null().to_numpy(zero_copy_only=False)] = at
+    return Keyed(results[0] if len(results) == 1 else joined(results, missing < 0), missing)
 
 
 def _encoded(column: Any) -> pa.DictionaryArray:
@@ -105,8 +105,8 @@ def _numbered(codes: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], i
         used = np.zeros(size, dtype=bool)
         used[codes] = True
         return (np.cumsum(used) - 1)[codes], int(used.sum())
-    found = pa.array(codes).dictionary_encode()
-    return found.indices.to_numpy().astype(np.int64), len(found.dictionary)
+    result = pa.array(codes).dictionary_encode()
+    return result.indices.to_numpy().astype(np.int64), len(result.dictionary)
 
 
 def quoted(texts: Any) -> Any:

@@ -36,17 +36,17 @@ def to_rows(column: Any, width: int) -> SparseRows:
     offsets = column.offsets.to_numpy()
     numbers = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     at, values = (numbers.field(i).to_numpy(zero_copy_only=False) for i in range(2))
-    found = SparseRows(offsets - offsets[0], at, values, width)
+    rows = SparseRows(offsets - offsets[0], at, values, width)
     if not column.null_count:
-        return found
+        return rows
     null = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
     # Under a null may lie what an array was made of.
-    lengths = np.where(null, 1, found.lengths)
-    kept = np.repeat(~null, found.lengths)
+    lengths = np.where(null, 1, rows.lengths)
+    retained = np.repeat(~null, rows.lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     new_at, new_values = np.zeros(offsets[-1], np.int32), np.full(offsets[-1], np.nan)
     where = np.repeat(~null, lengths)
-    new_at[where], new_values[where] = at[kept], values[kept]
+    new_at[where], new_values[where] = at[retained], values[retained]
     return SparseRows(offsets, new_at, new_values, width)
 
 

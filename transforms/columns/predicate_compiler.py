@@ -104,8 +104,8 @@ class Compiler:
         while changed:
             changed = False
             for pair in self.pairs:
-                for one, other in (pair, pair[::-1]):
-                    kind = self.kinds[one]
+                for item, other in (pair, pair[::-1]):
+                    kind = self.kinds[item]
                     if kind is not None and self.kinds[other] != kind:
                         self._learn(other, kind)
                         changed = True
@@ -144,12 +144,12 @@ class Compiler:
             return self._is_in(left, right, isinstance(operator, ast.In))
         compare = _COMPARE[type(operator)]
         if self._is_column(left) and self._is_column(right):
-            one, other = self._column(left), self._column(right)
-            for column in (one, other):
+            item, other = self._column(left), self._column(right)
+            for column in (item, other):
                 self.kinds.setdefault(column, None)
                 self.asked_only.discard(column)
-            self.pairs.append((one, other))
-            return lambda batch: _known(compare(_read(batch, one), _read(batch, other)))
+            self.pairs.append((item, other))
+            return lambda batch: _known(compare(_read(batch, item), _read(batch, other)))
         kind = self._literal_kind(left) or self._literal_kind(right) or "number"
         first, second = self._value(left, kind), self._value(right, kind)
         return lambda batch: _known(compare(first(batch), second(batch)))
@@ -186,9 +186,9 @@ class Compiler:
         among = pa.array(values, types[kind])
 
         def evaluate(batch: pa.RecordBatch) -> Values:
-            given = source(batch)
-            found = pc.is_in(given, value_set=among)
-            return found if wanted else pc.and_not(pc.is_valid(given), found)
+            argument = source(batch)
+            result = pc.is_in(argument, value_set=among)
+            return result if wanted else pc.and_not(pc.is_valid(argument), result)
 
         return evaluate
 

@@ -23,14 +23,14 @@ def has_pattern(text: str) -> bool:
 def has_neighbours(text: str) -> bool:
     """Whether two texts in quotes stand side by side: Python would take them for one."""
     quoted = [token[0] in "\"'" for token in _OURS.findall(text)]
-    return any(one and other for one, other in zip(quoted, quoted[1:], strict=False))
+    return any(item and other for item, other in zip(quoted, quoted[1:], strict=False))
 
 
 def translated(text: str) -> str:
     """A predicate with words and signs of SQL, or of C, as ours; what else is in it stays."""
-    found = [_ours(token) for token in _TOKEN.findall(text)]
-    found = _between(found[:-1] if found[-1:] == [";"] else found)
-    return _joined(_of_none(_lists(found)))
+    result = [_ours(token) for token in _TOKEN.findall(text)]
+    result = _between(result[:-1] if result[-1:] == [";"] else result)
+    return _joined(_of_none(_lists(result)))
 
 
 def _ours(token: str) -> str:
@@ -42,19 +42,19 @@ def _ours(token: str) -> str:
 
 def _between(found: list[str]) -> list[str]:
     """``x between a and b`` -> ``(a <= x <= b)``, of words and numbers."""
-    made: list[str] = []
+    built: list[str] = []
     at = 0
     while at < len(found):
         low, behind = _operand(found, at + 1)
-        if found[at] == "between" and made and found[behind : behind + 1] == ["and"]:
+        if found[at] == "between" and built and found[behind : behind + 1] == ["and"]:
             high, at = _operand(found, behind + 1)
-            denied = ["not"] if made[-1] == "not" else []
-            column = made[-1 - len(denied)]
-            made[-1 - len(denied) :] = [*denied, "(", *low, "<=", column, "<=", *high, ")"]
+            denied = ["not"] if built[-1] == "not" else []
+            column = built[-1 - len(denied)]
+            built[-1 - len(denied) :] = [*denied, "(", *low, "<=", column, "<=", *high, ")"]
             continue
-        made.append(found[at])
+        built.append(found[at])
         at += 1
-    return made
+    return built
 
 
 def _operand(found: list[str], at: int) -> tuple[list[str], int]:
@@ -65,20 +65,20 @@ def _operand(found: list[str], at: int) -> tuple[list[str], int]:
 
 def _lists(found: list[str]) -> list[str]:
     """``in (a, b)`` -> ``in [a, b]``: one value in parentheses would be no list."""
-    made = list(found)
+    built = list(found)
     for at, token in enumerate(found):
         if token == "in" and found[at + 1 : at + 2] == ["("] and ")" in found[at:]:
-            made[at + 1], made[found.index(")", at)] = "[", "]"
-    return made
+            built[at + 1], built[found.index(")", at)] = "[", "]"
+    return built
 
 
 def _of_none(found: list[str]) -> list[str]:
     """``== None`` -> ``is None``."""
-    made = list(found)
+    built = list(found)
     for at, token in enumerate(found[:-1]):
         if token in ("==", "!=") and found[at + 1] == "None":
-            made[at] = "is" if token == "==" else "is not"
-    return made
+            built[at] = "is" if token == "==" else "is not"
+    return built
 
 
 def _joined(found: list[str]) -> str:

@@ -194,7 +194,7 @@ def _blocks(footer: bytes) -> Any:
     (root,) = struct.unpack_from("<I", footer)
     (back,) = struct.unpack_from("<i", footer, root)
     (size,) = struct.unpack_from("<H", footer, root - back)
-    found = [np.zeros(0, _BLOCK)]
+    results = [np.zeros(0, _BLOCK)]
     for field in _LISTS:
         slot = 4 + 2 * field
         if slot < size:
@@ -203,8 +203,8 @@ def _blocks(footer: bytes) -> Any:
                 (far,) = struct.unpack_from("<I", footer, root + offset)
                 at = root + offset + far
                 (count,) = struct.unpack_from("<I", footer, at)
-                found.append(np.frombuffer(footer, _BLOCK, count, at + 4))
-    return np.concatenate(found)
+                results.append(np.frombuffer(footer, _BLOCK, count, at + 4))
+    return np.concatenate(results)
 
 
 class _Framed(NamedTuple):
@@ -235,7 +235,7 @@ def read_together(
         elif framed.rows:
             types = tuple(arrays[0].type for arrays in framed.columns)
             alike.setdefault(types, []).append((place, framed))
-    found = []
+    results = []
     for group in alike.values():
         places, rows = [place for place, _ in group], [framed.rows for _, framed in group]
         try:
@@ -244,11 +244,13 @@ def read_together(
                 for i, name in enumerate(schema.needed)
             }
             positions = np.arange(1, sum(rows) + 1, dtype=np.int64)
-            found.append(DecodedTogether(places, rows, 0, assemble(raw, positions, schema, source)))
+            results.append(
+                DecodedTogether(places, rows, 0, assemble(raw, positions, schema, source))
+            )
         except Exception:
             # Whatever one message led the casts to: alone, it can hurt no other.
             left += places
-    return found, sorted(left)
+    return results, sorted(left)
 
 
 def _framed(payload: bytes, schema: EventSchema) -> _Framed | None:

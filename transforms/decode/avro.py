@@ -139,18 +139,22 @@ def decode_avro(
     at = first = held = 0
     rows: list[dict[str, Any]] = []
     for block in _blocks(file, header):
-        found = None if block.data is None else _records(block.data, block.count, records)
-        if found is None or held + len(block.data or b"") > _BATCH_BYTES or len(rows) >= BATCH_ROWS:
+        result = None if block.data is None else _records(block.data, block.count, records)
+        if (
+            result is None
+            or held + len(block.data or b"") > _BATCH_BYTES
+            or len(rows) >= BATCH_ROWS
+        ):
             if rows:
                 yield _assemble(rows, first, wire, schema, source)
             first, rows, held = at, [], 0
-        if found is None:
+        if result is None:
             count = max(block.count, 1)
             lost(block.size / size)
             yield lost_rows(source, at, count)
             at = first = at + count
         else:
-            rows += found
+            rows += result
             held += len(block.data or b"")
             at += block.count
     if rows:
@@ -239,11 +243,11 @@ def _records(data: bytes, count: int, records: Any) -> list[dict[str, Any]] | No
         return None if data else []
     whole = io.BytesIO(_zigzag(count) + data + b"\0")
     try:
-        found: Any = fastavro.schemaless_reader(whole, records, None)
+        result: Any = fastavro.schemaless_reader(whole, records, None)
     except Exception:
         # As above: whatever it is, it must not be shown.
         return None
-    return found if len(found) == count and not whole.read(1) else None
+    return result if len(result) == count and not whole.read(1) else None
 
 
 def _assemble(

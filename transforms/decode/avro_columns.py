@@ -89,13 +89,15 @@ def _lists(
     for name in listed.columns:
         field = fields.get(name, Field("", {}))
         branches = field.branches
-        numeric = any(_of_numbers(one) for one in branches.values())
+        numeric = any(_of_numbers(branch) for branch in branches.values())
         if branches and not numeric and schema.time.strict:
-            kinds = ", ".join(sorted({one.kind for one in branches.values()}))
+            kinds = ", ".join(sorted({branch.kind for branch in branches.values()}))
             raise ConfigError(
                 schema.field_of(name), name, f"holds {kinds}; it must hold lists of numbers."
             )
-        columns.append([_list(field.of(one), branches) if branches else None for one in records])
+        columns.append(
+            [_list(field.of(record), branches) if branches else None for record in records]
+        )
     places = columns[0] if len(columns) > 1 else None
     raw[listed.name], bad = from_python(columns[-1], listed.size, places)
     if bad.any():
@@ -103,7 +105,7 @@ def _lists(
 
 
 def _of_numbers(branch: Branch) -> bool:
-    kinds = {one.kind for one in branch.items.values()}
+    kinds = {item.kind for item in branch.items.values()}
     return branch.kind == "list" and kinds <= {"long", "double", "decimal"}
 
 
@@ -119,12 +121,12 @@ def _list(value: Any, branches: Mapping[str, Branch]) -> Any:
     if branch.kind != "list":
         return NotText()
     if len(branch.items) > 1:
-        pairs = [(None, None) if one is None else next(iter(one.items())) for one in value]
-        return [one if tag is None else _item(one, branch.items[tag]) for tag, one in pairs]
+        pairs = [(None, None) if item is None else next(iter(item.items())) for item in value]
+        return [pair if tag is None else _item(pair, branch.items[tag]) for tag, pair in pairs]
     inner = next(iter(branch.items.values()), None)
     if inner is None or inner.kind in ("long", "double"):
         return value
-    return [None if one is None else _item(one, inner) for one in value]
+    return [None if item is None else _item(item, inner) for item in value]
 
 
 def _item(value: Any, branch: Branch) -> Any:
@@ -165,9 +167,9 @@ def _part(branch: Branch, rows: Any, values: Sequence[Any], text: bool) -> Colum
     if branch.kind == "enum":
         places = pa.array(values, pa.int64())
         symbols = pa.array(branch.symbols, pa.string())
-        found = sound(pa.DictionaryArray.from_arrays(places, symbols, safe=False))
-        assert found is not None
-        return ColumnPart(rows, found.values, found.lost)
+        result = sound(pa.DictionaryArray.from_arrays(places, symbols, safe=False))
+        assert result is not None
+        return ColumnPart(rows, result.values, result.lost)
     there: list[dict[str, Any] | None] = [None if value is None else {} for value in values]
     return ColumnPart(rows, pa.array(there, pa.struct([])))
 

@@ -68,14 +68,14 @@ class Field(NamedTuple):
 
     def of(self, record: Mapping[str, Any]) -> Any:
         """Its value; None where a record around it is not there."""
-        found: Any = record
+        result: Any = record
         for tag, branch in self.above:
-            found = found[tag]
-            if branch is not None and found is not None:
-                found = found.get(branch)
-            if found is None:
+            result = result[tag]
+            if branch is not None and result is not None:
+                result = result.get(branch)
+            if result is None:
                 return None
-        return found[self.tag]
+        return result[self.tag]
 
 
 class Wire(NamedTuple):
@@ -144,19 +144,19 @@ class _Taken:
             return self.down(kind)
         self._given[schema["name"]] = schema
         if kind == "enum":
-            made: Any = "long"
+            built: Any = "long"
         elif kind == "fixed":
-            made = {"type": "fixed", "name": self._fresh(), "size": schema["size"]}
-            self._empty[made["name"]] = not schema["size"]
+            built = {"type": "fixed", "name": self._fresh(), "size": schema["size"]}
+            self._empty[built["name"]] = not schema["size"]
         else:
-            made = self._record(
+            built = self._record(
                 [
                     {"name": f"f{at}", "type": self.down(field["type"])}
                     for at, field in enumerate(schema["fields"])
                 ]
             )
-        self._made[schema["name"]] = made if kind == "enum" else made["name"]
-        return made
+        self._made[schema["name"]] = built if kind == "enum" else built["name"]
+        return built
 
     def branches(self, schema: Any) -> dict[str, Branch]:
         """The types of a field, null aside."""
@@ -168,18 +168,20 @@ class _Taken:
         """The field that a path leads to; None where it leads nowhere, or to several."""
         above: list[tuple[str, str | None]] = []
         for depth, step in enumerate(path, 1):
-            named = [(at, one) for at, one in enumerate(described["fields"]) if one["name"] == step]
+            named = [
+                (at, item) for at, item in enumerate(described["fields"]) if item["name"] == step
+            ]
             if len(named) != 1:
                 return None
             at, field = named[0]
             if depth == len(path):
                 return Field(f"f{at}", self.branches(field["type"]), tuple(above))
-            given = field["type"]
-            options = given if isinstance(given, list) else [given]
-            records = [(i, one) for i, one in enumerate(map(self._record_of, options)) if one]
+            value = field["type"]
+            options = value if isinstance(value, list) else [value]
+            records = [(i, item) for i, item in enumerate(map(self._record_of, options)) if item]
             if len(records) != 1:
                 return None
-            several = len([one for one in options if one != "null"]) > 1
+            several = len([option for option in options if option != "null"]) > 1
             above.append((f"f{at}", f"b{records[0][0]}" if several else None))
             described = records[0][1]
         return None
@@ -196,31 +198,31 @@ class _Taken:
         return self._record_of(kind) if kind in self._given or isinstance(kind, dict) else None
 
     def _union(self, options: list[Any]) -> list[Any]:
-        made = [self.down(option) for option in options]
-        if len([option for option in made if option != "null"]) < 2:
-            return made
+        built = [self.down(option) for option in options]
+        if len([option for option in built if option != "null"]) < 2:
+            return built
         # Bytes and text are one type on the wire: a record around each says which was meant.
         return [
             option if option == "null" else self._record([{"name": f"b{at}", "type": option}])
-            for at, option in enumerate(made)
+            for at, option in enumerate(built)
         ]
 
     def _record(self, fields: list[Any]) -> Any:
-        made: dict[str, Any] = {"type": "record", "name": self._fresh(), "fields": fields}
-        self._empty[made["name"]] = all(self._is_empty(field["type"]) for field in fields)
-        return made
+        built: dict[str, Any] = {"type": "record", "name": self._fresh(), "fields": fields}
+        self._empty[built["name"]] = all(self._is_empty(field["type"]) for field in fields)
+        return built
 
     def _item(self, schema: Any) -> Any:
-        made = self.down(schema)
-        if self._is_empty(made):
+        built = self.down(schema)
+        if self._is_empty(built):
             raise self._refused("holds a list of items that take no bytes")
-        return made
+        return built
 
-    def _is_empty(self, made: Any) -> bool:
+    def _is_empty(self, built: Any) -> bool:
         """Whether values of a type take no bytes."""
-        if isinstance(made, dict):
-            return self._empty.get(made.get("name", ""), False)
-        return made == "null" or (isinstance(made, str) and self._empty.get(made, False))
+        if isinstance(built, dict):
+            return self._empty.get(built.get("name", ""), False)
+        return built == "null" or (isinstance(built, str) and self._empty.get(built, False))
 
     def _fresh(self) -> str:
         self._count += 1

@@ -108,18 +108,18 @@ class _Refused:
 
     def letters(self, source: str, positions: NDArray[np.int64]) -> pa.RecordBatch | None:
         """By position, then in the order of columns; None if there are none."""
-        kept = ((reason, field, bad & ~self.gone) for reason, field, bad in self._values)
-        found = [
-            (reason, field, rows) for reason, field, rows in [*self._found, *kept] if rows.any()
+        retained = ((reason, field, bad & ~self.gone) for reason, field, bad in self._values)
+        results = [
+            (reason, field, rows) for reason, field, rows in [*self._found, *retained] if rows.any()
         ]
-        if not found:
+        if not results:
             return None
-        at = [np.flatnonzero(rows) for _, _, rows in found]
+        at = [np.flatnonzero(rows) for _, _, rows in results]
         order = np.argsort(np.concatenate(at), kind="stable")
         sizes = [len(rows) for rows in at]
-        names = list(dict.fromkeys(field for _, field, _ in found))
-        codes = np.array([reason_code(reason) for reason, _, _ in found], dtype=np.int8)
-        fields = np.array([names.index(field) for _, field, _ in found], dtype=np.int32)
+        names = list(dict.fromkeys(field for _, field, _ in results))
+        codes = np.array([reason_code(reason) for reason, _, _ in results], dtype=np.int8)
+        fields = np.array([names.index(field) for _, field, _ in results], dtype=np.int32)
         return dead_letters(
             source,
             positions[np.concatenate(at)[order]],
@@ -158,9 +158,9 @@ def assemble(
     refused = _Refused(len(positions), spoilt)
     columns: dict[str, Any] = {}
     name = schema.time.column
-    given = TIME if TIME in raw else name
-    times, bad = _times(raw[given], schema.time, source)
-    refused.records("unreadable_time", name, refused.spoilt(given, bad))
+    value = TIME if TIME in raw else name
+    times, bad = _times(raw[value], schema.time, source)
+    refused.records("unreadable_time", name, refused.spoilt(value, bad))
     refused.records("missing_time", name, _rows(times.is_null()))
     columns["@time"] = times
     for role, column, reason in (
@@ -180,9 +180,9 @@ def assemble(
             refused.records(reason, column, refused.spoilt(column, bad))
     if schema.arrival is not None:
         name = schema.arrival.column
-        given = ARRIVAL if ARRIVAL in raw else name
-        columns["@arrival"], bad = _times(raw[given], schema.arrival, source)
-        refused.values("not_a_time", name, refused.spoilt(given, bad))
+        value = ARRIVAL if ARRIVAL in raw else name
+        columns["@arrival"], bad = _times(raw[value], schema.arrival, source)
+        refused.values("not_a_time", name, refused.spoilt(value, bad))
     columns["@position"] = pa.array(positions)
     absent: dict[str, int] = {}
     for name, kind in schema.columns.items():
@@ -200,8 +200,8 @@ def assemble(
     )
     if refused.gone.any():
         batch, absent = batch.filter(pa.array(~refused.gone)), {}
-    kept = batch if batch.num_rows else None
-    return Decoded(kept, refused.letters(source, positions), absent)
+    retained = batch if batch.num_rows else None
+    return Decoded(retained, refused.letters(source, positions), absent)
 
 
 def _rows(values: Any) -> Bad:
@@ -214,11 +214,11 @@ def _rows(values: Any) -> Bad:
 
 def _times(values: Any, stamp: Stamp, source: str) -> tuple[pa.TimestampArray, Bad]:
     """Times, null where there is none that can be read; and where that was of a value."""
-    given = plain(values)
-    times = to_time(given, stamp, source)
+    value = plain(values)
+    times = to_time(value, stamp, source)
     if not times.null_count:
         return times, None
-    return times, _rows(pc.and_(to_presence(given)[0].is_valid(), times.is_null()))
+    return times, _rows(pc.and_(to_presence(value)[0].is_valid(), times.is_null()))
 
 
 def _leniently(
@@ -292,10 +292,10 @@ def _user(
 ) -> tuple[Any, Bad]:
     field = schema.field_of(column)
     if kind == "number":
-        found = to_numbers(values, field, column, source)
-        if found.missing is not None:
-            absent[column] = found.missing
-        return found.values, found.bad
+        result = to_numbers(values, field, column, source)
+        if result.missing is not None:
+            absent[column] = result.missing
+        return result.values, result.bad
     if kind == "text":
         return to_text(values, field, column, source, empty_is_null)
     if kind == "boolean":

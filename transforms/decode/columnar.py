@@ -128,12 +128,12 @@ def decode_batch(
             return None
         if name in types and column is not None:
             column = column.cast(types[name])
-        found = sound(pa.nulls(batch.num_rows) if column is None else column)
-        if found is None:
+        result = sound(pa.nulls(batch.num_rows) if column is None else column)
+        if result is None:
             return None
-        raw[name] = found.values
-        if found.lost is not None:
-            spoilt[name] = found.lost
+        raw[name] = result.values
+        if result.lost is not None:
+            spoilt[name] = result.lost
     positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
     return assemble(raw, positions, schema, source, spoilt, numbers=numbers)
 
@@ -266,14 +266,14 @@ def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
     """The dictionary is the batch's; an index into it is its record's."""
     indices = values.indices
     indices.validate()
-    given = values.dictionary
-    dictionary = sound(given)
+    value = values.dictionary
+    dictionary = sound(value)
     if dictionary is None:
         return None
     if pa.types.is_nested(dictionary.values.type) and not holds_numbers(dictionary.values.type):
         # It would be copied, and what frames its fields is not known.
         dictionary = Sound(hollow(dictionary.values.is_valid()), None)
-    if dictionary.values is not given:
+    if dictionary.values is not value:
         values = pa.DictionaryArray.from_arrays(indices, dictionary.values, safe=False)
     if dictionary.lost is None and _all_inside(indices, len(dictionary.values)):
         return Sound(values, None)
@@ -287,9 +287,9 @@ def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
         lost[inside] |= dictionary.lost[at[inside]]
     if not lost.any() and dictionary.lost is None:
         return Sound(values, None)
-    kept = pa.array(np.where(outside, 0, at), indices.type, mask=~valid | outside)
-    found = pa.DictionaryArray.from_arrays(kept, dictionary.values)
-    return Sound(found, lost if lost.any() else None)
+    retained = pa.array(np.where(outside, 0, at), indices.type, mask=~valid | outside)
+    result = pa.DictionaryArray.from_arrays(retained, dictionary.values)
+    return Sound(result, lost if lost.any() else None)
 
 
 def _all_inside(indices: pa.Array, size: int) -> bool:
@@ -317,9 +317,9 @@ def _of_list_views(values: Any) -> Sound:
     outside = (at < 0) | (size < 0) | (size > room) | (at > room - np.minimum(size, room))
     if not outside.any():
         return Sound(values, None)
-    made: Any = pa.ListViewArray if pa.types.is_list_view(values.type) else pa.LargeListViewArray
+    built: Any = pa.ListViewArray if pa.types.is_list_view(values.type) else pa.LargeListViewArray
     zero = at.dtype.type(0)
-    found = made.from_arrays(
+    result = built.from_arrays(
         pa.array(np.where(outside, zero, at)),
         pa.array(np.where(outside, zero, size)),
         values.values,
@@ -327,7 +327,7 @@ def _of_list_views(values: Any) -> Sound:
         mask=pa.array(~valid | outside),
     )
     lost = valid & outside
-    return Sound(found, lost if lost.any() else None)
+    return Sound(result, lost if lost.any() else None)
 
 
 def _of_views(values: pa.Array) -> Sound:
@@ -350,7 +350,7 @@ def _of_views(values: pa.Array) -> Sound:
     tamed = views.copy()
     tamed[wild] = np.zeros((), _VIEW)
     valid = pa.array(values.is_valid().to_numpy(zero_copy_only=False) & ~wild).buffers()[1]
-    found = pa.Array.from_buffers(
+    result = pa.Array.from_buffers(
         values.type, len(values), [valid, pa.py_buffer(tamed.tobytes()), *buffers[2:]]
     )
-    return Sound(found, lost if lost.any() else None)
+    return Sound(result, lost if lost.any() else None)

@@ -60,5 +60,5 @@ def concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-    found = table.to_batches()
-    return found[0] if found else batches[0].slice(0, 0)
+    result = table.to_batches()
+    return result[0] if result else batches[0].slice(0, 0)

@@ -58,8 +58,8 @@ def decode_csv(
     schema.refuse_lists()
     schema.require(header, source, ())
     parser = _CsvParser(header, schema, delimiter, quoted_newlines)
-    for found in over(lambda chunk: list(parser.decode(chunk, source)), chunks):
-        yield from found
+    for result in over(lambda chunk: list(parser.decode(chunk, source)), chunks):
+        yield from result
 
 
 class _CsvParser:
@@ -141,8 +141,8 @@ class _CsvParser:
 
     def _read(self, chunk: Chunk, bad: NDArray[np.bool_], types: dict[str, pa.DataType]) -> Any:
         table, lost = self._parse(chunk, ~bad, types)
-        given = len(bad) - int(bad.sum())
-        if table.num_rows + len(lost) != given:
+        value = len(bad) - int(bad.sum())
+        if table.num_rows + len(lost) != value:
             # A quote left open has swallowed lines: find it, and read again without.
             quoted = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == 34)
             for i in np.unique(chunk.line_of(quoted)).tolist():

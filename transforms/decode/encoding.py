@@ -37,8 +37,8 @@ def check_encoding(name: str) -> str:
         file's beginning.
     """
     try:
-        found = codecs.lookup(name)
-        text = "".encode(name) == b"" if found.name not in _WIDE else True
+        result = codecs.lookup(name)
+        text = "".encode(name) == b"" if result.name not in _WIDE else True
     except (LookupError, ValueError, TypeError):
         # Codecs of bytes, like base64, are no encodings of text.
         raise ConfigError(
@@ -46,7 +46,7 @@ def check_encoding(name: str) -> str:
             name,
             "is no encoding of text known here; write one like utf-8, latin-1, cp1252 or utf-16.",
         ) from None
-    usual = found.name.replace("_", "-")
+    usual = result.name.replace("_", "-")
     if usual in ("utf-8", "utf-8-sig"):
         return UTF_8
     if usual in _WIDE:
@@ -71,8 +71,8 @@ def _keeps_lines(name: str) -> bool:
                 return False
     except UnicodeError:
         return False
-    heads = [bytes([one]) for one in range(128, 256)]
-    heads += [head + bytes([one]) for head in heads for one in (0x30, 0x5C, 0x80, 0xA1, 0xFE)]
+    heads = [bytes([item]) for item in range(128, 256)]
+    heads += [head + bytes([item]) for head in heads for item in (0x30, 0x5C, 0x80, 0xA1, 0xFE)]
     return all(_ends(head + b"\n", name) for head in heads)
 
 
@@ -145,15 +145,15 @@ class Recoded:
         self._begun = True
         if self._encoding in _MARKS:
             marks = _MARKS[self._encoding]
-            found = next((name for mark, name in marks.items() if data.startswith(mark)), None)
-            self._encoding = found or f"{self._encoding}-le"
+            result = next((name for mark, name in marks.items() if data.startswith(mark)), None)
+            self._encoding = result or f"{self._encoding}-le"
         self._newline = "\n".encode(self._encoding)
 
     def _unmarked(self) -> bytes:
         """The line that waits, without the byte order marks in front of it, which do not count."""
         mark = re.escape("\ufeff".encode(self._encoding, "ignore"))
-        found = re.match(rb"(?:%b)+" % mark, self._rest) if mark else None
-        self._rest = self._rest[found.end() if found else 0 :]
+        result = re.match(rb"(?:%b)+" % mark, self._rest) if mark else None
+        self._rest = self._rest[result.end() if result else 0 :]
         return self._rest
 
     def _behind_first(self, data: bytes, start: int = 0) -> int:

@@ -45,19 +45,21 @@ def doubt(names: Sequence[str], rows: Sequence[Sequence[str]] | None = None) -> 
         return None
     records = [row for row in rows if len(row) == len(names) and list(row) != list(names)]
     columns = [{row[place].strip() for row in records} for place in range(len(names))]
-    told = False
+    reported = False
     for name, values in zip(names, columns, strict=True):
         if name.strip() in values or (values and {_shape(name)} == set(map(_shape, values))):
             return f"{_fields(len(names))} like those of the lines below"
-        told |= any(_kind(value) not in (_NAME, _NOTHING) for value in values)
-    return None if told else f"{described(names)}, and nothing below tells that they are no event"
+        reported |= any(_kind(value) not in (_NAME, _NOTHING) for value in values)
+    return (
+        None if reported else f"{described(names)}, and nothing below tells that they are no event"
+    )
 
 
 def described(fields: Sequence[str]) -> str:
     """Fields by number and kind, like "4 fields of numbers"; nothing of what they say."""
     kinds: dict[str, int] = {}
-    for one in fields:
-        kinds[_kind(one)] = kinds.get(_kind(one), 0) + 1
+    for field in fields:
+        kinds[_kind(field)] = kinds.get(_kind(field), 0) + 1
     if len(kinds) == 1 and fields:
         return f"{_fields(len(fields))} of {next(iter(kinds))}"
     listed = ", ".join(f"{count} of {kind}" for kind, count in kinds.items())
@@ -85,9 +87,9 @@ def _is_name(text: str) -> bool:
     """Words like those people name columns with."""
     if len(text) > LONGEST or len(text.split()) > _WORDS or _HEX.match(text):
         return False
-    if _LONG_NUMBER.search(text) or not any(one.isalpha() for one in text):
+    if _LONG_NUMBER.search(text) or not any(item.isalpha() for item in text):
         return False
-    return all(one in _PUNCTUATION or unicodedata.category(one)[0] in "LMN" for one in text)
+    return all(item in _PUNCTUATION or unicodedata.category(item)[0] in "LMN" for item in text)
 
 
 def _shape(text: str) -> str:

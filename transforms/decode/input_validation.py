@@ -156,7 +156,7 @@ class FirstLook:
             listed = names.to_pylist()
             for what, spelt in (("nearly", folded), ("alike", as_numbers)):
                 known = self._known[what]
-                near = [one is not None and spelt(one, self._several) in known for one in listed]
+                near = [item is not None and spelt(item, self._several) in known for item in listed]
                 counts[what] += _true(pa.array(near, pa.bool_()).take(keys.indices))
 
     @cached_property
@@ -175,17 +175,17 @@ class FirstLook:
             return ()
         if not seen["events"]:
             return (self._unread(seen),)
-        found = [] if seen["inside"] else [Doubt("clock")]
+        result = [] if seen["inside"] else [Doubt("clock")]
         for role, column in self._roles.items():
-            found += self._unfilled(column, role, seen)
+            result += self._unfilled(column, role, seen)
         there = [seen["has", role] for role in key_roles(schema.keys)]
         if self._declared is not None and there and all(there) and not seen["declared"]:
-            found.append(Doubt("key", ", ".join(schema.keys)))
+            result.append(Doubt("key", ", ".join(schema.keys)))
         for name in schema.columns:
             # A column that only `where` reads may be rare, unless nothing is left without it.
             if schema.fields.get(name) != "where" or not seen["passed"]:
-                found += self._unfilled(name, "", seen)
-        return tuple(found)
+                result += self._unfilled(name, "", seen)
+        return tuple(result)
 
     def unmet(self, seen: Evidence) -> tuple[str, ...]:
         """Columns that only the predicate reads and that no record had so far."""
@@ -203,8 +203,8 @@ class FirstLook:
         letters = {pair: n for pair, n in letters.items() if pair[1] in UNREAD}
         column, reason = max(letters, key=lambda pair: letters[pair])
         if reason in ("missing_time", "unreadable_time"):
-            told = seen["letter", column, "unreadable_time"] or self.named
-            return Doubt("time" if told else "absent", self.schema.time.column, "@time")
+            reported = seen["letter", column, "unreadable_time"] or self.named
+            return Doubt("time" if reported else "absent", self.schema.time.column, "@time")
         role = reason.replace("unreadable_", "@")
         return Doubt("kind", column, role) if column else Doubt("record")
 

@@ -79,11 +79,11 @@ def read_objects(
     rows = map(orjson.loads, lines)
     flat = len(names) > 1 and not any_nested(names)
     pick: Any = itemgetter(*names) if flat else taker(names)
-    found = map(pick, rows)
+    result = map(pick, rows)
     while len(values) + len(lost) < len(lines):
         # An iterator of map goes on behind the line that made it raise.
         try:
-            for picked in found:
+            for picked in result:
                 add(picked)
         except orjson.JSONDecodeError:
             at = len(values) + len(lost)
@@ -97,7 +97,7 @@ def read_objects(
             add(pick(orjson.loads(lines[len(values) + len(lost)])))
             missing += 1
             if missing > 64 + len(values) // 16:
-                found = map(pick, rows)
+                result = map(pick, rows)
     places = [at for at, name in enumerate(names) if name in texts]
     if any(float in set(map(type, map(itemgetter(at), values))) for at in places):
         gone = set(lost)
@@ -141,28 +141,28 @@ def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
 
 def _marked(match: re.Match[bytes]) -> bytes:
     """Tokens as they are, but for those that orjson refuses: they become texts with a mark."""
-    found = match[0]
-    if found[:1] != b'"':
-        number = float(found)
-        return found if math.isfinite(number) else b'"\\u0000n%b"' % str(number).encode()
-    if found.startswith(rb'"\u0000'):
-        found = rb'"\u0000t' + found[1:]
+    result = match[0]
+    if result[:1] != b'"':
+        number = float(result)
+        return result if math.isfinite(number) else b'"\\u0000n%b"' % str(number).encode()
+    if result.startswith(rb'"\u0000'):
+        result = rb'"\u0000t' + result[1:]
     try:
-        orjson.loads(found)
+        orjson.loads(result)
     except orjson.JSONDecodeError:
         try:
-            json.loads(found.decode(errors="replace"))
+            json.loads(result.decode(errors="replace"))
         except ValueError:
-            return found
+            return result
         return rb'"\u0000x"'
-    return found
+    return result
 
 
 def _unmarked(value: Any) -> Any:
     if type(value) is list:
-        return [_unmarked(one) for one in value]
+        return [_unmarked(item) for item in value]
     if type(value) is dict:
-        return {name: _unmarked(one) for name, one in value.items()}
+        return {name: _unmarked(item) for name, item in value.items()}
     if type(value) is not str or value[:1] != _MARK:
         return value
     if value[1] == _NUMBER:
@@ -173,12 +173,12 @@ def _unmarked(value: Any) -> Any:
 def _by_arrow(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
     row: list[Any] = []
     for name in names:
-        found = _one_by_arrow(line, name, (name,))
-        if found is not None and found[0] is None and steps(name):
-            found = _one_by_arrow(line, name, steps(name)) or found
-        if found is None:
+        result = _one_by_arrow(line, name, (name,))
+        if result is not None and result[0] is None and steps(name):
+            result = _one_by_arrow(line, name, steps(name)) or result
+        if result is None:
             return None
-        row.append(found[0])
+        row.append(result[0])
     return tuple(row)
 
 
@@ -239,22 +239,22 @@ def plain(chunk: Chunk, keep: NDArray[np.bool_], types: Mapping[str, pa.DataType
     nodes = _nodes(types)
     if nodes is None:
         return None
-    kept = np.flatnonzero(keep)
-    n, k = len(kept), len(nodes.kinds)
+    retained = np.flatnonzero(keep)
+    n, k = len(retained), len(nodes.kinds)
     values, sizes = np.empty((k, n), dtype=np.int64), np.empty((k, n), dtype=np.int64)
     there, is_plain = np.empty((k, n), dtype=np.bool_), np.empty(n, dtype=np.bool_)
-    starts, ends = chunk.starts[kept], chunk.ends[kept]
+    starts, ends = chunk.starts[retained], chunk.ends[retained]
     kernels.fields(
         chunk.data, starts, ends, nodes.names, nodes.nodes, values, sizes, there, is_plain
     )
     m = int(np.count_nonzero(is_plain))
-    found = [
+    results = [
         column(chunk.data, kind, values[c, :m], sizes[c, :m], there[c, :m])
         for c, kind in enumerate(nodes.kinds)
     ]
-    columns = {name: _first([found[c] for c in places]) for name, places in nodes.places.items()}
+    columns = {name: _first([results[c] for c in places]) for name, places in nodes.places.items()}
     lines = np.zeros(len(keep), dtype=bool)
-    lines[kept] = is_plain
+    lines[retained] = is_plain
     return Plain(lines, columns)
 
 

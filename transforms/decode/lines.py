@@ -67,26 +67,26 @@ class Chunk:
 
     def select(self, keep: NDArray[np.bool_]) -> bytes:
         """The lines that ``keep`` (n,) marks, each ended by a newline, blank lines left out."""
-        kept = np.flatnonzero(keep)
-        if not len(kept):
+        retained = np.flatnonzero(keep)
+        if not len(retained):
             return b""
         # Neighbours that stay are copied as one run.
-        gaps = np.flatnonzero(self.starts[kept[1:]] > self.ends[kept[:-1]] + 2) + 1
-        gaps = np.union1d(gaps, np.flatnonzero(np.diff(kept) > 1) + 1)
-        firsts = self.starts[kept[np.concatenate([[0], gaps])]].tolist()
-        lasts = self.ends[kept[np.concatenate([gaps - 1, [len(kept) - 1]])]].tolist()
+        gaps = np.flatnonzero(self.starts[retained[1:]] > self.ends[retained[:-1]] + 2) + 1
+        gaps = np.union1d(gaps, np.flatnonzero(np.diff(retained) > 1) + 1)
+        firsts = self.starts[retained[np.concatenate([[0], gaps])]].tolist()
+        lasts = self.ends[retained[np.concatenate([gaps - 1, [len(retained) - 1]])]].tolist()
         view = memoryview(self.data)
         pieces = [view[a:b] for a, b in zip(firsts, lasts, strict=True)]
         return b"\n".join(pieces) + b"\n"
 
     def only(self, keep: NDArray[np.bool_]) -> Chunk:
         """A chunk of the lines that ``keep`` (n,) marks and no others."""
-        kept = np.flatnonzero(keep)
-        starts, ends = self.starts[kept], self.ends[kept]
+        retained = np.flatnonzero(keep)
+        starts, ends = self.starts[retained], self.ends[retained]
         pieces = [self.data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         stops = np.cumsum(ends - starts + 1) - 1
         data = b"\n".join(pieces) + b"\n"
-        return Chunk(data, stops - (ends - starts), stops, self.numbers[kept], self.numbers[:0])
+        return Chunk(data, stops - (ends - starts), stops, self.numbers[retained], self.numbers[:0])
 
     def line_of(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Offsets into ``data`` -> index of the line they lie in; only for offsets inside lines."""
@@ -187,22 +187,22 @@ def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     returned = np.zeros(count, dtype=bool)
     returned[full] = buffer[ends[full] - 1] == _RETURN
     ends = ends - returned
-    kept = (ends > starts) & ~long
-    if kept.all():
+    retained = (ends > starts) & ~long
+    if retained.all():
         return Chunk(data, starts, ends, numbers, numbers[:0]), count
-    return Chunk(data, starts[kept], ends[kept], numbers[kept], numbers[long]), count
+    return Chunk(data, starts[retained], ends[retained], numbers[retained], numbers[long]), count
 
 
 def _newlines(data: bytes, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
     if kernels is None:
         return np.flatnonzero(buffer == _NEWLINE)
     # Room for lines of 32 bytes: shorter ones are counted first, and looked for again.
-    found = np.empty(len(data) // 32 + 1, dtype=np.int64)
-    count = kernels.newlines(data, found)
-    if count > len(found):
-        found = np.empty(count, dtype=np.int64)
-        kernels.newlines(data, found)
-    return found[:count]
+    result = np.empty(len(data) // 32 + 1, dtype=np.int64)
+    count = kernels.newlines(data, result)
+    if count > len(result):
+        result = np.empty(count, dtype=np.int64)
+        kernels.newlines(data, result)
+    return result[:count]
 
 
 _QUOTE, _NEWLINE, _RETURN = 34, 10, 13
@@ -227,8 +227,8 @@ def holds_newlines(data: bytes, delimiter: str) -> bool:
     pattern = record_pattern(delimiter)
     at = 0
     while at < len(data):
-        found = pattern.match(data, at)
-        end = found.end() if found else at
+        result = pattern.match(data, at)
+        end = result.end() if result else at
         if data[end : end + 1] == b"\n" and b"\n" in data[at:end]:
             return True
         at = data.find(b"\n", end) + 1 or len(data)
@@ -325,8 +325,8 @@ def _cut(
         if place < cursor:
             continue
         start = int(starts[place])
-        found = pattern.match(data, start, min(start + line_bytes + 1, len(data)))
-        at = found.end() if found else start
+        result = pattern.match(data, start, min(start + line_bytes + 1, len(data)))
+        at = result.end() if result else start
         end = int(np.searchsorted(ends, at))
         if end >= whole or ends[end] != at:
             if len(data) - start > line_bytes:
@@ -345,19 +345,19 @@ def _cut(
         skipping = bool(long[-1])
     stop = n if skipping else stop
     long |= last - starts > line_bytes
-    kept = head & ~long
+    retained = head & ~long
     full = last > starts
     returned = np.zeros(n, dtype=bool)
     returned[full] = buffer[last[full] - 1] == _RETURN
     last = last - returned
-    kept = (kept & (last > starts))[:stop]
+    retained = (retained & (last > starts))[:stop]
     numbers = np.arange(first, first + n, dtype=np.int64)
     used = len(data) if stop == n else int(starts[stop])
     chunk = Chunk(
         data[:used],
-        starts[:stop][kept],
-        last[:stop][kept],
-        numbers[:stop][kept],
+        starts[:stop][retained],
+        last[:stop][retained],
+        numbers[:stop][retained],
         numbers[:stop][(head & long)[:stop]],
     )
     lines = stop - 1 if skipping else stop

@@ -194,9 +194,9 @@ def _pairs(values: Any, places: Any, size: int) -> tuple[Any, Bad]:
     twice = np.zeros(len(row), dtype=bool)
     twice[1:] = (row[1:] == row[:-1]) & (at[1:] == at[:-1])
     good[row[outside | twice]] = False
-    kept = good[row]
-    made = _made(row[kept], at[kept], value[kept], size, good)
-    return made, _some((numbers.there | spots.there) & ~good)
+    retained = good[row]
+    built = _made(row[retained], at[retained], value[retained], size, good)
+    return built, _some((numbers.there | spots.there) & ~good)
 
 
 def _made(row: Ints, at: Ints, value: NDArray[np.float64], size: int, good: Rows) -> Any:
@@ -222,7 +222,7 @@ def from_entries(lengths: Ints, at: Ints, value: NDArray[np.float64], size: int)
     if (key[1:] <= key[:-1]).any():
         order = np.argsort(key, kind="stable")
         last = np.append(np.diff(key[order]) != 0, True)
-        row, at, value = (one[order[last]] for one in (row, at, value))
+        row, at, value = (item[order[last]] for item in (row, at, value))
     return _made(row, at, value, size, good)
 
 
@@ -240,14 +240,14 @@ def from_python(values: Sequence[Any], size: int, places: Sequence[Any] | None =
     value: list[NDArray[Any]] = []
     plain = np.zeros(n, dtype=bool)
     if places is None:
-        plain, found = _objects(values, size)
+        plain, result = _objects(values, size)
         good |= plain
-        row, at, value = [found[0]], [found[1]], [found[2]]
+        row, at, value = [result[0]], [result[1]], [result[2]]
     for i in np.flatnonzero(~plain).tolist():
-        one, spots = values[i], None if places is None else places[i]
-        if one is None and spots is None:
+        item, spots = values[i], None if places is None else places[i]
+        if item is None and spots is None:
             continue
-        read = _one(one, size) if places is None else _paired(one, spots, size)
+        read = _one(item, size) if places is None else _paired(item, spots, size)
         if read is None:
             bad[i] = True
             continue
@@ -267,9 +267,9 @@ class _Places(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         digits = type(name) is str and name.isascii() and name.isdigit() and len(name) <= 10
-        found = int(name) if digits and (name[0] != "0" or len(name) == 1) else -1
-        self[name] = found
-        return found
+        result = int(name) if digits and (name[0] != "0" or len(name) == 1) else -1
+        self[name] = result
+        return result
 
 
 def _objects(values: Sequence[Any], size: int) -> tuple[Rows, tuple[Ints, Ints, Any]]:
@@ -280,12 +280,12 @@ def _objects(values: Sequence[Any], size: int) -> tuple[Rows, tuple[Ints, Ints, 
     spots: list[int] = []
     numbers: list[Any] = []
     known = _Places()
-    for i, one in enumerate(values):
-        if type(one) is dict and len(one) <= size and _PLAIN.issuperset(map(type, one.values())):
+    for i, item in enumerate(values):
+        if type(item) is dict and len(item) <= size and _PLAIN.issuperset(map(type, item.values())):
             which.append(i)
-            lengths.append(len(one))
-            spots += map(known.__getitem__, one)
-            numbers += one.values()
+            lengths.append(len(item))
+            spots += map(known.__getitem__, item)
+            numbers += item.values()
     plain = np.zeros(len(values), dtype=bool)
     nothing = np.zeros(0, dtype=np.int64)
     try:
@@ -299,8 +299,8 @@ def _objects(values: Sequence[Any], size: int) -> tuple[Rows, tuple[Ints, Ints, 
     odd = (at < 0) | (at >= size)
     odd[1:] |= (row[1:] == row[:-1]) & (at[1:] == at[:-1])
     plain[row[odd]] = False
-    kept = plain[row]
-    return plain, (row[kept], at[kept], value[kept])
+    retained = plain[row]
+    return plain, (row[retained], at[retained], value[retained])
 
 
 def _one(value: Any, size: int) -> tuple[Ints, NDArray[np.float64]] | None:
@@ -330,7 +330,7 @@ def _paired(value: Any, spots: Any, size: int) -> tuple[Ints, NDArray[np.float64
     if len(value) != len(spots) or len(value) > size:
         return None
     numbers, listed = _numbers(value), list(spots)
-    if numbers is None or not all(_is_place(one, size) for one in listed):
+    if numbers is None or not all(_is_place(item, size) for item in listed):
         return None
     at = np.array(listed, dtype=np.int64)
     order = np.argsort(at, kind="stable")
@@ -350,13 +350,13 @@ def _numbers(values: Any) -> NDArray[np.float64] | None:
         return values.astype(np.float64) if fits else None
     kinds = set(map(type, values))
     if not kinds <= {int, float}:
-        if not all(_is_number(one) for one in values):
+        if not all(_is_number(value) for value in values):
             return None
-        values = [float("nan") if one is None else one for one in values]
+        values = [float("nan") if value is None else value for value in values]
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:
-        return np.array([to_float(one) for one in values])
+        return np.array([to_float(value) for value in values])
 
 
 def _is_number(value: Any) -> bool:

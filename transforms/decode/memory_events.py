@@ -122,7 +122,9 @@ def decode_table(
     table = pa.Table.from_batches([given]) if isinstance(given, pa.RecordBatch) else given
     check_columns(table.schema, schema, TABLE)
     there = table.schema.names
-    held = dict.fromkeys((one if one in there else (*steps(one), one)[0]) for one in schema.needed)
+    held = dict.fromkeys(
+        (item if item in there else (*steps(item), item)[0]) for item in schema.needed
+    )
     some = [name for name in held if name in there]  # on a stream a table may lack a column
     batches = table.select(some or there[:1]).to_batches(max_chunksize=batch_rows)
     yield from decode_batches(batches, schema, TABLE, first)
@@ -134,9 +136,9 @@ def _decode_frame(
     levels = [name for name in frame.index.names if name not in frame.columns]
     names = [name for name in (*frame.columns, *levels) if isinstance(name, str)]
     inside = [
-        one
-        for one in schema.needed
-        if one not in names and steps(one)[:1] and steps(one)[0] in names
+        item
+        for item in schema.needed
+        if item not in names and steps(item)[:1] and steps(item)[0] in names
     ]
     schema.require([*names, *inside], FRAME)
     for start in range(0, len(frame), batch_rows):
@@ -146,7 +148,7 @@ def _decode_frame(
         for name in schema.needed:
             if name in inside:
                 held = part[steps(name)[0]]
-                plain[name] = [_value(take({steps(name)[0]: one}, name)) for one in held]
+                plain[name] = [_value(take({steps(name)[0]: item}, name)) for item in held]
                 continue
             if name not in names:
                 typed[name] = pa.nulls(len(part))
@@ -154,7 +156,7 @@ def _decode_frame(
             column = part.index.get_level_values(name) if name in levels else part[name]
             array = _array(column)
             if array is None:
-                plain[name] = [_value(one) for one in column]
+                plain[name] = [_value(item) for item in column]
             else:
                 typed[name] = array
         yield _assembled(typed, plain, schema, first + start, len(part))

@@ -215,14 +215,14 @@ def _only(values: Sequence[Any], allowed: frozenset[type], bad: Any) -> Sequence
     wrong = set(kinds) - allowed
     if not wrong:
         return values
-    kept = list(values)
+    retained = list(values)
     for kind in wrong:
         at = -1
         for _ in range(kinds.count(kind)):
             at = kinds.index(kind, at + 1)
             bad[at] = True
-            kept[at] = None
-    return kept
+            retained[at] = None
+    return retained
 
 
 def _numbers(values: Sequence[Any], bad: Any) -> pa.Array:
@@ -250,8 +250,8 @@ def strings(values: Sequence[Any], bad: Any) -> pa.Array:
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
-        kept = [v if v is None or v.isascii() or _is_text(v) else NotText() for v in values]
-    return pa.array(_only(kept, frozenset({str, _NONE}), bad), pa.string())
+        retained = [v if v is None or v.isascii() or _is_text(v) else NotText() for v in values]
+    return pa.array(_only(retained, frozenset({str, _NONE}), bad), pa.string())
 
 
 def _is_text(value: str) -> bool:
@@ -267,11 +267,11 @@ def _by_type(values: Sequence[Any]) -> list[ColumnPart]:
     kinds: list[Any] = list(map(type, values))
     if datetime in kinds:
         kinds = list(map(_kind, values))
-    found = set(kinds) - {_NONE}
-    if len(found) == 1:
-        return [_part(found.pop(), None, values)]
+    result = set(kinds) - {_NONE}
+    if len(result) == 1:
+        return [_part(result.pop(), None, values)]
     parts = []
-    for kind in found:
+    for kind in result:
         rows = [at for at, other in enumerate(kinds) if other == kind]
         parts.append(_part(kind, np.array(rows), [values[at] for at in rows]))
     return parts

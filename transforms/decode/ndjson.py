@@ -58,8 +58,8 @@ def decode_ndjson(
     """
     # Of what type a value is is up to its record: it is never an error of the config.
     schema = schema.lenient()
-    for found in over(lambda chunk: list(_each(chunk, schema, source)), chunks):
-        yield from found
+    for result in over(lambda chunk: list(_each(chunk, schema, source)), chunks):
+        yield from result
 
 
 def _each(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]:
@@ -82,14 +82,14 @@ def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]
         chunk = objects.chunk
     types = _types(chunk, keep, schema)
     if types is not None and objects is None and not _with_fractions(types, schema):
-        found = plain(chunk, keep, types)
-        if found is not None:
+        result = plain(chunk, keep, types)
+        if result is not None:
             # What is odd comes first: a first look at a file ends with what shows that events fit.
-            keep = keep & ~found.lines
+            keep = keep & ~result.lines
             if keep.any():
                 yield from _one_by_one(chunk, keep, schema, source, None)
-            if found.lines.any():
-                yield assemble(found.columns, chunk.numbers[found.lines], schema, source)
+            if result.lines.any():
+                yield assemble(result.columns, chunk.numbers[result.lines], schema, source)
             return
     # Which of two ways a nested value is found is up to its record.
     table = None if any_nested(schema.needed) else _at_once(chunk, keep, schema, types)
@@ -191,8 +191,8 @@ def _types(
         if name in texts and kind == "boolean":
             return None
         if name in texts or name in times or kind == "text":
-            given = (take(row, name) for row in first)
-            kinds = Counter(type(value) for value in given if value is not None)
+            argument = (take(row, name) for row in first)
+            kinds = Counter(type(value) for value in argument if value is not None)
             most = kinds.most_common(1)[0][0] if kinds else str
             types[name] = _GUESSES.get(most if name in times or most is int else str, pa.string())
         elif name in lists:
@@ -222,9 +222,9 @@ def _one_by_one(
     objects: Lifted | None,
 ) -> Iterator[Decoded]:
     """The lines to keep, each parsed once. Holds no more than some ten thousand of them."""
-    kept = np.flatnonzero(keep)
-    for begin in range(0, len(kept), _BATCH_LINES):
-        places = kept[begin : begin + _BATCH_LINES]
+    retained = np.flatnonzero(keep)
+    for begin in range(0, len(retained), _BATCH_LINES):
+        places = retained[begin : begin + _BATCH_LINES]
         columns, lost = _read(chunk, places, schema)
         numbers = chunk.numbers[places]
         if lost:
@@ -300,8 +300,8 @@ def lift(chunk: Chunk, schema: EventSchema) -> Lifted | None:
     first = _lifted(chunk.data, chunk.starts[few], chunk.ends[few], listed.column, listed.size)
     if (first[0] < 0).all():
         return None
-    found = _lifted(chunk.data, chunk.starts, chunk.ends, listed.column, listed.size)
-    lengths, places, numbers, data, starts, ends = found
+    result = _lifted(chunk.data, chunk.starts, chunk.ends, listed.column, listed.size)
+    lengths, places, numbers, data, starts, ends = result
     column = from_entries(lengths, places, numbers, listed.size)
     left = replace(chunk, data=data, starts=starts, ends=ends)
     return Lifted(left, listed.column, lengths >= 0, column)

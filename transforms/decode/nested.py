@@ -21,8 +21,8 @@ Fields = Callable[[Any], Mapping[str, Any] | None]
 
 def steps(name: str) -> tuple[str, ...]:
     """The fields to go through; () of a name that is not written so."""
-    found = tuple(name.split("."))
-    return found if len(found) > 1 and all(found) else ()
+    result = tuple(name.split("."))
+    return result if len(result) > 1 and all(result) else ()
 
 
 def any_nested(names: Iterable[str]) -> bool:
@@ -73,18 +73,18 @@ def check_names(fields: Iterable[pa.Field]) -> None:
 def names_of(schema: pa.Schema, needed: Iterable[str]) -> list[str]:
     """Names of columns, and of those that are needed the nested ones that are there."""
     names = list(schema.names)
-    return names + [one for one in needed if one not in names and _types(schema, one)]
+    return names + [item for item in needed if item not in names and _types(schema, item)]
 
 
 def _types(schema: pa.Schema, name: str) -> list[pa.DataType]:
     """Types of all fields that a path leads to: one, if names are told apart."""
-    found = list(schema)
+    result = list(schema)
     for step in steps(name) or (name,):
-        some = [field for field in found if field.name == step]
+        some = [field for field in result if field.name == step]
         if len(some) != 1:
             return []
         kind = some[0].type
-        found = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+        result = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
     return [kind]
 
 

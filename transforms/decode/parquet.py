@@ -106,13 +106,13 @@ def _without_schema(data: bytes) -> pq.FileMetaData:
         if at < 0:
             break
         renamed = data[:at] + _HIDDEN + data[at + len(_HIDDEN) :]
-        found = pq.read_metadata(pa.BufferReader(renamed))
-        if _HIDDEN in (found.metadata or {}):
-            return found
-    found = pq.read_metadata(pa.BufferReader(data))
-    if _STORED in (found.metadata or {}):
+        result = pq.read_metadata(pa.BufferReader(renamed))
+        if _HIDDEN in (result.metadata or {}):
+            return result
+    result = pq.read_metadata(pa.BufferReader(data))
+    if _STORED in (result.metadata or {}):
         raise ValueError
-    return found
+    return result
 
 
 def _stored_schema(footer: pq.FileMetaData) -> pa.Schema | None:
@@ -132,16 +132,16 @@ def _with_meanings(read: pa.Schema, stored: pa.Schema | None) -> pa.Schema:
 
 
 def _meant(read: pa.Field, stored: pa.Field) -> pa.Field:
-    kind, given = read.type, plain_type(stored.type)
-    if pa.types.is_duration(given) and pa.types.is_int64(kind):
-        kind = given
-    elif pa.types.is_timestamp(kind) and pa.types.is_timestamp(given):
-        kind = pa.timestamp(kind.unit, kind.tz and (given.tz or kind.tz))
-    elif is_arrow_list(kind) and is_arrow_list(given):
-        size = given.list_size if pa.types.is_fixed_size_list(given) else -1
-        kind = pa.list_(_meant(kind.value_field, given.value_field), size)
-    elif pa.types.is_struct(kind) and pa.types.is_struct(given):
-        inner = pa.schema(list(kind)), pa.schema(list(given))
+    kind, value = read.type, plain_type(stored.type)
+    if pa.types.is_duration(value) and pa.types.is_int64(kind):
+        kind = value
+    elif pa.types.is_timestamp(kind) and pa.types.is_timestamp(value):
+        kind = pa.timestamp(kind.unit, kind.tz and (value.tz or kind.tz))
+    elif is_arrow_list(kind) and is_arrow_list(value):
+        size = value.list_size if pa.types.is_fixed_size_list(value) else -1
+        kind = pa.list_(_meant(kind.value_field, value.value_field), size)
+    elif pa.types.is_struct(kind) and pa.types.is_struct(value):
+        inner = pa.schema(list(kind)), pa.schema(list(value))
         kind = pa.struct(list(_with_meanings(*inner)))
     return read.with_type(kind)
 
@@ -219,18 +219,18 @@ def decode_parquet(
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
     """
-    found = parquet_groups(file) if known is None else known
-    if found is None:
+    result = parquet_groups(file) if known is None else known
+    if result is None:
         lost(1.0)
         yield whole_file(source)
         return
-    check_columns(found.schema, schema, source)
+    check_columns(result.schema, schema, source)
     batch_rows = min(batch_rows, rows_of(schema))
-    firsts = np.concatenate([[0], np.cumsum(found.rows)]).tolist()
-    asked = range(len(found.rows)) if groups is None else groups
-    total = sum(found.rows[group] for group in asked)
-    types = _to_restore(found, schema.needed)
-    with open_parquet(file, found, _dictionaries(schema, found.schema)) as parquet:
+    firsts = np.concatenate([[0], np.cumsum(result.rows)]).tolist()
+    asked = range(len(result.rows)) if groups is None else groups
+    total = sum(result.rows[group] for group in asked)
+    types = _to_restore(result, schema.needed)
+    with open_parquet(file, result, _dictionaries(schema, result.schema)) as parquet:
         pieces = _pieces(parquet, asked, firsts, batch_rows, list(schema.needed))
         read: Any = ahead(pieces)
         with closing(read):  # before the file is

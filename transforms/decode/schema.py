@@ -180,12 +180,12 @@ class EventSchema:
             state = "is not a column of" if column not in names else "is there twice in"
             doubt = header_sniffing.doubt(names, rows)
             if doubt is not None:
-                told = f"its names are not listed, as they may be none ({doubt})."
+                text = f"its names are not listed, as they may be none ({doubt})."
             else:
                 near = difflib.get_close_matches(column, names, n=1)
                 hint = f"did you mean {near[0]}? Its" if near and column not in names else "its"
-                told = f"{hint} columns are {', '.join(names)}.{self._elsewhere(column, source)}"
-            raise ConfigError(self.field_of(column), column, f"{state} {source}; {told}")
+                text = f"{hint} columns are {', '.join(names)}.{self._elsewhere(column, source)}"
+            raise ConfigError(self.field_of(column), column, f"{state} {source}; {text}")
 
     def _elsewhere(self, column: str, source: str) -> str:
         """Where a column that is not there may be instead; a sentence, or nothing."""
@@ -251,8 +251,8 @@ class EventSchema:
                         f"elsewhere; compare it with {columns[column]}s.",
                     )
         keys = (key,) if isinstance(key, str) else tuple(key or ())
-        found = cls(time, keys, id, unit, arrival, columns, fields, listed)
-        return found if listed is None else found._apart(listed)
+        result = cls(time, keys, id, unit, arrival, columns, fields, listed)
+        return result if listed is None else result._apart(listed)
 
     def _apart(self, listed: ListColumn) -> EventSchema:
         """Itself. Raises ConfigError where a column of lists plays another role."""
@@ -282,9 +282,9 @@ class EventSchema:
             else Stamp(arrival.column, arrival.format, arrival.zone or "UTC", "schema.arrival"),
             where=config.where,
             gates={
-                f"aggregates.{name}.where": one.where
-                for name, one in config.aggregates.items()
-                if one.where is not None
+                f"aggregates.{name}.where": aggregate.where
+                for name, aggregate in config.aggregates.items()
+                if aggregate.where is not None
             },
             numbers=plain_columns(config.model, numbers),
             texts=() if config.model is None else config.model.texts,
@@ -312,11 +312,11 @@ def canonical_columns(model: Any, numbers: Iterable[str]) -> tuple[str, ...]:
 
 def aggregate_fields(aggregates: Mapping[str, Any]) -> dict[str, str]:
     """Column of an aggregate -> the setting that names it first."""
-    found: dict[str, str] = {}
-    for name, one in aggregates.items():
-        if one.column is not None:
-            found.setdefault(one.column, f"aggregates.{name}.{one.kind}")
-    return found
+    results: dict[str, str] = {}
+    for name, aggregate in aggregates.items():
+        if aggregate.column is not None:
+            results.setdefault(aggregate.column, f"aggregates.{name}.{aggregate.kind}")
+    return results
 
 
 def model_fields(model: Any) -> dict[str, str]:

@@ -110,8 +110,8 @@ def _has(text: Any, letters: bytes) -> bool:
     data = text.buffers()[2]
     if data is None:
         return False
-    found = memoryview(data).tobytes()
-    return any(letter in found for letter in letters)
+    result = memoryview(data).tobytes()
+    return any(letter in result for letter in letters)
 
 
 def _is_plain(text: Any) -> bool:
@@ -186,11 +186,11 @@ def common_times(text: Any) -> Times | None:
     text = text.cast(pa.string())
     _, offsets, data = text.buffers()
     ends = np.frombuffer(offsets, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
-    found = Times(np.empty(len(text), dtype=np.int64), np.empty(len(text), dtype=np.uint8))
-    kernels.times(data or b"", ends, found.microseconds, found.kinds)
+    times = Times(np.empty(len(text), dtype=np.int64), np.empty(len(text), dtype=np.uint8))
+    kernels.times(data or b"", ends, times.microseconds, times.kinds)
     if text.null_count:
-        found.kinds[text.is_null().to_numpy(zero_copy_only=False)] = OTHER
-    return found
+        times.kinds[text.is_null().to_numpy(zero_copy_only=False)] = OTHER
+    return times
 
 
 UTC_MICROSECONDS = pa.timestamp("us", "UTC")
@@ -290,15 +290,15 @@ def _from_text(text: Any, stamp: Stamp) -> pa.TimestampArray:
 
 def _from_iso(text: Any, zone: str) -> pa.TimestampArray:
     """The common form by a kernel, all others by Arrow."""
-    found = common_times(text)
-    if found is None:
+    result = common_times(text)
+    if result is None:
         return _iso_by_arrow(text, zone)
     times = [
-        _in_zone(in_range(pa.array(found.microseconds, mask=found.kinds != kind)), where)
+        _in_zone(in_range(pa.array(result.microseconds, mask=result.kinds != kind)), where)
         for kind, where in ((ABSOLUTE, "UTC"), (LOCAL, zone))
-        if (found.kinds == kind).any()
+        if (result.kinds == kind).any()
     ]
-    others = text.is_valid().to_numpy(zero_copy_only=False) & (found.kinds == OTHER)
+    others = text.is_valid().to_numpy(zero_copy_only=False) & (result.kinds == OTHER)
     if not times:
         return _iso_by_arrow(text, zone)
     read = times[0] if len(times) == 1 else pc.coalesce(*times)

@@ -61,8 +61,8 @@ def refusal(
     """
     doubt, n = doubts[0], seen["records"]
     noun, space, where = place.records.partition(" ")
-    one = f"the one {noun.removesuffix('s')}{space}{where}"
-    of = f"any of the {n:,} {place.records}" if n > 1 else one
+    item = f"the one {noun.removesuffix('s')}{space}{where}"
+    of = f"any of the {n:,} {place.records}" if n > 1 else item
     tellers: dict[str, Callable[[FirstLook, Evidence, Doubt, str], ConfigError]] = {
         "record": partial(_record, place),
         "time": _time,
@@ -71,10 +71,10 @@ def refusal(
         "absent": _absent,
         "kind": _kind,
     }
-    told = tellers[doubt.about](look, seen, doubt, of)
+    reported = tellers[doubt.about](look, seen, doubt, of)
     others = [f"`{more.column}`" for more in doubts[1:] if more.about == doubt.about]
     also = [f"The same goes for {', '.join(others)}."] if others else []
-    return ConfigError(told.field, told.value, " ".join([told.remedy, *also, *hints]))
+    return ConfigError(reported.field, reported.value, " ".join([reported.remedy, *also, *hints]))
 
 
 def _rare(look: FirstLook) -> str:
@@ -121,8 +121,8 @@ def _kind(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError
             schema.arrival.format,
             f"reads no time in the column {column} in {of}. {_FORMATS}. {_rare(look)}",
         )
-    found = [kind for kind in ("boolean", "text") if seen["is", column, kind]]
-    holds = f" ({_KINDS[found[0]]} instead)" if found and not doubt.role else ""
+    results = [kind for kind in ("boolean", "text") if seen["is", column, kind]]
+    holds = f" ({_KINDS[results[0]]} instead)" if results and not doubt.role else ""
     remedy = f"holds no {_KINDS[wanted]} in {of}{holds}. {_USES[wanted]}. {_rare(look)}"
     return ConfigError(_field(schema, doubt), column, remedy)
 

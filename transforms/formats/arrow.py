@@ -45,8 +45,8 @@ class Arrow(Format):
     def read(self, file: Any, rows: int) -> FileContent | None:
         from weir.transforms.decode.arrow import read_content
 
-        found = read_content(file, closed=True)
-        return None if found is None else FileContent(*found)
+        result = read_content(file, closed=True)
+        return None if result is None else FileContent(*result)
 
     def decode_open(
         self, file: Any, schema: EventSchema, how: DecodeOptions, split: Split

@@ -257,23 +257,23 @@ def csv_head(path: str, form: TextForm, rows: int = 0) -> TextHead | None:
       Unreadable: it is compressed, and damaged.
     """
     headless = form.columns is not None
-    found = first_lines(path, form, max(1, rows + (not headless)))
-    if found.broken and not found.lines:
+    result = first_lines(path, form, max(1, rows + (not headless)))
+    if result.broken and not result.lines:
         raise UnreadableFile
-    if found.too_long:
+    if result.too_long:
         raise ConfigError(
             "limits.line_bytes",
             form.line_bytes,
-            f"is less than line {found.numbers[0]} of {path} has, where the columns should be; is "
+            f"is less than line {result.numbers[0]} of {path} has, where the columns should be; is "
             f"it CSV?{returns_in(path, form)}",
         )
-    if not found.lines:
+    if not result.lines:
         return None
-    records = tuple(_fields(line, form.delimiter) for line in found.lines[not headless :])
+    records = tuple(_fields(line, form.delimiter) for line in result.lines[not headless :])
     if form.columns is not None:
         return TextHead(form.columns, 0, records)
-    names = parse_header(found.lines[0], form.delimiter, path, found.numbers[0])
-    return TextHead(names, found.numbers[0], records)
+    names = parse_header(result.lines[0], form.delimiter, path, result.numbers[0])
+    return TextHead(names, result.numbers[0], records)
 
 
 def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> None:
@@ -303,12 +303,12 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
             )
         schema.require(form.columns, path)
         return
-    found = doubt(head.names, head.rows)
-    if found is not None and not set(schema.needed) <= set(head.names):
+    result = doubt(head.names, head.rows)
+    if result is not None and not set(schema.needed) <= set(head.names):
         raise ConfigError(
             field,
             path,
-            f"does not begin with a header: line {head.number} has {found}. If the file has none, "
+            f"does not begin with a header: line {head.number} has {result}. If the file has none, "
             "write header: false and columns: [...] in source; if it has one, name its columns as "
             "it does, and check source.delimiter.",
         )

@@ -243,8 +243,8 @@ def _behind_newline(file: File, at: int) -> int | None:
     """Where the first line begins that begins behind an offset; None if it is far."""
     with open_raw(file.path) as raw:
         raw.seek(at)
-        found = raw.read(BLOCK).find(b"\n")
-    return None if found < 0 or at + found + 1 >= file.size else at + found + 1
+        result = raw.read(BLOCK).find(b"\n")
+    return None if result < 0 or at + result + 1 >= file.size else at + result + 1
 
 
 def _line_runs(file: File) -> Iterator[Split]:

@@ -98,7 +98,7 @@ class Ndjson(LineFormat):
                 continue
             for name, value in record.items() if isinstance(record, dict) else ():
                 values.setdefault(name, []).extend([] if value is None else [value])
-        return {name: _kind_of_values(found) for name, found in values.items()}, values
+        return {name: _kind_of_values(result) for name, result in values.items()}, values
 
     def lines(self, batch: pa.RecordBatch) -> bytes:
         import orjson

@@ -70,10 +70,10 @@ class TextFile:
         """
         cap = self._form.line_bytes
         if self._form.quoted_newlines:
-            found = quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
+            result = quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
         else:
-            found = chunks(self.read, first, line_bytes=cap, **sizes)
-        for chunk in found:
+            result = chunks(self.read, first, line_bytes=cap, **sizes)
+        for chunk in result:
             yield _without_cut_line(chunk) if self.broken else chunk
 
     @property
@@ -145,32 +145,32 @@ class First(NamedTuple):
 
 def first_lines(path: str, form: TextForm, count: int = 1) -> First:
     """Looks at the beginning of a text: its first lines, or records with newlines in quotes."""
-    found: list[bytes] = []
+    results: list[bytes] = []
     numbers: list[int] = []
     with open_raw(path) as raw:
         text = TextFile(raw, path, form)
         for chunk in text.chunks(1, chunk_bytes=_BEGIN):
             if (
-                not found
+                not results
                 and len(chunk.too_long)
                 and not any(line.strip() for line in chunk.lines())
             ):
                 return First((), (int(chunk.too_long[0]),), True, text.broken)
             for line, at in zip(chunk.lines(), chunk.numbers.tolist(), strict=True):
-                if found or line.strip():
-                    found.append(line)
+                if results or line.strip():
+                    results.append(line)
                     numbers.append(at)
-            if len(found) >= count:
+            if len(results) >= count:
                 break
-        return First(tuple(found[:count]), tuple(numbers[:count]), False, text.broken)
+        return First(tuple(results[:count]), tuple(numbers[:count]), False, text.broken)
 
 
 def first_line(path: str, form: TextForm) -> bytes:
     """The first line of a text that is not blank, or its beginning where it is longer."""
-    found = first_lines(path, form._replace(quoted_newlines=False))
-    if found.lines:
-        return found.lines[0][:_LONG]
-    if not found.too_long:
+    result = first_lines(path, form._replace(quoted_newlines=False))
+    if result.lines:
+        return result.lines[0][:_LONG]
+    if not result.too_long:
         return b""
     with open_raw(path) as raw:
         return TextFile(raw, path, form).read(_LONG).lstrip().partition(b"\n")[0]
@@ -201,7 +201,7 @@ def kind_of_text(start: bytes, form: str, header: bool = False) -> str | None:
     text = start.lstrip(b" \t\r\n")
     if b"\x00" in start:
         return "binary data; text is needed"
-    if text.startswith(b"<") and (text[1:2] in b"?!" or not any(one in text for one in b",;\t|")):
+    if text.startswith(b"<") and (text[1:2] in b"?!" or not any(item in text for item in b",;\t|")):
         return _XML  # a header may begin so too, but then names follow
     if text.startswith(b"[{") or (form == "ndjson" and text.startswith(b"[")):
         return _ARRAY

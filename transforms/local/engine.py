@@ -116,17 +116,17 @@ class LocalEngine:
           reject: takes dead letters. every: ticks that no release batch crosses a multiple of.
         """
         plan, leaves = self._plan, dict[int, list[Any]]()
-        kept = through("Filter", events, Filter(Assign(plan, needed_columns(plan)), reject))
+        retained = through("Filter", events, Filter(Assign(plan, needed_columns(plan)), reject))
         with contextlib.ExitStack() as stack:
             if plan.person is not None:
-                kept = through("Bound", kept, BoundUsers(plan, self._secret, reject))
+                retained = through("Bound", retained, BoundUsers(plan, self._secret, reject))
             elif plan.config.schema_.id is not None:
                 named = takes_rows(plan.program)  # see transforms.beam.deduplicate
                 key = dedupe_key(self._secret, plan.digest if named else plan.layout)
                 deduplicate = DropDuplicates(key, named, reject)
                 stack.callback(deduplicate.close)
-                kept = through("Deduplicate", kept, deduplicate)
-            for block, leaf in through("Accumulate", kept, self._accumulate()):
+                retained = through("Deduplicate", retained, deduplicate)
+            for block, leaf in through("Accumulate", retained, self._accumulate()):
                 leaves.setdefault(block, []).append(leaf)
         strides = located("Tick", lambda: self._strides(leaves, every))
         yield from through("Solve", strides, Solve(plan))

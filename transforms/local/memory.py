@@ -35,8 +35,8 @@ def refuse_full() -> None:
 
 def available() -> int | None:
     """Bytes that this process may still take; None where the system does not say."""
-    found = [left for left in (_of_system(), _of_group()) if left is not None]
-    return min(found, default=None)
+    results = [left for left in (_of_system(), _of_group()) if left is not None]
+    return min(results, default=None)
 
 
 def _of_system() -> int | None:

@@ -123,9 +123,9 @@ class Gatherer:
         many = self._many(counts)
         if not many.any():
             return None
-        kept = many[at]
-        places = (np.cumsum(many) - 1)[at[kept]]
-        asked = Runs(runs.starts[kept], runs.stops[kept], places)
+        retained = many[at]
+        places = (np.cumsum(many) - 1)[at[retained]]
+        asked = Runs(runs.starts[retained], runs.stops[retained], places)
         cells, counts = cells[many], counts[many]
         values = summed(batch, self._program, asked, len(cells))
         first, last = int(cells[0]) // n_keys, int(cells[-1]) // n_keys

@@ -154,9 +154,9 @@ class Stored:
         arrays = [] if content.state is None else arrays_of(content.state)
         places = () if content.state is None else past.apart(content.state)
         link = self._write_past(arrays, places, stop) if places else past.NONE
-        kept = [array for place, array in enumerate(arrays) if place not in places]
+        retained = [array for place, array in enumerate(arrays) if place not in places]
         head = np.array([content.sent, n_keys, names, link], dtype=np.int64)
-        data = pack(KIND, [head, *kept], self._layout, self._noise.mark(stop), stop)
+        data = pack(KIND, [head, *retained], self._layout, self._noise.mark(stop), stop)
         self._cells.machine.write(data)
         self._held = Held(content, stop, link, names)
         self._shelf.put(self._block, data, self._held, size_of(content))
@@ -180,7 +180,7 @@ class Stored:
         return past.link_of(data)
 
     def _decode(self, data: bytes, first: int) -> Held:
-        head, *kept = unpack(KIND, data, self._layout, first)
+        head, *retained = unpack(KIND, data, self._layout, first)
         sent, n_keys, names, link = head.tolist()
         keys = self._names(names) if self._declared is None else tuple(self._declared)
         if len(keys) != n_keys:
@@ -192,10 +192,10 @@ class Stored:
             places = past.apart(template)
             depths = [arrays_of(template)[place].shape[-1] for place in places]
             entries = [data for bag in self._cells.past for data in bag.read()]
-            found = past.joined(entries, link, n_keys, depths, self._layout)
-            for place, array in zip(places, found, strict=True):
-                kept.insert(place, array)
-        return Held(Content(keys, restore(template, kept), sent), first, link, names)
+            result = past.joined(entries, link, n_keys, depths, self._layout)
+            for place, array in zip(places, result, strict=True):
+                retained.insert(place, array)
+        return Held(Content(keys, restore(template, retained), sent), first, link, names)
 
     def _names(self, named: int) -> tuple[bytes, ...]:
         cell = self._cells.names.read()

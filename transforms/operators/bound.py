@@ -53,8 +53,8 @@ def _with_lists(columns: dict[str, Any], batch: pa.RecordBatch, program: Program
         field.name: batch.column(field.name) for field in batch.schema if is_list(field.type)
     }
     tables = {name: to_rows(column, width_of(program, name)) for name, column in listed.items()}
-    found = Expanded({**columns, **tables}, program.columns)
-    return {name: found[name] for name in program.columns}
+    expanded = Expanded({**columns, **tables}, program.columns)
+    return {name: expanded[name] for name in program.columns}
 
 
 def places(column: pa.Array, declared: Sequence[str]) -> NDArray[np.float64]:

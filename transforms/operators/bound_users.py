@@ -88,8 +88,8 @@ class Sieve:
         """All that came since it was last empty."""
         if self._held:
             self._sift()
-        found, self._sifted = self._sifted, []
-        return found
+        result, self._sifted = self._sifted, []
+        return result
 
     def _sift(self) -> None:
         whole = joined(self._held)
@@ -103,9 +103,9 @@ class Sieve:
 
 def parts_of(sifted: Sequence[Sifted]) -> Iterator[pa.RecordBatch]:
     """All events, those of a part in one batch; small parts together."""
-    sizes = np.sum([np.diff(one.bounds) for one in sifted], axis=0)
+    sizes = np.sum([np.diff(item.bounds) for item in sifted], axis=0)
     for first, stop in runs(sizes.tolist(), WORKED_ON):
-        pieces = [one.between(first, stop) for one in sifted]
+        pieces = [item.between(first, stop) for item in sifted]
         yield joined([piece for piece in pieces if piece.num_rows])
 
 
@@ -155,7 +155,7 @@ class BoundUsers:
                 part, marks = part.filter(pa.array(~some)), marks[~some]
             if part.num_rows:
                 yield self._passed(part, marks == NEW)
-            if sum(one.num_rows for one in asked) >= WORKED_ON:
+            if sum(item.num_rows for item in asked) >= WORKED_ON:
                 yield from self._chosen(joined(asked))
                 asked = []
         if asked:
@@ -190,16 +190,16 @@ class BoundUsers:
             named = self._names.hashes_of(batch.column(KEY))
         whole = completed(batch, named, program, person, self._keys)
         first = int(person.periods.of(ticks[:1] * 0)[0])
-        kept = cap_events(
+        retained = cap_events(
             UsedBounds.nothing(first),
             hashes_of(whole, program),
             int(ticks.max()) + 1,
             person,
             keeps_pairs(person.caps, program.reads_new),
         )
-        count(kept.dropped)
-        for one in batches(without_hashes(whole, program), kept):
-            yield self._named(one)
+        count(retained.dropped)
+        for item in batches(without_hashes(whole, program), retained):
+            yield self._named(item)
 
     def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Names in place of numbers."""
@@ -212,13 +212,13 @@ class BoundUsers:
 def bare(batch: pa.RecordBatch, keys: CapKeys, names: KeyNumbers) -> pa.RecordBatch:
     """Events of known users as they are sifted: names of keys as numbers, ids as hashes."""
     batch = batch.drop_columns(list(PLACE))
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    if KEY in found:
-        entries = name_hashes(found[KEY].dictionary, keys)
-        found[KEY] = names.coded(found[KEY], entries)
-    if "@id" in found:
-        hashes, null = id_hashes(found.pop("@id"), keys.ids)
-        found[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
-        found[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
-        found[HAS_ID] = pa.array(~null)
-    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+    result = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if KEY in result:
+        entries = name_hashes(result[KEY].dictionary, keys)
+        result[KEY] = names.coded(result[KEY], entries)
+    if "@id" in result:
+        hashes, null = id_hashes(result.pop("@id"), keys.ids)
+        result[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
+        result[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
+        result[HAS_ID] = pa.array(~null)
+    return pa.RecordBatch.from_arrays(list(result.values()), names=list(result))

@@ -61,11 +61,11 @@ class ClosedRows:
     def known(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         """(n,) which of some events are copies of remembered ones; none without an id is."""
         stored = [unpack(ROWS, data, self._layout)[0] for bag in self._bags for data in bag.read()]
-        found = np.zeros(batch.num_rows, dtype=bool)
+        result = np.zeros(batch.num_rows, dtype=bool)
         if stored:
             with_id = batch.column(HAS_ID).to_numpy(zero_copy_only=False)
-            found[with_id] = np.isin(_whole(_marks(batch)), _whole(np.concatenate(stored)))
-        return found
+            result[with_id] = np.isin(_whole(_marks(batch)), _whole(np.concatenate(stored)))
+        return result
 
 
 def _marks(batch: pa.RecordBatch) -> NDArray[np.uint64]:

@@ -46,9 +46,9 @@ class _Held(NamedTuple):
 
 def _numbered(numbers: HashNumbers, events: pa.RecordBatch, hashes: Words) -> _Held:
     base = len(numbers)
-    found, fresh = numbers.add(hashes)
+    result, fresh = numbers.add(hashes)
     again = np.flatnonzero(~fresh)
-    return _Held(events, hashes, fresh, base, again, found[again])
+    return _Held(events, hashes, fresh, base, again, result[again])
 
 
 class _Judged(NamedTuple):
@@ -61,7 +61,7 @@ class _Judged(NamedTuple):
 
 
 def _judged(numbered: Sequence[Future[_Held]]) -> _Judged:
-    held = [one.result() for one in numbered]  # all are: there is one thread
+    held = [item.result() for item in numbered]  # all are: there is one thread
     return _Judged(held, which_count(held))
 
 
@@ -119,16 +119,16 @@ class DropDuplicates:
     def _on(self, judged: _Judged) -> Iterator[pa.RecordBatch]:
         held, counted = judged
         at = 0
-        for one in held:
-            kept = counted[at : at + len(one.fresh)]
-            at += len(one.fresh)
-            if kept.all():
-                yield self._given(one.events, one.hashes if self._keep_hash else None)
+        for item in held:
+            retained = counted[at : at + len(item.fresh)]
+            at += len(item.fresh)
+            if retained.all():
+                yield self._given(item.events, item.hashes if self._keep_hash else None)
                 continue
-            if kept.any():
-                events = one.events.filter(pa.array(kept))
-                yield self._given(events, one.hashes[kept] if self._keep_hash else None)
-            letters = _duplicates(one.events, ~kept)
+            if retained.any():
+                events = item.events.filter(pa.array(retained))
+                yield self._given(events, item.hashes[retained] if self._keep_hash else None)
+            letters = _duplicates(item.events, ~retained)
             count_dead(letters)
             self._reject(letters)
 
@@ -147,10 +147,10 @@ class DropDuplicates:
 
 def which_count(held: Sequence[_Held]) -> NDArray[np.bool_]:
     """(n,) which of all rows count. held: batches in order."""
-    counted = np.concatenate([one.fresh for one in held])
-    begins = np.cumsum([0, *(len(one.fresh) for one in held)])
-    again = np.concatenate([one.again + at for one, at in zip(held, begins, strict=False)])
-    numbers = np.concatenate([one.numbers for one in held])
+    counted = np.concatenate([item.fresh for item in held])
+    begins = np.cumsum([0, *(len(item.fresh) for item in held)])
+    again = np.concatenate([item.again + at for item, at in zip(held, begins, strict=False)])
+    numbers = np.concatenate([item.numbers for item in held])
     in_these = numbers >= held[0].base
     again, numbers = again[in_these], numbers[in_these]
     named, leaders = _leaders(held, begins, numbers)
@@ -167,7 +167,7 @@ def which_count(held: Sequence[_Held]) -> NDArray[np.bool_]:
     turned = np.empty_like(in_order)
     turned[in_order] = np.arange(len(in_order))
     names = [*(name for name in held[0].events.schema.names if name != SOURCE), SOURCE]
-    copies = _Copies([one.events for one in held], rows)
+    copies = _Copies([item.events for item in held], rows)
     chosen = chosen_first(names, copies.column, turned[by_id], first)
     counted[rows] = False
     counted[rows[chosen[first]]] = True
@@ -178,13 +178,13 @@ def _leaders(held: Sequence[_Held], begins: Ints, numbers: Ints) -> tuple[Ints, 
     """Which of the numbers came first in these batches, each once and rising, and in which rows."""
     named: Ints = np.sort(numbers)
     named = named[np.append(True, named[1:] != named[:-1])] if len(named) else named
-    found, rows = [named[:0]], [named[:0]]
-    for one, begin in zip(held, begins, strict=False):
-        leaders = np.flatnonzero(one.fresh)
-        low, high = np.searchsorted(named, [one.base, one.base + len(leaders)])
-        found.append(named[low:high])  # others came first in another bundle
-        rows.append(leaders[named[low:high] - one.base] + begin)
-    return np.concatenate(found), np.concatenate(rows)
+    result, rows = [named[:0]], [named[:0]]
+    for item, begin in zip(held, begins, strict=False):
+        leaders = np.flatnonzero(item.fresh)
+        low, high = np.searchsorted(named, [item.base, item.base + len(leaders)])
+        result.append(named[low:high])  # others came first in another bundle
+        rows.append(leaders[named[low:high] - item.base] + begin)
+    return np.concatenate(result), np.concatenate(rows)
 
 
 class _Copies:

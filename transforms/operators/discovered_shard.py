@@ -81,7 +81,10 @@ class DiscoveredShard:
         for names, cells in pending.groups(begin, end):
             inside = self._noise.sampled(names, rule.discover.sample)
             fresh = np.array(
-                [name not in live and kept for name, kept in zip(names, inside, strict=True)],
+                [
+                    name not in live and retained
+                    for name, retained in zip(names, inside, strict=True)
+                ],
                 dtype=bool,
             )
             if not fresh.all():

@@ -108,11 +108,11 @@ class Assign:
         if self._by_id and batch.column("@id").null_count:
             missing = batch.column("@id").is_null().to_numpy(zero_copy_only=False)
             reasons[missing & (reasons == _KEPT)] = MISSING_ID
-        given = set(batch.schema.names)
+        value = set(batch.schema.names)
         columns = {
             name: keys if name == KEY else batch.column(name)
             for name in self._keep
-            if name == KEY or name in given
+            if name == KEY or name in value
         }
         for name, gate in self._gates.items():
             columns[name] = gate.mask(batch).cast(pa.float64())
@@ -120,13 +120,13 @@ class Assign:
         events = pa.RecordBatch.from_arrays(
             list(columns.values()), names=list(columns), metadata=batch.schema.metadata
         )
-        kept = reasons == _KEPT
-        if kept.all():
+        retained = reasons == _KEPT
+        if retained.all():
             return Assigned(_compact(events), None, filtered)
-        gone = ~kept
+        gone = ~retained
         positions = batch.column("@position").to_numpy()[gone]
         return Assigned(
-            _compact(events.filter(pa.array(kept))),
+            _compact(events.filter(pa.array(retained))),
             dead_letters(
                 _source(batch, gone),
                 positions,
@@ -178,8 +178,8 @@ class Assign:
         known = np.ones(null + 1, dtype=bool)
         known[null] = False
         if self._declared is not None:
-            found = pc.is_in(names, value_set=self._declared)
-            known[:null] = found.to_numpy(zero_copy_only=False)
+            result = pc.is_in(names, value_set=self._declared)
+            known[:null] = result.to_numpy(zero_copy_only=False)
         if not known[:null].all() or keys.null_count:
             slots = pc.fill_null(keys.indices, null).to_numpy()
             unknown = ~known[slots] & (reasons == _KEPT)

@@ -185,10 +185,10 @@ class JobQueue:
 
     def _begin(self) -> Running | None:
         """Begins the job that is next, if it is there."""
-        found = self._take(self._next)
-        if found is None:
+        result = self._take(self._next)
+        if result is None:
             return None
-        (stamp,), payload = _STAMP.unpack_from(found), found[_STAMP.size :]
+        (stamp,), payload = _STAMP.unpack_from(result), result[_STAMP.size :]
         sent = jobs.decode(payload, self._training, self._layout)
         self._check(payload, sent.job.tick)
         born = len(sent.keys) - len(self._keys)
@@ -208,9 +208,9 @@ class JobQueue:
         if number in self._fresh:
             return self._fresh.pop(number)
         if self._queue is None and self._waiting:
-            found = list(self._read_waiting())
+            result = list(self._read_waiting())
             self._queue = {
-                jobs.number_of(data[_STAMP.size :], self._layout): data for data in found
+                jobs.number_of(data[_STAMP.size :], self._layout): data for data in result
             }
         return None if self._queue is None else self._queue.pop(number, None)
 

@@ -74,16 +74,16 @@ class KeyIndex:
         fresh = [name for name in names if name not in self._place]
         if fresh:
             self._add(fresh)
-        found = np.fromiter(map(self._place.__getitem__, names), np.int64, len(names))
-        lookup = np.ascontiguousarray(found.reshape(len(dictionary), -1).T)
+        result = np.fromiter(map(self._place.__getitem__, names), np.int64, len(names))
+        lookup = np.ascontiguousarray(result.reshape(len(dictionary), -1).T)
         self._known = dictionary, lookup
         return lookup
 
     def _names_of(self, dictionary: Any) -> list[bytes]:
         """The key of each entry, in every grouping."""
         if not self._keys.groups:
-            found = dictionary.cast(pa.string()).cast(pa.binary()).to_pylist()
-            return found if not dictionary.null_count else [name or b"" for name in found]
+            result = dictionary.cast(pa.string()).cast(pa.binary()).to_pylist()
+            return result if not dictionary.null_count else [name or b"" for name in result]
         texts = ["" if key is None else key for key in dictionary.to_pylist()]
         return [key.encode() for text in texts for key in self._keys.grouped(text)]
 
@@ -106,12 +106,12 @@ class KeyIndex:
         place = np.empty(len(blocks), dtype=np.int64)
         place[order] = before[blocks[order]] + np.arange(len(blocks))
         codes, where = np.unique(blocks << 32 | place >> GROUP, return_inverse=True)
-        found = np.empty(len(codes), dtype=np.int64)
+        result = np.empty(len(codes), dtype=np.int64)
         for at, code in enumerate(codes.tolist()):
-            found[at] = self._group_of.setdefault(code, len(self.homes))
-            if found[at] == len(self.homes):
+            result[at] = self._group_of.setdefault(code, len(self.homes))
+            if result[at] == len(self.homes):
                 self.homes.append(code >> 32)
-        return found[where]
+        return result[where]
 
     @property
     def size(self) -> int:
@@ -119,12 +119,12 @@ class KeyIndex:
         return max(1, len(self.names))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(item: Any, other: Any) -> bool:
     """Whether two arrays hold the same; quick where they are one in memory."""
     places = [
         [0 if buffer is None else buffer.address for buffer in array.buffers()]
-        for array in (one, other)
+        for array in (item, other)
     ]
-    if places[0] == places[1] and (len(one), one.offset) == (len(other), other.offset):
+    if places[0] == places[1] and (len(item), item.offset) == (len(other), other.offset):
         return True
-    return bool(one.equals(other))
+    return bool(item.equals(other))

@@ -39,15 +39,15 @@ class KeyNumbers:
           hashes: (m, 2) of the entries of its dictionary.
         """
         with self._lock:
-            found = self._find(hashes)
-            while (fresh := np.flatnonzero(found < 0)).size:
+            result = self._find(hashes)
+            while (fresh := np.flatnonzero(result < 0)).size:
                 # Entries of a dictionary may repeat: of such, one at a time.
                 _, first = np.unique(hashes[fresh, 0], return_index=True)
                 fresh = fresh[np.sort(first)]
                 self._add(hashes[fresh])
                 self._parts.append(column.dictionary.take(pa.array(fresh)).cast(pa.string()))
-                found = self._find(hashes)
-        return pa.array(found[column.indices.to_numpy()])
+                result = self._find(hashes)
+        return pa.array(result[column.indices.to_numpy()])
 
     def decoded(self, numbers: pa.Array) -> pa.DictionaryArray:
         """The inverse: over one dictionary of all texts that came so far."""
@@ -59,8 +59,8 @@ class KeyNumbers:
     def hashes_of(self, numbers: pa.Array) -> Digests:
         """(n, 2) hashes of names, by their numbers (n,)."""
         with self._lock:
-            found: Digests = self._hashes.take(numbers.to_numpy(), axis=0)
-            return found
+            result: Digests = self._hashes.take(numbers.to_numpy(), axis=0)
+            return result
 
     def _find(self, hashes: Digests) -> Places:
         """Numbers of some hashes; -1 of those that are not there."""
@@ -70,15 +70,15 @@ class KeyNumbers:
             return out
         mask = np.uint64(len(self._slots) - 1)
         at = hashes[:, 1] & mask
-        found: Places = self._slots[at]
-        asked = np.flatnonzero(found >= 0)
-        asked = asked[(self._hashes.take(found[asked], axis=0) != hashes[asked]).any(axis=1)]
+        places: Places = self._slots[at]
+        asked = np.flatnonzero(places >= 0)
+        asked = asked[(self._hashes.take(places[asked], axis=0) != hashes[asked]).any(axis=1)]
         while asked.size:  # another has their slot: those behind it
             at[asked] = (at[asked] + np.uint64(1)) & mask
-            found[asked] = self._slots[at[asked]]
-            asked = asked[found[asked] >= 0]
-            asked = asked[(self._hashes.take(found[asked], axis=0) != hashes[asked]).any(axis=1)]
-        return found
+            places[asked] = self._slots[at[asked]]
+            asked = asked[places[asked] >= 0]
+            asked = asked[(self._hashes.take(places[asked], axis=0) != hashes[asked]).any(axis=1)]
+        return places
 
     def _add(self, hashes: Digests) -> None:
         """Gives hashes numbers, each once, none of which is there."""

@@ -63,12 +63,12 @@ class KeyedNoiseSource(NoiseSource):
         """See NoiseSource."""
         names = tuple(keys)
         root = self._ring.at(first_tick)
-        made: dict[int, KeyedNoise] = {}
+        built: dict[int, KeyedNoise] = {}
 
         def noise(part: int) -> KeyedNoise:
-            if part not in made:
-                made[part] = KeyedNoise(root, part, names, first_tick)
-            return made[part]
+            if part not in built:
+                built[part] = KeyedNoise(root, part, names, first_tick)
+            return built[part]
 
         return noise
 

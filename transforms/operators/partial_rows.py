@@ -132,6 +132,6 @@ class AccumulateRows:
             local = index.rows[keys]
             n_keys = len(self._keys.block_keys(int(index.blocks[keys[0]])))
         leaf = RowLeaf.from_events(local, rows, times, hashes, n_keys)
-        kept, dropped = self._program.capped(leaf)
+        retained, dropped = self._program.capped(leaf)
         counters.add("over_capacity", dropped)
-        return TickRows(tick, kept, names)
+        return TickRows(tick, retained, names)

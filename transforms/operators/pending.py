@@ -97,14 +97,14 @@ class PendingSums:
 
     def firsts(self) -> Mapping[bytes, int]:
         """See Pending."""
-        found: dict[bytes, int] = {}
+        results: dict[bytes, int] = {}
         for leaf in self._leaves:
             first = np.zeros(len(leaf.names), dtype=np.int64)
             first[leaf.rows[::-1]] = leaf.ticks[::-1]  # ticks are sorted: the last is the first
             for row in np.unique(leaf.rows).tolist():
                 name, tick = leaf.names[row], int(first[row])
-                found[name] = min(tick, found.get(name, tick))
-        return found
+                results[name] = min(tick, results.get(name, tick))
+        return results
 
     def settle(self, place: Mapping[bytes, int]) -> None:
         """See Pending."""
@@ -183,12 +183,12 @@ class PendingRows:
 
     def firsts(self) -> Mapping[bytes, int]:
         """See Pending."""
-        found: dict[bytes, int] = {}
+        results: dict[bytes, int] = {}
         for tick in sorted(self._parts):
             for _, names in self._parts[tick]:
                 for name in names:
-                    found.setdefault(name, tick)
-        return found
+                    results.setdefault(name, tick)
+        return results
 
     def settle(self, place: Mapping[bytes, int]) -> None:
         """See Pending."""
@@ -215,9 +215,9 @@ class PendingRows:
             np.concatenate([leaf.id_hash for leaf, _ in parts]),
             n_keys,
         )
-        kept, dropped = program.capped(whole)
+        retained, dropped = program.capped(whole)
         counters.add("over_capacity", dropped)
-        return kept
+        return retained
 
 
 def held_in_room(

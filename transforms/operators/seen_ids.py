@@ -86,12 +86,12 @@ def remember(
     picked = order[first]
     high = batch.column(HIGH).to_numpy()[picked]
     low = batch.column(LOW).to_numpy()[picked]
-    found = known.find(high, low)
-    counts = ~found.there
+    result = known.find(high, low)
+    counts = ~result.there
     ticks: Ticks = np.zeros(len(picked), dtype=NO_TICK)
     if horizon is not None:
         ticks = batch.column("@tick").to_numpy()[picked]
-        counts |= ticks > found.ticks + horizon
+        counts |= ticks > result.ticks + horizon
     fresh = np.zeros(batch.num_rows, dtype=bool)
     fresh[picked[counts]] = True
     new = entries(high, low, ticks)
@@ -143,10 +143,10 @@ def _order_pairs(
             return
         rows = pa.array(np.concatenate([order[at], order[at + 1]]))
         ranks = rank(column_of(name).take(rows))
-        one, other = ranks[: len(at)], ranks[len(at) :]
-        wrong = at[one > other]
+        item, other = ranks[: len(at)], ranks[len(at) :]
+        wrong = at[item > other]
         order[wrong], order[wrong + 1] = order[wrong + 1], order[wrong]
-        at = at[one == other]
+        at = at[item == other]
 
 
 def rank(column: pa.Array) -> Ints:
@@ -158,8 +158,8 @@ def rank(column: pa.Array) -> Ints:
         column = column.dictionary_decode()
     if not column.null_count and pa.types.is_primitive(column.type):
         bits = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-        found: NDArray[Any] = bits.to_numpy(zero_copy_only=False)
-        return found.view(np.int64) if found.itemsize == 8 else found.astype(np.int64)
+        result: NDArray[Any] = bits.to_numpy(zero_copy_only=False)
+        return result.view(np.int64) if result.itemsize == 8 else result.astype(np.int64)
     if is_list(column.type):
         column = words_of(column)
     order = pa.compute.rank(column, sort_keys="ascending", tiebreaker="min")

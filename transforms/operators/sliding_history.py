@@ -84,9 +84,9 @@ class Entry(NamedTuple):
 
 def link_of(data: bytes) -> int:
     """The checksum of an encoded entry."""
-    found = header_of(data).sum
-    assert found is not None
-    return found
+    result = header_of(data).sum
+    assert result is not None
+    return result
 
 
 def turn_of(stop: int, deepest: int) -> int:
@@ -108,7 +108,7 @@ def joined(
       CodecError: an entry that is needed is not there.
     """
     by_link = {link_of(data): data for data in payloads}
-    found: list[list[Array]] = [[] for _ in depths]
+    results: list[list[Array]] = [[] for _ in depths]
     wanted = list(depths)
     while any(wanted):
         if link not in by_link:
@@ -121,9 +121,9 @@ def joined(
             taken = min(wanted[place], slots.shape[-1])
             wanted[place] -= taken
             if taken:
-                found[place].append(_padded(slots[..., slots.shape[-1] - taken :], keys))
+                results[place].append(_padded(slots[..., slots.shape[-1] - taken :], keys))
         link = entry.link
-    return [np.concatenate(parts[::-1], axis=-1) for parts in found]
+    return [np.concatenate(parts[::-1], axis=-1) for parts in results]
 
 
 def _padded(slots: Array, keys: int) -> Array:
@@ -136,8 +136,8 @@ def _padded(slots: Array, keys: int) -> Array:
 def _moved_on(before: Sequence[Array], after: Sequence[Array], n: int) -> bool:
     """Whether every array is the one before, moved on by n slots: bit for bit."""
     for old, new in zip(before, after, strict=True):
-        kept, keys = max(0, new.shape[-1] - n), len(old)
-        one, two = new[..., :kept], old[..., old.shape[-1] - kept :]
+        retained, keys = max(0, new.shape[-1] - n), len(old)
+        one, two = new[..., :retained], old[..., old.shape[-1] - retained :]
         same = np.array_equal(_bits(one[:keys]), _bits(two))
         if not same or _bits(one[keys:]).any():  # a key that is born has no past
             return False

@@ -64,10 +64,10 @@ class SparseCells:
     def worth_summing(self) -> bool:
         """Whether adding up would save half of what is held, by the look of some keys."""
         codes = []
-        for one in self._held:
-            some = np.flatnonzero(one.cells.rows % SOME == 0)
-            rows = one.cells.rows[some].astype(np.int64)
-            codes.append(one.cells.ticks[some] * np.int64(self._index.size) + rows)
+        for item in self._held:
+            some = np.flatnonzero(item.cells.rows % SOME == 0)
+            rows = item.cells.rows[some].astype(np.int64)
+            codes.append(item.cells.ticks[some] * np.int64(self._index.size) + rows)
         looked = np.sort(np.concatenate(codes))
         return 2 * int(np.count_nonzero(np.diff(looked))) < len(looked)
 
@@ -94,7 +94,7 @@ class SparseCells:
     def _groups(self) -> Iterator[PartialLeaf | None]:
         """The cells of each group, as wide as all whole numbers are."""
         for group in range(len(self._index.homes)):
-            pieces = [piece for one in self._held if (piece := one.of(group)) is not None]
+            pieces = [piece for item in self._held if (piece := item.of(group)) is not None]
             yield _joined(pieces, np.int64) if pieces else None
 
     def _summed(self, cells: PartialLeaf, place: Ints) -> PartialLeaf:

@@ -49,11 +49,11 @@ class StateCache(Generic[T]):
     def get(self, shard: int, name: bytes) -> T | None:
         """What is kept of a shard, if it is of that name."""
         with self._lock:
-            kept = self._kept.get(shard)
-            if kept is None or kept.name != name:
+            retained = self._kept.get(shard)
+            if retained is None or retained.name != name:
                 return None
-            self._kept[shard] = kept._replace(used=self._now())
-            return kept.value
+            self._kept[shard] = retained._replace(used=self._now())
+            return retained.value
 
     def put(self, shard: int, name: bytes, value: T, size: int = 0) -> None:
         """Keeps a value in place of the one that was there, if there is room for it."""
@@ -65,15 +65,15 @@ class StateCache(Generic[T]):
                 self._taken += size
             if now - self._swept > IDLE:
                 self._swept = now
-                for place, kept in list(self._kept.items()):
-                    if now - kept.used > IDLE:
+                for place, item in list(self._kept.items()):
+                    if now - item.used > IDLE:
                         self.drop(place)
 
     def drop(self, shard: int) -> None:
         """Lets a value go."""
         with self._lock:
-            kept = self._kept.pop(shard, None)
-            self._taken -= 0 if kept is None else kept.size
+            retained = self._kept.pop(shard, None)
+            self._taken -= 0 if retained is None else retained.size
 
     def __len__(self) -> int:
         """Shards of which something is kept."""

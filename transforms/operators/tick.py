@@ -113,8 +113,8 @@ class BlockState:
         if training is None:
             self._state, noisy = self._program.step(self._state, leaves, noise)
         else:
-            self._state, found = training.jobs(self._state, leaves, noise)
-            for job in found:
+            self._state, result = training.jobs(self._state, leaves, noise)
+            for job in result:
                 yield Numbered(self._block, self._sent, self._keys, job)
                 self._sent += 1
         yield NoisyStride(self._block, low, n, self._keys, noisy)

@@ -298,12 +298,12 @@ class TimedCells:
                 f"ids are stored in {head.shards} shards, this job has {shards}: go on with "
                 f"deduplicate.shards: {head.shards}, as it was begun."
             )
-        found = _split(head.tail, head.width)
+        result = _split(head.tail, head.width)
         for place in np.unique(head.slices % RING).tolist():
             for data in self._ring[place].read():
-                found.append(entries_of(data, head.width, self._layout))
+                result.append(entries_of(data, head.width, self._layout))
         sizes, sums = np.zeros_like(head.sizes), np.zeros_like(head.sums)
-        for number, part in found:
+        for number, part in result:
             (at,) = np.flatnonzero(head.slices == number)[:1].tolist() or [-1]
             if at < 0:
                 raise _damaged(self._shard)
@@ -311,7 +311,7 @@ class TimedCells:
             sums[at] += sums_of(part)
         if (sizes != head.sizes).any() or (sums != head.sums).any():
             raise _damaged(self._shard)
-        return Held(head, TimedSet.of([part for _, part in found], self._noted))
+        return Held(head, TimedSet.of([part for _, part in result], self._noted))
 
 
 def _split(part: Entries, width: int) -> list[tuple[int, Entries]]:

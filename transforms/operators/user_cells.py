@@ -126,8 +126,8 @@ class WaitingRows:
             self._bags[0].add(encode(batch, self._layout))
             return
         ticks = batch.column("@tick").to_numpy()
-        found, of = np.unique(ticks, return_inverse=True)
-        places = np.array([self._place(tick, following) for tick in found.tolist()])
+        result, of = np.unique(ticks, return_inverse=True)
+        places = np.array([self._place(tick, following) for tick in result.tolist()])
         if (places == places[0]).all():
             self._bags[places[0]].add(encode(batch, self._layout))
             return

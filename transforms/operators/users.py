@@ -89,8 +89,8 @@ def with_row_hashes(batch: pa.RecordBatch, program: Program, keys: CapKeys) -> p
     if "@id" in names:
         ids = batch.column("@id")
     elif HAS_ID in names:
-        given = batch.column(HAS_ID).to_numpy(zero_copy_only=False)
-        ids = IdHashes(words(batch, HIGH, LOW), ~given)
+        value = batch.column(HAS_ID).to_numpy(zero_copy_only=False)
+        ids = IdHashes(words(batch, HIGH, LOW), ~value)
     rows, has_id = row_hashes(users, ticks, times, contents(batch, program), ids, keys)
     if "@id" in names:
         batch = batch.drop_columns(["@id"])
@@ -99,10 +99,10 @@ def with_row_hashes(batch: pa.RecordBatch, program: Program, keys: CapKeys) -> p
 
 def _with(batch: pa.RecordBatch, columns: dict[str, Any]) -> pa.RecordBatch:
     """A batch with more columns, or with others in their places."""
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    result = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name, values in columns.items():
-        found[name] = pa.array(np.ascontiguousarray(values))
-    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+        result[name] = pa.array(np.ascontiguousarray(values))
+    return pa.RecordBatch.from_arrays(list(result.values()), names=list(result))
 
 
 def contents(batch: pa.RecordBatch, program: Program) -> Any:

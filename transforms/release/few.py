@@ -39,8 +39,8 @@ class Few:
     def of(cls, plan: Plan) -> Few | None:
         """None where no vector of a plan is so wide: its packed rows have every coordinate."""
         described = plan.program.describe(np.zeros(1, dtype=np.int64))
-        wide = [one for one in described if one.sparse and one.dimension > MOST_DENSE]
-        return cls(frozenset((one.name, one.over) for one in wide)) if wide else None
+        wide = [item for item in described if item.sparse and item.dimension > MOST_DENSE]
+        return cls(frozenset((item.name, item.over) for item in wide)) if wide else None
 
     def table(self, packed: pa.Table) -> pa.Table:
         """Rows of IN_FLIGHT_SCHEMA -> the same rows with ``indices``."""
@@ -52,8 +52,8 @@ class Few:
         output, spots = outputs_of(columns["name"], columns["over"])
         some = np.array([spot in self.sparse for spot in spots], dtype=bool)[output]
         some &= stddev.is_null().to_numpy(zero_copy_only=False)
-        kept = some_of(numbers, rows, index, some)
-        numbers, index, rows = numbers[kept], index[kept], rows[kept]
+        retained = some_of(numbers, rows, index, some)
+        numbers, index, rows = numbers[retained], index[retained], rows[retained]
         lengths = np.bincount(rows, minlength=len(some))
         silent = np.isnan(numbers)
         columns["value"] = pa.ListArray.from_arrays(
@@ -73,8 +73,8 @@ class Few:
         Raises:
           WeirError: it is no batch of releases.
         """
-        made = self.table(pa.Table.from_batches([releases_only(released)]))
-        table = made.cast(FEW_SCHEMA).combine_chunks()
+        built = self.table(pa.Table.from_batches([releases_only(released)]))
+        table = built.cast(FEW_SCHEMA).combine_chunks()
         return table.to_batches()[0] if table.num_rows else _NO_ROWS
 
 

@@ -63,11 +63,13 @@ class Flat:
         """Labels and bands of a plan."""
         described = plan.program.describe(np.zeros(1, dtype=np.int64))
         return cls(
-            tuple((one.name, one.over, one.labels) for one in described),
+            tuple((item.name, item.over, item.labels) for item in described),
             plan.band,
-            frozenset((one.name, one.over) for one in described if one.sparse),
+            frozenset((item.name, item.over) for item in described if item.sparse),
             tuple(
-                ((one.name, one.over), one.between) for one in described if one.between is not None
+                ((item.name, item.over), item.between)
+                for item in described
+                if item.between is not None
             ),
         )
 
@@ -82,9 +84,13 @@ class Flat:
         if self.sparse and spread.width != 1:
             some = np.array([spot in self.sparse for spot in spots])[output]
             some &= stddev.is_null().to_numpy(zero_copy_only=False)
-            kept = some_of(numbers, spread.rows(), index, some)
+            retained = some_of(numbers, spread.rows(), index, some)
             # Where a vector has no error there is none to be taken along.
-            spread, numbers, index = spread._replace(kept=kept), numbers[kept], index[kept]
+            spread, numbers, index = (
+                spread._replace(kept=retained),
+                numbers[retained],
+                index[retained],
+            )
         errors, unknown = stddev.flatten().to_numpy(zero_copy_only=False), None
         if stddev.null_count:
             unknown = spread.over(stddev.is_null().to_numpy(zero_copy_only=False))
@@ -105,7 +111,7 @@ class Flat:
         for spot, between in self.between:
             if spot in spots:
                 within(numbers, low, high, between, spread.over(output == spots.index(spot)))
-        made = {
+        built = {
             "label": self._labels(output, spots, spread, index),
             "index": pa.array(index),
             "value": pa.array(numbers, mask=silent),
@@ -113,9 +119,9 @@ class Flat:
             "low": pa.array(low, mask=unknown),
             "high": pa.array(high, mask=unknown),
         }
-        for name in columns.keys() - made.keys():
-            made[name] = spread.coded(columns[name])
-        return pa.table([made[name] for name in FLAT_SCHEMA.names], schema=FLAT_SCHEMA)
+        for name in columns.keys() - built.keys():
+            built[name] = spread.coded(columns[name])
+        return pa.table([built[name] for name in FLAT_SCHEMA.names], schema=FLAT_SCHEMA)
 
     def batch(self, released: pa.RecordBatch) -> pa.RecordBatch:
         """A release batch -> rows of RELEASE_SCHEMA.
@@ -133,14 +139,14 @@ class Flat:
         """The label of each coordinate."""
         width = np.zeros(len(spots), dtype=np.int64)
         width[output] = spread.lengths if spread.width is None else spread.width
-        known = {(one, spans): labels for one, spans, labels in self.outputs}
+        known = {(item, spans): labels for item, spans, labels in self.outputs}
         words: dict[str, int] = {}
         place: list[int] = []
         first = np.zeros(len(width), dtype=np.int32)
-        for one in np.flatnonzero(width).tolist():
-            first[one] = len(place)
-            found = known.get(spots[one], ())
-            for word in labels_of(found, int(width[one])):
+        for entry in np.flatnonzero(width).tolist():
+            first[entry] = len(place)
+            result = known.get(spots[entry], ())
+            for word in labels_of(result, int(width[entry])):
                 place.append(words.setdefault(word, len(words)))
         if len(words) == 1:
             codes = np.zeros(len(index), dtype=np.int32)
@@ -228,10 +234,10 @@ class Spread(NamedTuple):
         if index.null_count:
             gone = self.over(index.is_null().to_numpy(zero_copy_only=False))
             index = index.fill_null(0)
-        found = self.over(index.to_numpy(zero_copy_only=False))
+        result = self.over(index.to_numpy(zero_copy_only=False))
         # They are inside the dictionary as they were before: looking again takes as long as all.
         return pa.DictionaryArray.from_arrays(
-            pa.array(found, mask=gone), column.dictionary, safe=False
+            pa.array(result, mask=gone), column.dictionary, safe=False
         )
 
 
@@ -242,7 +248,7 @@ def outputs_of(name: pa.Array, over: pa.Array) -> tuple[NDArray[np.int32], list[
     if span.null_count:
         span = span.cast(pa.int32()).fill_null(len(overs) - 1)
     codes = name.indices.to_numpy().astype(np.int32) * np.int32(len(overs)) + span.to_numpy()
-    return codes, [(one, spans) for one in names for spans in overs]
+    return codes, [(item, spans) for item in names for spans in overs]
 
 
 def some_of(numbers: Any, rows: Ints, index: Ints, sparse: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -253,17 +259,17 @@ def some_of(numbers: Any, rows: Ints, index: Ints, sparse: NDArray[np.bool_]) ->
       sparse: (vectors,) those whose zeros are left out, but for the first where all are 0. Of more
         than ``MOST_DENSE`` coordinates, of a vector that says nothing yet the first alone stays.
     """
-    kept: NDArray[np.bool_] = (numbers != 0) | ~sparse[rows]
+    retained: NDArray[np.bool_] = (numbers != 0) | ~sparse[rows]
     size = np.bincount(rows, minlength=len(sparse))
-    held = np.bincount(rows, weights=kept, minlength=len(sparse))
+    held = np.bincount(rows, weights=retained, minlength=len(sparse))
     wide = sparse & (size > MOST_DENSE)
     if wide.any():
         silent = np.bincount(rows, weights=np.isnan(numbers), minlength=len(sparse))
-        kept &= (index == 0) | ~(wide & (silent == size))[rows]
+        retained &= (index == 0) | ~(wide & (silent == size))[rows]
         # One null alone is told from a vector of them by the zero behind it.
-        kept |= (index == 1) & (wide & (silent == 1) & (held == 1))[rows]
-    kept |= (index == 0) & (held == 0)[rows]
-    return kept
+        retained |= (index == 1) & (wide & (silent == 1) & (held == 1))[rows]
+    retained |= (index == 0) & (held == 0)[rows]
+    return retained
 
 
 def _empty(kind: pa.DataType) -> pa.Array:

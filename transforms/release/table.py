@@ -85,7 +85,7 @@ IN_FLIGHT_INTERVALS = pa.schema([in_flight(field) for field in INTERVAL_SCHEMA])
 
 def has_intervals(plan: Plan) -> bool:
     """Whether a margin of error of a plan is an interval of its own."""
-    return any(one.interval for one in plan.program.describe(np.zeros(1, dtype=np.int64)))
+    return any(item.interval for item in plan.program.describe(np.zeros(1, dtype=np.int64)))
 
 
 def is_release(batch: Any) -> bool:
@@ -152,12 +152,12 @@ class ReleaseWriter:
         """
         if not keys:
             released = ()
-        names = tuple((one.name, one.over) for one in released)
+        names = tuple((item.name, item.over) for item in released)
         if births is None or not keys:
             columns, key, tick = self._shared(ticks, len(keys), names)
         else:
             cells = np.flatnonzero(np.arange(ticks)[:, None] >= births)
-            released = [_picked(one, cells) for one in released]
+            released = [_picked(item, cells) for item in released]
             columns, key, tick = self._columns(*_places(cells, len(keys)), names)
         edges = tick_edges(self._clock, first_tick, ticks)
         numbers = pa.array(np.arange(first_tick, first_tick + ticks, dtype=np.int64))
@@ -166,12 +166,12 @@ class ReleaseWriter:
             "tick": _coded(tick, numbers),
             "tick_start": _coded(tick, edges.slice(0, ticks)),
             "tick_end": _coded(tick, edges.slice(1, ticks)),
-            "value": lists([one.value for one in released]),
+            "value": lists([item.value for item in released]),
         }
-        sizes = [one.value.shape[0] * one.value.shape[1] for one in released]
+        sizes = [item.value.shape[0] * item.value.shape[1] for item in released]
         for name in ("stddev", *INTERVAL):
             if name in self._schema.names:
-                columns[name] = lists([_of(one, name) for one in released], sizes)
+                columns[name] = lists([_of(item, name) for item in released], sizes)
         span = f"{block} {first_tick} {ticks}".encode()
         return pa.RecordBatch.from_arrays(
             [columns[field.name] for field in self._schema],
@@ -210,20 +210,20 @@ def _places(cells: NDArray[np.int64], keys: int) -> tuple[NDArray[np.int32], NDA
     return (cells - tick.astype(np.int64) * keys).astype(np.int32), tick
 
 
-def _picked(one: Released, cells: NDArray[np.int64]) -> Released:
+def _picked(released: Released, cells: NDArray[np.int64]) -> Released:
     """An output of some cells: arrays (1, cells, m)."""
 
     def some(array: NDArray[np.float64]) -> NDArray[np.float64]:
-        whole = np.broadcast_to(array, one.value.shape)
+        whole = np.broadcast_to(array, released.value.shape)
         return whole.reshape(1, -1, whole.shape[2]).take(cells, axis=1)
 
-    return one.mapped(some)
+    return released.mapped(some)
 
 
-def _of(one: Released, name: str) -> NDArray[np.float64] | None:
+def _of(released: Released, name: str) -> NDArray[np.float64] | None:
     """The array of a column, of the shape of the values."""
-    array: NDArray[np.float64] | None = getattr(one, name)
-    return None if array is None else np.broadcast_to(array, one.value.shape)
+    array: NDArray[np.float64] | None = getattr(released, name)
+    return None if array is None else np.broadcast_to(array, released.value.shape)
 
 
 def _texts(keys: tuple[bytes, ...]) -> pa.Array:

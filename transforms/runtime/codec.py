@@ -89,10 +89,10 @@ def pack(
             flat = array.reshape(-1).view(np.uint8)
             pieces.append(memoryview(flat))  # type: ignore[arg-type]  # untyped before Python 3.12
         pieces.append(bytes(-array.nbytes % 8))
-    found = tick_sum(at)
+    result = tick_sum(at)
     for piece in pieces:
-        found = zlib.crc32(piece, found)
-    pieces[0] = pieces[0][:_SUM_AT] + _SUM.pack(found)
+        result = zlib.crc32(piece, result)
+    pieces[0] = pieces[0][:_SUM_AT] + _SUM.pack(result)
     return b"".join(pieces)
 
 
@@ -109,11 +109,12 @@ def check(data: bytes, at: int = 0) -> Header:
     """
     header = header_of(data)
     view = memoryview(data)
-    found = zlib.crc32(view[:_SUM_AT], tick_sum(at))
-    found = zlib.crc32(view[header.size :], zlib.crc32(bytes(_SUM.size), found))
-    if found != header.sum:
+    result = zlib.crc32(view[:_SUM_AT], tick_sum(at))
+    result = zlib.crc32(view[header.size :], zlib.crc32(bytes(_SUM.size), result))
+    if result != header.sum:
         raise CodecError(
-            f"stored bytes of kind {header.kind!r} are damaged: their checksum is {found:08x}, not "
+            f"stored bytes of kind {header.kind!r} are damaged: their checksum is {result:08x}, "
+            "not "
             f"{header.sum:08x}. Nothing is released from them: go on from an earlier checkpoint, "
             "or a copy of this one."
         )

@@ -88,11 +88,11 @@ def count_by_field(batch: pa.RecordBatch) -> dict[tuple[str, str], int]:
     fields, reasons = batch.column("field"), batch.column("reason")
     names, why = fields.dictionary.to_pylist(), reasons.dictionary.to_pylist()
     pairs = fields.indices.to_numpy().astype(np.int64) * len(why) + reasons.indices.to_numpy()
-    found: dict[tuple[str, str], int] = {}
+    results: dict[tuple[str, str], int] = {}
     for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
         name = names[pair // len(why)], why[pair % len(why)]
-        found[name] = found.get(name, 0) + int(count)
-    return found
+        results[name] = results.get(name, 0) + int(count)
+    return results
 
 
 def count_dead(batch: pa.RecordBatch) -> None:

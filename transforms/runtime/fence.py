@@ -62,7 +62,7 @@ def _file(folder: str, epoch: int) -> str:
 
 def claim(folder: str, name: str) -> Claim:
     """Takes the next number of a folder for the job of a name: from now on it is the newest."""
-    taken = [int(one) for one in files.names(files.join(folder, FOLDER)) if one.isdigit()]
+    taken = [int(item) for item in files.names(files.join(folder, FOLDER)) if item.isdigit()]
     epoch = max(taken, default=0) + 1
     while not files.put(_file(folder, epoch), f"{time.time()} {name}\n".encode()):
         epoch += 1
@@ -72,7 +72,7 @@ def claim(folder: str, name: str) -> Claim:
 def claim_first(folder: str, name: str) -> Claim | None:
     """Takes a folder for a job that nothing can go on from; None where another job has it."""
     mine = Claim(folder, 1)
-    taken = any(one.isdigit() for one in files.names(files.join(folder, FOLDER)))
+    taken = any(item.isdigit() for item in files.names(files.join(folder, FOLDER)))
     noted = f"{time.time()} {name}\n".encode()
     return mine if not taken and files.put(_file(*mine), noted) else None
 
@@ -84,12 +84,12 @@ def release(of: Claim) -> None:
 
 def moments(folder: str, kind: str) -> dict[int, float]:
     """When each job of a folder was started (FOLDER) or drained (DRAINED), by its number."""
-    inside, found = files.join(folder, kind), {}
-    for one in files.names(inside):
-        content = files.read(files.join(inside, one)) if one.isdigit() else None
+    inside, result = files.join(folder, kind), {}
+    for name in files.names(inside):
+        content = files.read(files.join(inside, name)) if name.isdigit() else None
         if content:
-            found[int(one)] = float(content.split()[0])
-    return found
+            result[int(name)] = float(content.split()[0])
+    return result
 
 
 def note_drain(of: Claim) -> bool:

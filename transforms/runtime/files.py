@@ -132,8 +132,8 @@ def _store(scheme: str, process: int) -> Store:
 
         return Disk()
     service = SERVICES[scheme]
-    made: Store = getattr(importlib.import_module(service.module), service.name)()
-    return made
+    store: Store = getattr(importlib.import_module(service.module), service.name)()
+    return store
 
 
 def join(folder: str, name: str) -> str:

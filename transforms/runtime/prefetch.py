@@ -46,30 +46,30 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
 
     What raises there raises here, behind the items before it. Who stops early leaves no work.
     """
-    made: SimpleQueue[_Made] = SimpleQueue()
+    queue: SimpleQueue[_Made] = SimpleQueue()
     room: SimpleQueue[None] = SimpleQueue()  # one for each that may be made
     for _ in range(HELD):
         room.put(None)
     stop, over = threading.Event(), False
-    _in_thread(lambda: _make(items, made, room, stop))
+    _in_thread(lambda: _make(items, queue, room, stop))
     try:
         while True:
-            found = made.get()
-            over = not found.values
-            for name, count in found.counts.items():
+            result = queue.get()
+            over = not result.values
+            for name, count in result.counts.items():
                 counters.add(name, count)
-            if found.error is not None:
-                raise found.error
+            if result.error is not None:
+                raise result.error
             if over:
                 return
             room.put(None)
-            yield from found.values  # type: ignore[misc]
-            del found  # or it would live while the next is waited for
+            yield from result.values  # type: ignore[misc]
+            del result  # or it would live while the next is waited for
     finally:
         stop.set()
         room.put(None)
         while not over:
-            over = not made.get().values
+            over = not queue.get().values
 
 
 def _in_thread(work: _Work) -> None:
@@ -89,7 +89,7 @@ def _serve(waiting: SimpleQueue[_Work]) -> None:
 
 def _make(
     items: Iterable[object],
-    made: SimpleQueue[_Made],
+    built: SimpleQueue[_Made],
     room: SimpleQueue[None],
     stop: threading.Event,
 ) -> None:
@@ -100,7 +100,7 @@ def _make(
             try:
                 while not (room.get() or stop.is_set()):
                     values = (next(source),)
-                    made.put(_Made(values, dict(counts)))
+                    built.put(_Made(values, dict(counts)))
                     del values
                     counts.clear()
             except StopIteration:
@@ -111,7 +111,7 @@ def _make(
                     close()
         except BaseException as found:
             error = found
-        made.put(_Made((), dict(counts), error))
+        built.put(_Made((), dict(counts), error))
 
 
 def in_turn(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

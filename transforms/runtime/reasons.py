@@ -87,15 +87,15 @@ def counter_of(field: str, reason: str) -> str:
 
 def by_field(counters: Mapping[str, int]) -> dict[tuple[str, str], int]:
     """Counters of any kind -> {(field, reason): n} of those that ``counter_of`` names."""
-    found = {}
+    results = {}
     for name, count in counters.items():
         reason, among, spelled = name.partition(_IN)
         if among and (reason in REASONS or reason == MISSING):
             field = _ESCAPED.sub(
                 lambda m: b"_" if m[1] == b"_" else bytes([int(m[1], 16)]), spelled.encode()
             )
-            found[field.decode(errors="replace"), reason] = count
-    return found
+            results[field.decode(errors="replace"), reason] = count
+    return results
 
 
 def words(field: str, reason: str) -> str:

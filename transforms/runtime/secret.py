@@ -66,10 +66,10 @@ class SecretRef:
     mark: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        given = self._given
-        if len(given) != 1:
+        value = self._given
+        if len(value) != 1:
             raise ConfigError("secret", "...", "needs exactly one of file, env, gcp, kubernetes.")
-        ((name, place),) = given.items()
+        ((name, place),) = value.items()
         if not isinstance(place, (str, os.PathLike)):
             raise TypeError(
                 f"Secret: {name} must be a text that says where the secret is, not "

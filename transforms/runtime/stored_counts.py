@@ -37,10 +37,10 @@ class _Keeper:
     def flush(self) -> None:
         """Writes what has been counted by now; where it cannot, checkpoints say so too."""
         with self._lock, contextlib.suppress(OSError):
-            found = counters.snapshot()
-            if found != self._kept:
-                files.replace(self._path, json.dumps(found, sort_keys=True).encode())
-                self._kept = found
+            result = counters.snapshot()
+            if result != self._kept:
+                files.replace(self._path, json.dumps(result, sort_keys=True).encode())
+                self._kept = result
 
     def end(self) -> None:
         """Writes for the last time."""
@@ -68,17 +68,17 @@ def keep(around: Fence) -> None:
 
 def flush(around: Fence) -> None:
     """Keeps what has been counted by now."""
-    found = None if around.state is None else _keepers.get(around.state)
-    if found is not None:
-        found.flush()
+    result = None if around.state is None else _keepers.get(around.state)
+    if result is not None:
+        result.flush()
 
 
 def leave(around: Fence) -> None:
     """The job is over, and this process goes on: it keeps nothing more of it."""
     with _lock:
-        found = None if around.state is None else _keepers.pop(around.state, None)
-    if found is not None:
-        found.end()
+        result = None if around.state is None else _keepers.pop(around.state, None)
+    if result is not None:
+        result.end()
 
 
 def kept(folder: str, before: int | None = None) -> dict[str, int]:

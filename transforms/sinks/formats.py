@@ -224,7 +224,7 @@ def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -
             table = pa.table([given_back(column) for column in table.columns], table.schema.names)
         rows = table.to_pylist()
     named = ("release", "key", "tick", "name", "over", "index")
-    found = {}
+    results = {}
     for row in rows:
         value = row["value"]
         if row["name"] in sparse:
@@ -232,8 +232,8 @@ def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -
                 value = _not_zero(value, row.get(INDICES))
             elif _is_zero(value):
                 continue
-        found[repr([row.get(name) for name in named])] = repr([value, row["stddev"]])
-    return found
+        results[repr([row.get(name) for name in named])] = repr([value, row["stddev"]])
+    return results
 
 
 def _not_zero(value: list[Any] | str, places: list[int] | str | None) -> dict[int, Any]:

@@ -72,13 +72,13 @@ def _by_bytes(output: tuple[Any, ...]) -> tuple[bytes, int]:
     return name.encode(), -1 if over is None else over
 
 
-def _fit(one: _Piece, other: _Piece) -> bool:
+def _fit(piece: _Piece, other: _Piece) -> bool:
     """Whether two pieces differ in their keys alone."""
     return (
-        one.outputs == other.outputs
-        and one.alike == other.alike
-        and (one.stddev is None) == (other.stddev is None)
-        and all(map(pa.Array.equals, one.times, other.times))
+        piece.outputs == other.outputs
+        and piece.alike == other.alike
+        and (piece.stddev is None) == (other.stddev is None)
+        and all(map(pa.Array.equals, piece.times, other.times))
     )
 
 
@@ -89,14 +89,14 @@ def _piece(batch: pa.RecordBatch) -> _Piece | None:
         return None  # of quantiles: their rows have more lists, and are few
     keys, times = batch.column("key"), [batch.column(name) for name in TIMES]
     n, k = len(times[0].dictionary), len(keys.dictionary)
-    if not n * k or rows % (n * k) or keys.null_count or any(one.null_count for one in times):
+    if not n * k or rows % (n * k) or keys.null_count or any(time.null_count for time in times):
         return None
     outputs = rows // (n * k)
     tick = times[0].indices.to_numpy()
     regular = (
         (keys.indices.to_numpy().reshape(-1, k) == np.arange(k)).all()
         and (tick.reshape(outputs, n, k) == np.arange(n)[:, None]).all()
-        and all(_same(one.indices, times[0].indices) for one in times[1:])
+        and all(_same(time.indices, times[0].indices) for time in times[1:])
         and (np.diff(times[0].dictionary.to_numpy()) > 0).all()
     )
     alike = [_alike(batch.column(name)) for name in ALIKE]
@@ -111,7 +111,7 @@ def _piece(batch: pa.RecordBatch) -> _Piece | None:
     shape = outputs, n, k
     return _Piece(
         keys.dictionary,
-        tuple(one.dictionary for one in times),
+        tuple(time.dictionary for time in times),
         tuple(zip(*named, strict=True)),
         numbers[0].reshape(shape),
         None if numbers[1] is None else numbers[1].reshape(shape),
@@ -119,10 +119,10 @@ def _piece(batch: pa.RecordBatch) -> _Piece | None:
     )
 
 
-def _same(one: pa.Array, other: pa.Array) -> bool:
+def _same(item: pa.Array, other: pa.Array) -> bool:
     """Whether indices are the same; batches have them of one array."""
-    alike = [(a.buffers()[1].address, a.offset, len(a), a.type) for a in (one, other)]
-    return alike[0] == alike[1] or one.equals(other)
+    alike = [(a.buffers()[1].address, a.offset, len(a), a.type) for a in (item, other)]
+    return alike[0] == alike[1] or item.equals(other)
 
 
 def _alike(column: pa.DictionaryArray) -> tuple[Any] | None:
@@ -140,11 +140,11 @@ def _outputs(column: pa.DictionaryArray, outputs: int) -> list[Any] | None:
     index = column.indices
     if index.null_count:
         index = index.fill_null(-1)
-    found = index.to_numpy().reshape(outputs, -1)
-    if (found != found[:, :1]).any():
+    result = index.to_numpy().reshape(outputs, -1)
+    if (result != result[:, :1]).any():
         return None
     words = [*column.dictionary.to_pylist(), None]
-    return [words[i] for i in found[:, 0].tolist()]
+    return [words[i] for i in result[:, 0].tolist()]
 
 
 def _numbers(column: pa.ListArray) -> Floats | None:

@@ -157,8 +157,8 @@ def publish(folder: str, wanted: Sequence[str], cost: str) -> int:
         if place.move(source, target):
             moved += 1
             continue
-        kept = place.read(source)
-        if kept is not None and kept != place.read(target):
+        retained = place.read(source)
+        if retained is not None and retained != place.read(target):
             raise contradiction(target, folder, cost)
     place.remove(private)
     place.finish(folder)

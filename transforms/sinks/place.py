@@ -192,8 +192,8 @@ def has_results(folder: str) -> bool:
 
 def ticks_in(folder: str) -> int:
     """How many ticks there are up to the last one that a folder has a file of; 0: no file."""
-    found = (_TICKS.match(name) for name in names(folder))
-    return max((int(match[2]) + 1 for match in found if match), default=0)
+    result = (_TICKS.match(name) for name in names(folder))
+    return max((int(match[2]) + 1 for match in result if match), default=0)
 
 
 __all__ = [

@@ -59,7 +59,7 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
         divergent = count_divergent(named, code, order, repeats)
     if np.array_equal(order, np.arange(len(code))):
         return Sorted(pa.table(columns, schema=schema), divergent)
-    return Sorted(pa.table([take(one, order) for one in columns], schema), divergent)
+    return Sorted(pa.table([take(column, order) for column in columns], schema), divergent)
 
 
 def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -138,14 +138,14 @@ def first_of_each(code: Ints, size: int) -> tuple[Ints, Ints]:
     if size <= 4 * n + 1024:
         order = np.full(size, n, dtype=np.int64)
         order[code] = np.arange(n)
-        found = order if size == n else order[order < n]
-        if len(found) == n and (size > n or found.max() < n):  # no row came twice
-            return found, np.zeros(0, dtype=np.int64)
+        result = order if size == n else order[order < n]
+        if len(result) == n and (size > n or result.max() < n):  # no row came twice
+            return result, np.zeros(0, dtype=np.int64)
         order[code[::-1]] = np.arange(n - 1, -1, -1)  # the last write is the first row
         order = order[order < n]
-        kept = np.zeros(n, dtype=bool)
-        kept[order] = True
-        return order, np.flatnonzero(~kept)
+        retained = np.zeros(n, dtype=bool)
+        retained[order] = True
+        return order, np.flatnonzero(~retained)
     order = np.argsort(code, kind="stable")
     fresh = np.concatenate([[True], np.diff(code[order]) != 0])
     return order[fresh], order[~fresh]
@@ -153,11 +153,11 @@ def first_of_each(code: Ints, size: int) -> tuple[Ints, Ints]:
 
 def count_divergent(columns: dict[str, pa.Array], code: Ints, order: Ints, repeats: Ints) -> int:
     """How many repeated rows differ from the row that is kept, in value or error."""
-    kept = order[np.searchsorted(code[order], code[repeats])]
+    retained = order[np.searchsorted(code[order], code[repeats])]
     differs = np.zeros(len(repeats), dtype=bool)
     for name in ("value", "stddev"):
         mine = take(columns[name], repeats).to_pylist()
-        first = take(columns[name], kept).to_pylist()
+        first = take(columns[name], retained).to_pylist()
         differs |= np.array([a != b for a, b in zip(mine, first, strict=True)], dtype=bool)
     return int(differs.sum())
 

@@ -146,7 +146,7 @@ def table_lines(table: pa.Table) -> Iterator[str]:
     if "label" in table.schema.names:
         named = pc.binary_join_element_wise(columns["name"], texts(table["label"]), " ")
         columns["name"] = pc.utf8_rtrim_whitespace(named)
-    lines = [tuple(shown), *zip(*(one.to_pylist() for one in columns.values()), strict=True)]
+    lines = [tuple(shown), *zip(*(column.to_pylist() for column in columns.values()), strict=True)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(shown))]
     for line in lines:
         padded = [word.ljust(width) for word, width in zip(line, widths, strict=True)]
@@ -236,8 +236,10 @@ def _known(places: list[int] | None, value: list[float | None]) -> dict[str, lis
     """Lists without nulls, which BigQuery has not: none of a vector that says nothing yet."""
     if places is None:
         return {INDICES: []}
-    kept = [(place, one) for place, one in zip(places, value, strict=True) if one is not None]
-    return {INDICES: [place for place, _ in kept], "value": [one for _, one in kept]}
+    retained = [
+        (place, item) for place, item in zip(places, value, strict=True) if item is not None
+    ]
+    return {INDICES: [place for place, _ in retained], "value": [item for _, item in retained]}
 
 
 def _finite(number: float | None) -> float | None:

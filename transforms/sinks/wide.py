@@ -43,7 +43,7 @@ class Wide:
     def of(cls, plan: Plan) -> Wide:
         """For the releases of a plan."""
         flat, described = Flat.of(plan), plan.program.describe(np.zeros(1, dtype=np.int64))
-        intervals = frozenset((one.name, one.over) for one in described if one.interval)
+        intervals = frozenset((item.name, item.over) for item in described if item.interval)
         return cls(flat.outputs, flat.band, shown_key if plan.keys.listed else str, intervals)
 
     def lines(self, rows: pa.Table) -> Iterator[str]:
@@ -71,7 +71,7 @@ class Wide:
             if mine is not None:
                 apart = ends if (name, over) in self.intervals else []
                 lists = (columns["value"], columns["stddev"], *apart)
-                own = [one.take(pa.array(mine)) for one in lists]
+                own = [item.take(pa.array(mine)) for item in lists]
                 table += self._columns(title(name, over), labels, own, cell[mine], len(first))
         widths = [max(map(len, column)) for column in table]
         for line in zip(*table, strict=True):

@@ -144,6 +144,8 @@ def differences(
     """
     if there is None or there == mine:
         return 0
-    kept, again = (formats.row_texts(one, form, sparse) for one in (there, mine))
-    wrong = sum(kept.get(key, value) != value for key, value in again.items())
-    return wrong + (len(kept.keys() ^ again.keys()) if whole else len(again.keys() - kept.keys()))
+    retained, again = (formats.row_texts(item, form, sparse) for item in (there, mine))
+    wrong = sum(retained.get(key, value) != value for key, value in again.items())
+    return wrong + (
+        len(retained.keys() ^ again.keys()) if whole else len(again.keys() - retained.keys())
+    )

@@ -201,10 +201,10 @@ def _is_utf8(line: bytes) -> bool:
 
 def _spread(path: str, form: TextForm) -> tuple[int, int]:
     """(records, those of them that are whole and hold a newline), read with newlines in quotes."""
-    found = first_lines(path, form._replace(quoted_newlines=True), LINES).lines
-    fields = [_fields(record, form.delimiter) for record in found]
+    result = first_lines(path, form._replace(quoted_newlines=True), LINES).lines
+    fields = [_fields(record, form.delimiter) for record in result]
     width = fields[0] if form.columns is None and fields else len(form.columns or ())
-    events = list(zip(found, fields, strict=True))[form.columns is None :]
+    events = list(zip(result, fields, strict=True))[form.columns is None :]
     return len(events), sum(b"\n" in record and n == width for record, n in events)
 
 

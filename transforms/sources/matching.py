@@ -33,11 +33,11 @@ def match(path: str, field: str) -> tuple[File, ...]:
         if os.path.isdir(path):
             path = os.path.join(path, "")
     with files.refusals(field):
-        found = files.match(path)
+        result = files.match(path)
     named = [
-        File(one.path, one.size)
-        for one in found
-        if one.path == path or not one.path.rpartition("/")[2].startswith((".", "_"))
+        File(item.path, item.size)
+        for item in result
+        if item.path == path or not item.path.rpartition("/")[2].startswith((".", "_"))
     ]
     if not named:
         raise ConfigError(field, path, _no_file(path, field.rpartition(".")[2]))

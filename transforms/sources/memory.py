@@ -101,19 +101,19 @@ def seal(handle: str, schema: EventSchema, key: bytes) -> str:
     """Keyed digest of what a plan reads of the events, in their order; 32 hex digits. From now on
     nothing else is read under the handle."""
     events = held(handle)
-    found = {piece: _digest(decoded(events, schema, *piece)) for piece in pieces(events)}
-    _sealed[handle] = found
+    results = {piece: _digest(decoded(events, schema, *piece)) for piece in pieces(events)}
+    _sealed[handle] = results
     digest = hashlib.blake2b(key=key_for(key), digest_size=16)
-    for one in found.values():
-        digest.update(one)
+    for item in results.values():
+        digest.update(item)
     return digest.hexdigest()
 
 
 def _digest(some: Iterable[Decoded]) -> bytes:
     digest = hashlib.blake2b()
-    for one in some:
-        if one.events is not None:
-            digest.update(_bytes(one.events))
+    for item in some:
+        if item.events is not None:
+            digest.update(_bytes(item.events))
     return digest.digest()
 
 
@@ -138,14 +138,14 @@ def decode_piece(handle: str, schema: EventSchema, piece: tuple[int, int]) -> It
     Raises:
       SourceChanged: they are not what a ledger has entered.
     """
-    found = list(decoded(held(handle), schema, *piece))
+    result = list(decoded(held(handle), schema, *piece))
     sealed = _sealed.get(handle)
-    if sealed is not None and sealed.get(piece) != _digest(found):
+    if sealed is not None and sealed.get(piece) != _digest(result):
         raise SourceChanged(
             "the events changed since the ledger was asked, and it has entered them as they "
             "were. Release a copy that nothing else writes to."
         )
-    return iter(found)
+    return iter(result)
 
 
 class OpenedMemory(BoundedEvents):

@@ -61,16 +61,16 @@ def seal(path: str, field: str, key: bytes) -> Sealed | None:
     """
     own = key_for(key)
     try:
-        found = match(path, field)
+        result = match(path, field)
     except (OSError, ConfigError):
         return None
     try:
-        pairs = [_one(file, field, own) for file in found]
+        pairs = [_one(file, field, own) for file in result]
     except OSError:
         return None
     digest = hashlib.blake2b(key=own, digest_size=16)
-    for one, _ in sorted(pairs):
-        digest.update(len(one).to_bytes(8, "little") + one)
+    for pair, _ in sorted(pairs):
+        digest.update(len(pair).to_bytes(8, "little") + pair)
     return Sealed(digest.hexdigest(), tuple(file for _, file in pairs))
 
 
@@ -95,8 +95,8 @@ def version_of(path: str) -> str:
     """What changes whenever a file does: of a local one its size, times of the last change of
     content and of the file itself (which nobody can set), its number, and this machine."""
     if not is_local(path):
-        found = files.entry(path)
-        return "none" if found is None else f"{found.size} {found.checksum} {found.changed}"
+        result = files.entry(path)
+        return "none" if result is None else f"{result.size} {result.checksum} {result.changed}"
     try:
         at = os.stat(path)
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def _is_same(path: str, sealed: str) -> bool:
     now = version_of(path)
     if now == before:
         return True
-    machines = [one.rsplit(" ", 1)[-1] for one in (before, now)]
+    machines = [item.rsplit(" ", 1)[-1] for item in (before, now)]
     if not is_local(path) or now == "none" or machines[0] == machines[1]:
         return False
     return _content_at(path, now) == content

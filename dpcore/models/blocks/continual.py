@@ -94,10 +94,10 @@ class Growing(FitSchedule):
         if k is not None:
             after = BASE if origin and k == 0 else None
             return (PlannedFit(BASE, origin, complete - 1, after, k),)
-        made = place // self.base
-        since = place - (self.base << (made.bit_length() - 1) if made else 0)
+        built = place // self.base
+        since = place - (self.base << (built.bit_length() - 1) if built else 0)
         first = self.doublings + 1
-        if made and self.larger and not since & (since - 1):
+        if built and self.larger and not since & (since - 1):
             level = first + since.bit_length() - 1
             return (PlannedFit(CURRENT, complete - since, complete - 1, BASE, level),)
         return (
@@ -146,15 +146,16 @@ class GrowingModel(BlockModel):
 
     def schedule(self) -> Growing:
         """Which blocks are fitted when."""
-        made = Growing(self.base, self.doublings, self.larger)
-        if made.turn > MOST_TURN:
+        growing = Growing(self.base, self.doublings, self.larger)
+        if growing.turn > MOST_TURN:
             raise ConfigError(
                 "model.doublings",
                 self.doublings,
-                f"would make turns of {made.turn:,} blocks; at most {MOST_TURN:,}: take fewer, or "
+                f"would make turns of {growing.turn:,} blocks; at most {MOST_TURN:,}: take fewer, "
+                "or "
                 "larger blocks.",
             )
-        return made
+        return growing
 
 
 class ContinualModel(GrowingModel):

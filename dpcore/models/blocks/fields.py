@@ -43,16 +43,16 @@ def _classes(value: Any) -> Any:
     value = as_tuple(value)
     if not isinstance(value, tuple) or not 2 <= len(value) <= MOST_CLASSES:
         raise ValueError(f"must list two classes or more, {MOST_CLASSES:,} at most.")
-    if not all(isinstance(one, str) for one in value):
+    if not all(isinstance(item, str) for item in value):
         value = tuple(with_numbers(value))
-    texts = [isinstance(one, str) for one in value]
-    if not all(texts) and (any(texts) or any(isinstance(one, bool) for one in value)):
+    texts = [isinstance(item, str) for item in value]
+    if not all(texts) and (any(texts) or any(isinstance(item, bool) for item in value)):
         raise ValueError("must be all texts or all numbers; put texts in quotes.")
-    if not all(texts) and not all(isinstance(one, int | float) for one in value):
+    if not all(texts) and not all(isinstance(item, int | float) for item in value):
         raise ValueError("must be all texts or all numbers; put texts in quotes.")
     if len(set(value)) < len(value):
         raise ValueError("lists a class twice; list every class once.")
-    return value if all(texts) else tuple(float(one) for one in value)
+    return value if all(texts) else tuple(float(item) for item in value)
 
 
 Block = Annotated[

@@ -188,9 +188,9 @@ class MinimisedFit:
         """See FitRun: a point without its certificate is not released, the centre is."""
         level, draws, good = self.made.level, self.draws, self.certified(x)
         labels = draws.labels
-        found = x if good else self.centre.copy()
+        result = x if good else self.centre.copy()
         return FitResult(
-            level.noise.released(found, draws.noise, labels, draws.digest), int(not good)
+            level.noise.released(result, draws.noise, labels, draws.digest), int(not good)
         )
 
     def certified(self, w: Floats) -> bool:

@@ -124,11 +124,11 @@ def _advance(q: float, weight: float) -> tuple[float, float, float]:
 @lru_cache(maxsize=64)
 def _coefficients(q: float, steps: int) -> tuple[tuple[float, float], ...]:
     """(b_k, d_k) of every step."""
-    found, weight = list[tuple[float, float]](), 0.0
+    result, weight = list[tuple[float, float]](), 0.0
     for _ in range(steps):
         share, length, weight = _advance(q, weight)
-        found.append((share, length))
-    return tuple(found)
+        result.append((share, length))
+    return tuple(result)
 
 
 @lru_cache(maxsize=256)
@@ -270,8 +270,8 @@ def sampled_level(
     inner = _through(part, rows / sample) * (1 - 2.0**-30)
     inner = 1 / round_up(1 / inner)  # the same on every CPU, toward privacy
     whole = PrivacyLoss("pure", inner)
-    made = level_for(objective, size, float(sample), sample, 1, whole, Fraction(1))
-    return replace(made, of=rows)
+    built = level_for(objective, size, float(sample), sample, 1, whole, Fraction(1))
+    return replace(built, of=rows)
 
 
 def level_for(

@@ -295,7 +295,7 @@ def predict(inputs: Inputs, objective: Scored, given: Given, theta: Floats) -> P
     }
     if objective.loss_name in ("logistic", "softmax"):
         classes: Any = inputs.classes
-        names = [f"share.{class_text(one)}" for one in classes]
+        names = [f"share.{class_text(item)}" for item in classes]
         columns |= {name: likely[:, place] for place, name in enumerate(names)}
     else:
         columns[f"score.{class_text(inputs.classes[1])}"] = scores[:, 0]

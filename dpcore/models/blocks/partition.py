@@ -234,9 +234,9 @@ def sharing(rows: Prefix) -> Dense:
         return np.zeros(0, dtype=np.int32)
     said = (~void(rows.rows)[order]).astype(np.int64)
     counts = np.maximum(np.add.reduceat(said, starts), 1)
-    found = np.empty(len(order), dtype=np.int32)
-    found[order] = np.repeat(counts, np.diff(starts, append=len(order)))
-    return found
+    result = np.empty(len(order), dtype=np.int32)
+    result[order] = np.repeat(counts, np.diff(starts, append=len(order)))
+    return result
 
 
 SPARE = 16

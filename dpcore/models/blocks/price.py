@@ -40,7 +40,7 @@ def shares(
     levels = range(len(schedule.sizes))
     raw = [_weight(schedule, level, split, kind, presence) for level in levels]
     total = presence.spent(schedule, raw, kind)
-    return tuple(one / total for one in raw)
+    return tuple(item / total for item in raw)
 
 
 def _weight(
@@ -108,18 +108,18 @@ def choose(
     among = _noises(terms, noises)
     tried = tries(terms, among, ways)
     refuse_all(tried)
-    compared = [one._replace(program=None) for one in tries(terms, among, others)]
+    compared = [item._replace(program=None) for item in tries(terms, among, others)]
     return pick(replace(terms, continual_sum=split), [*tried, *compared])
 
 
 def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:
     """Noises to try: K-norm noise too, which serves any delta."""
-    found = noises_for(terms)
-    if terms.noise is None and "k_norm" not in found:
-        found = (*found, "k_norm")
-    some = tuple(one for one in found if one in can)
+    result = noises_for(terms)
+    if terms.noise is None and "k_norm" not in result:
+        result = (*result, "k_norm")
+    some = tuple(item for item in result if item in can)
     if not some:
         raise ConfigError(
-            "mechanism.noise", terms.noise or found[0], f"is not for it: {', '.join(can)} only."
+            "mechanism.noise", terms.noise or result[0], f"is not for it: {', '.join(can)} only."
         )
     return some

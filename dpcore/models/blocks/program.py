@@ -129,7 +129,7 @@ class KeptBlocks(InputRows, TrainedProgram):
         """Of a user in so many periods: at most that of a group of as many."""
         group = self.loss(ticks).of_group(periods)
         whole = self._loss_of(self.presence.of_periods(periods), ticks)
-        return min(group, whole, key=lambda one: one.value)
+        return min(group, whole, key=lambda item: item.value)
 
     def _loss_of(self, presence: Participation, ticks: int | None) -> PrivacyLoss:
         if ticks is not None and ticks <= 0:

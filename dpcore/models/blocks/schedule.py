@@ -124,17 +124,17 @@ def used(schedule: FitSchedule) -> tuple[Counter[int], ...]:
     start, length = schedule.period
     reach = max(schedule.sizes)
     last = start + length
-    found: list[Counter[int]] = [Counter() for _ in range(last)]
+    results: list[Counter[int]] = [Counter() for _ in range(last)]
     for complete in range(1, last + length + reach + 1):
         for fit in schedule.fits(complete):
             for block in range(fit.first, min(fit.last + 1, last)):
-                found[block][fit.level] += 1
-    return tuple(found)
+                results[block][fit.level] += 1
+    return tuple(results)
 
 
 def spent(schedule: FitSchedule, costs: Sequence[Fraction]) -> Fraction:
     """The most that a record pays in its life. costs: of a fit of each level."""
-    kinds = {tuple(sorted(one.items())) for one in used(schedule)}
+    kinds = {tuple(sorted(item.items())) for item in used(schedule)}
     return max(sum((n * costs[level] for level, n in kind), Fraction(0)) for kind in kinds)
 
 

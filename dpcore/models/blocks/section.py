@@ -167,9 +167,9 @@ class BlockModel(ClassifiedModel):
     @property
     def place(self) -> str:
         """Where the coefficients lie, for people."""
-        made = self.objective
-        of = f": {made.loss.outputs} classes of {made.width:,}" if made.loss.outputs > 1 else ""
-        return f"R^{made.dimension:,}{of}"
+        built = self.objective
+        of = f": {built.loss.outputs} classes of {built.width:,}" if built.loss.outputs > 1 else ""
+        return f"R^{built.dimension:,}{of}"
 
     @property
     def inputs(self) -> Inputs:

@@ -91,7 +91,7 @@ class SlidingBlocks(FitSchedule):
         cycle, new = divmod(complete - self.window, self.half)
         base = cycle * self.half + self.half - 1
         top = self.exponent - 1
-        found = [PlannedFit(top, base, base + self.half - 1, None, top)]
+        results = [PlannedFit(top, base, base + self.half - 1, None, top)]
         right, left = base + self.half, base
         for level in reversed(range(top)):
             size = 1 << level
@@ -101,8 +101,8 @@ class SlidingBlocks(FitSchedule):
             else:
                 left -= size
                 first = left
-            found.append(PlannedFit(level, first, first + size - 1, level + 1, level))
-        return tuple(found)
+            results.append(PlannedFit(level, first, first + size - 1, level + 1, level))
+        return tuple(results)
 
     def fits(self, complete: int) -> tuple[PlannedFit, ...]:
         before = set(self.chain(complete - 1))

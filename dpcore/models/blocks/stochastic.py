@@ -98,9 +98,9 @@ class Stochastic(PerturbedLevel):
 def dealt(rows: int, number: int) -> Ints:
     """A public permutation of so many rows, another for every pass."""
     order = PublicNormals(b"stochastic passes").draw(number, rows, 1)[:, 0]
-    found: Ints = np.argsort(order, kind="stable")
-    found.setflags(write=False)
-    return found
+    result: Ints = np.argsort(order, kind="stable")
+    result.setflags(write=False)
+    return result
 
 
 def stochastic_level(

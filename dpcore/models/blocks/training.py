@@ -108,19 +108,19 @@ class BlockTraining:
         first, chain = keyed.first_tick, state.chain.copy()
         due = set(self.due(first, first + len(leaves)))
         waiting, seen, fresh = state.waiting, state.seen.copy(), list[RowLeaf]()
-        found: list[Job] = []
+        jobs: list[Job] = []
         for i, digests in enumerate(row_digests(leaves, keyed)):
             chain ^= digests
             fresh.append(leaves[i])
             if first + i in due:
                 cut = self.cut.take(waiting, fresh, first + i, seen)
                 numbers = np.stack([cut.before, cut.after], axis=1)
-                found.append(Job(first + i, chain.copy(), numbers, cut.rows))
+                jobs.append(Job(first + i, chain.copy(), numbers, cut.rows))
                 waiting, seen = cut.waiting, seen + _counts(fresh)
                 fresh = []
         if fresh:
             waiting, seen = self.cut.wait(waiting, fresh), seen + _counts(fresh)
-        return BatchState(waiting, chain, seen), tuple(found)
+        return BatchState(waiting, chain, seen), tuple(jobs)
 
     def no_rows(self, n_keys: int) -> BlockRows:
         return BlockRows.empty(n_keys, self.width + self.shared, self.sparse)
@@ -147,7 +147,7 @@ class BlockTraining:
 
     def _nothing(self) -> tuple[Ints, Floats, Floats]:
         first, second = (
-            max(some) for some in zip(*(one.sizes for one in self.fitters), strict=True)
+            max(some) for some in zip(*(fitter.sizes for fitter in self.fitters), strict=True)
         )
         return np.zeros(4, dtype=np.int64), np.zeros(first), np.zeros(second)
 
@@ -214,13 +214,13 @@ class BlockTraining:
 
     def _show(self, key: int, complete: int, spans: Floats, shown: Floats) -> None:
         """What is released once a fit is done; nothing before a slot was fitted for this key."""
-        found = self.schedule.shown(complete)
-        if found is not None and spans[key, found.slot, 0] >= 0:
-            shown[key] = found
+        result = self.schedule.shown(complete)
+        if result is not None and spans[key, result.slot, 0] >= 0:
+            shown[key] = result
 
     def iterations(self, n_keys: int, blocks: int) -> int:
         """See Training. As if every fit were the largest."""
-        each = max(one.work for one in self.fitters) + STEP
+        each = max(fitter.work for fitter in self.fitters) + STEP
         return max(FEWEST, WORK // (each * -(-blocks // ABREAST)))
 
     def assemble(

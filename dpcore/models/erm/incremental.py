@@ -89,17 +89,17 @@ class ErmTraining:
         first, chain = keyed.first_tick, state.chain.copy()
         due = set(self.due(first, first + len(leaves)))
         rows, waiting = state.waiting, list[RowLeaf]()
-        found: list[Job] = []
+        jobs: list[Job] = []
         for i, digests in enumerate(row_digests(leaves, keyed)):
             chain ^= digests
             waiting.append(leaves[i])
             if first + i in due:
                 age = (state.age + i + 1)[:, None]
                 own = rows.with_rows(waiting, limit)
-                found.append(Job(first + i, chain.copy(), age, own))
+                jobs.append(Job(first + i, chain.copy(), age, own))
                 rows, waiting = self.no_rows(len(chain)), []
         rows = rows.with_rows(waiting, limit)
-        return RefitState(rows, chain, state.age + len(leaves)), tuple(found)
+        return RefitState(rows, chain, state.age + len(leaves)), tuple(jobs)
 
     def no_rows(self, n_keys: int) -> Prefix:
         return Prefix.empty(n_keys, self.width)
@@ -124,8 +124,8 @@ class ErmTraining:
         self, job: Job, kept: Prefix, carry: Any, noise: NoiseOf, iterations: int
     ) -> Slice:
         queries = self._queries(job, kept, noise, carry)
-        carry, found, left = self.solver.advance(queries, carry, iterations)
-        return Slice(carry, None if found is None else (found,), left)
+        carry, result, left = self.solver.advance(queries, carry, iterations)
+        return Slice(carry, None if result is None else (result,), left)
 
     def _queries(self, job: Job, kept: Prefix, noise: NoiseOf, carry: Any = None) -> Queries:
         share = self.schedule.share(job.tick)

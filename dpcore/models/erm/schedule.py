@@ -155,14 +155,14 @@ def schedule_for(
 
 def endless(every: Callable[[int], int]) -> tuple[RefitPhase, ...]:
     """Phases that double; see ``RefitSchedule``."""
-    found: list[tuple[int, int, int]] = []
+    results: list[tuple[int, int, int]] = []
     start, stop = 0, FIRST
     while start < FOREVER:
         tau = every(stop)
         if stop - start >= tau:
-            found.append((start, stop, tau))
+            results.append((start, stop, tau))
         start, stop = stop, 2 * stop
     return tuple(
-        RefitPhase(start, stop, tau, Fraction(1, len(found) * ((stop - start) // tau)))
-        for start, stop, tau in found
+        RefitPhase(start, stop, tau, Fraction(1, len(results) * ((stop - start) // tau)))
+        for start, stop, tau in results
     )

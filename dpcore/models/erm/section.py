@@ -118,7 +118,7 @@ def curvature_of(problem: Problem) -> float:
 
 def refuse_all(tried: Sequence[Try[Any]]) -> None:
     """Raises the first refusal where there is nothing else."""
-    refused = [one.refusal for one in tried if one.refusal is not None]
+    refused = [item.refusal for item in tried if item.refusal is not None]
     if len(refused) == len(tried):
         raise refused[0]
 

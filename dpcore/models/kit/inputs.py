@@ -82,7 +82,7 @@ class Inputs(ABC):
     @property
     def texts(self) -> Mapping[str, tuple[str, ...]]:
         """The target, where its classes are texts."""
-        names = tuple(one for one in self.classes if isinstance(one, str))
+        names = tuple(item for item in self.classes if isinstance(item, str))
         return {self.target: names} if names else {}
 
     @property
@@ -109,8 +109,8 @@ class Inputs(ABC):
 
     def targets_of(self, columns: Mapping[str, Any]) -> Floats:
         """Targets, declared numbers as places among them: (n,)."""
-        given = np.asarray(columns[self.target], dtype=np.float64)
-        return class_places(self.classes, given) if self.classes and not self.texts else given
+        value = np.asarray(columns[self.target], dtype=np.float64)
+        return class_places(self.classes, value) if self.classes and not self.texts else value
 
     @abstractmethod
     def coefficients(
@@ -140,7 +140,7 @@ class Inputs(ABC):
         """Those of the target and the norm."""
         return {
             "target": self.target,
-            "classes": [one if isinstance(one, str) else one.hex() for one in self.classes],
+            "classes": [item if isinstance(item, str) else item.hex() for item in self.classes],
             "norm": self.norm.hex(),
             "step": STEP.hex(),
         }
@@ -191,8 +191,8 @@ class DenseInputs(Inputs):
         return self.map is None
 
     def bound(self, columns: Mapping[str, Any], n_events: int) -> Bounded:
-        given = {**columns, self.target: self.targets_of(columns)}
-        scaled = self.scaling.bound(given, n_events)
+        value = {**columns, self.target: self.targets_of(columns)}
+        scaled = self.scaling.bound(value, n_events)
         rows = np.asarray(scaled.rows)
         if self.map is not None:
             mapped = self.map.apply(rows[:, :-1])
@@ -222,10 +222,10 @@ class DenseInputs(Inputs):
         theta, own = (*names, *(("intercept",) if intercept else ())), (*names, "intercept")
         if outputs == 1:
             return theta, own
-        classes = [class_text(one) for one in self.classes]
+        classes = [class_text(item) for item in self.classes]
         return (
-            tuple(f"{name}.{one}" for name in classes for one in theta),
-            tuple(f"{name}.{one}" for name in classes for one in own),
+            tuple(f"{name}.{item}" for name in classes for item in theta),
+            tuple(f"{name}.{item}" for name in classes for item in own),
         )
 
     def canonical(self) -> Mapping[str, Any]:

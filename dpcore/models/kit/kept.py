@@ -47,9 +47,9 @@ def some(rows: Packed, which: Any) -> Packed:
         dense: Dense = rows[which]
         return dense
     # Their width does not matter here: no place is looked at.
-    found = SparseRows.from_packed(rows, 0)[which]
-    lengths = found.lengths.astype(np.int32)
-    return PackedRows(lengths, found.indices, found.values, rows.targets[which])
+    result = SparseRows.from_packed(rows, 0)[which]
+    lengths = result.lengths.astype(np.int32)
+    return PackedRows(lengths, result.indices, result.values, rows.targets[which])
 
 
 def joined(parts: Sequence[Packed]) -> Packed:
@@ -61,9 +61,9 @@ def joined(parts: Sequence[Packed]) -> Packed:
 
 def void(rows: Packed) -> NDArray[np.bool_]:
     """(N,) which rows are void."""
-    found: NDArray[np.bool_]
-    found = np.isnan(rows.targets) if isinstance(rows, PackedRows) else rows[:, -1] == VOID
-    return found
+    result: NDArray[np.bool_]
+    result = np.isnan(rows.targets) if isinstance(rows, PackedRows) else rows[:, -1] == VOID
+    return result
 
 
 def words_of(leaf: RowLeaf) -> NDArray[np.int64]:
@@ -293,8 +293,8 @@ class BlockRows(NamedTuple):
         if isinstance(said, PackedRows):
             targets = said.targets.astype(np.float64)
             return SparseRows.from_packed(said, width - 1).csr, targets
-        found = np.multiply(said, STEP, dtype=np.float64)
-        return found[:, :-1], found[:, -1]
+        result = np.multiply(said, STEP, dtype=np.float64)
+        return result[:, :-1], result[:, -1]
 
     def weighed(
         self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None = None
@@ -303,8 +303,8 @@ class BlockRows(NamedTuple):
         (n,)."""
         said = self._said(key, first, last, sample)
         assert not isinstance(said, PackedRows)
-        found = np.multiply(said[:, 1:], STEP, dtype=np.float64)
-        return found[:, :-1], found[:, -1], 1.0 / said[:, 0]
+        result = np.multiply(said[:, 1:], STEP, dtype=np.float64)
+        return result[:, :-1], result[:, -1], 1.0 / said[:, 0]
 
     def _said(self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None) -> Packed:
         start = int(self.counts[:key].sum())

@@ -78,9 +78,9 @@ def centre_of(convex_set: ConvexSet, centre: tuple[float, ...]) -> Floats:
 def start_of(convex_set: ConvexSet, centre: tuple[float, ...]) -> Floats:
     """(d,) x_1, public: the centre where one is given and the set holds it, the leader of no data;
     else the set's own start."""
-    given = centre_of(convex_set, centre)
-    inside = given.any() and convex_set.contains(given[None], 0.0)[0]
-    return given if inside else np.asarray(convex_set.start(), dtype=np.float64)
+    value = centre_of(convex_set, centre)
+    inside = value.any() and convex_set.contains(value[None], 0.0)[0]
+    return value if inside else np.asarray(convex_set.start(), dtype=np.float64)
 
 
 FINENESS = 2.0**-12
@@ -132,9 +132,9 @@ class PointNoise:
         resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / math.sqrt(dimension))[1] - 1)
         sensitivity = round_up((moved + added) / resolution + math.sqrt(dimension) + spare)
         scale = round_up(noise_scale_for(units, sensitivity, budget))
-        made = cls(NOISE_OF[budget.kind], dimension, resolution, sensitivity, scale)
-        made.check(name)
-        return made
+        built = cls(NOISE_OF[budget.kind], dimension, resolution, sensitivity, scale)
+        built.check(name)
+        return built
 
     def check(
         self,

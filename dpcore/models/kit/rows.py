@@ -285,13 +285,13 @@ def model_outputs(
       theta, coefficients: names of their numbers. moved: most that one event changes.
       sparse: see ``OutputInfo``. behind: whether what is behind each model is released.
     """
-    found = [OutputInfo("theta", None, len(theta), moved, NAN, theta, sparse)]
+    results = [OutputInfo("theta", None, len(theta), moved, NAN, theta, sparse)]
     if coefficients is not None:
         own = coefficients
-        found.append(OutputInfo("coefficients", None, len(own), moved, NAN, own, sparse))
+        results.append(OutputInfo("coefficients", None, len(own), moved, NAN, own, sparse))
     if behind:
-        found.append(OutputInfo("model_of", None, 2, 0.0, NAN, ("first", "last")))
-    return tuple(found)
+        results.append(OutputInfo("model_of", None, 2, 0.0, NAN, ("first", "last")))
+    return tuple(results)
 
 
 def names_of_models(scaling: Scaling, intercept: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -297,8 +297,8 @@ class ImplicitDescent:
             numbers = (ticks[due] + 1) // self.every
             for i, number in enumerate(numbers.tolist()):
                 average = average + (3.0 / (number + 2.0)) * (noisy[i] - average)
-                kept = self._worth[number - 1]
-                means[i] = self._centre + kept * (average - self._centre)
+                retained = self._worth[number - 1]
+                means[i] = self._centre + retained * (average - self._centre)
             noisy = means
         out = self.set.project(noisy.reshape(-1, self.dimension))
         return to_grid(out, self._grid).reshape(noisy.shape), average
@@ -308,13 +308,13 @@ class ImplicitDescent:
         """(R,) p^2 / (p^2 + v_k) of the mean of k iterates, v_k the variance of its noise and p
         what a coefficient is taken to vary by in the set: what is kept of it beside the centre."""
         ends = np.arange(1, self.releases + 1, dtype=np.int64) * self.every - 1
-        prior, found = (self.set.diameter / 4) ** 2 / self.dimension, np.empty(len(ends))
+        prior, result = (self.set.diameter / 4) ** 2 / self.dimension, np.empty(len(ends))
         spread = 0.0
         for i, variance in enumerate((self.sigma(ends) ** 2).tolist()):
             share = 3.0 / (i + 3.0)
             spread = (1 - share) ** 2 * spread + share * share * variance
-            found[i] = prior / (prior + spread)
-        return found
+            result[i] = prior / (prior + spread)
+        return result
 
     @cached_property
     def _centre(self) -> Floats:

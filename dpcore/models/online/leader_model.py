@@ -167,18 +167,18 @@ class FadingModel(LearnerModel):
         """See LearnerModel: where the config says so, or where it is silent and they pay."""
         share = CURVED if self.curvature_weight is None else float(self.curvature_weight)
         reach = typical_reach(len(self.features), self.intercept) * (1 + 2.0**-30)
-        found = Curving(SecondMoments(len(self.features), self.intercept, reach), share)
+        curving = Curving(SecondMoments(len(self.features), self.intercept, reach), share)
         if self.schedule == "second_order":
             self._refuse_second_order(terms)
-            return found if noise is None else None
+            return curving if noise is None else None
         silent = self.schedule is None and self.momentum is None and self.growth(terms) != "linear"
         fits = self.loss == "squared" and self.dimension <= MOST and terms.person is None
         if noise is None or terms.events is None or not (silent and fits):
             return None
         without, _ = split(gradients, self.weight)
         unit = noise / (without[0] * gradients.lattice.resolution)
-        curved = unit * found.moments.change / math.sqrt(share)
-        return found if pays(terms.events, math.sqrt(self.dimension) * curved) else None
+        curved = unit * curving.moments.change / math.sqrt(share)
+        return curving if pays(terms.events, math.sqrt(self.dimension) * curved) else None
 
     def _refuse_second_order(self, terms: Terms) -> None:
         loss = parse_loss(self.loss)

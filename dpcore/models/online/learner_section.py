@@ -86,7 +86,7 @@ def split(
         norms.append(loss_change / scales[-1])
     if curving is not None:
         unit = round_up(curving.moments.change / math.sqrt(second))
-        scales += [round_up(unit * one) for one in curving.moments.weights]
+        scales += [round_up(unit * item) for item in curving.moments.weights]
         norms.append(curving.moments.change / unit)
     if len(norms) == 1:
         return tuple(scales), 1.0
@@ -153,13 +153,13 @@ class LearnerModel(GradientModel):
             terms.person is not None,
         )
         curving = self.curving(terms, gradients, None)
-        made = self._priced(terms, gradients, curving)
+        built = self._priced(terms, gradients, curving)
         if curving is None:
-            worst = float(np.max(made[0].gradient_stddev(terms.ticks())))
+            worst = float(np.max(built[0].gradient_stddev(terms.ticks())))
             curving = self.curving(terms, gradients, worst)
             if curving is not None:
-                made = self._priced(terms, gradients, curving)
-        return self.compiled(*made)
+                built = self._priced(terms, gradients, curving)
+        return self.compiled(*built)
 
     def _priced(
         self, terms: Terms, gradients: Gradients, curving: Curving | None

@@ -68,8 +68,8 @@ class BallStep:
         """
         fresh, after, bound = np.empty(x.shape), np.empty(len(x)), np.empty(len(x))
         numbers, scratch = np.append(self._numbers, mu), self._scratch()
-        given = _plain(x, data_sum, last, weight, gap)
-        _kernels().ball_follow(*given, numbers, scratch, fresh, after, bound)
+        value = _plain(x, data_sum, last, weight, gap)
+        _kernels().ball_follow(*value, numbers, scratch, fresh, after, bound)
         return fresh, after, bound
 
     def _scratch(self) -> Floats:
@@ -82,7 +82,7 @@ class BallStep:
         if self._size not in _agrees:
             tried = _points(self._ball)
             pairs = zip(self(*tried), in_numpy(*tried), strict=True)
-            _agrees[self._size] = all(one.tobytes() == other.tobytes() for one, other in pairs)
+            _agrees[self._size] = all(pair.tobytes() == other.tobytes() for pair, other in pairs)
         return _agrees[self._size]
 
 
@@ -93,8 +93,8 @@ def _kernels() -> Any:
 
 def _plain(*arrays: Floats) -> list[Floats]:
     """Contiguous doubles, where doubles may lie."""
-    aligned = (one if one.flags.aligned else one.copy() for one in arrays)
-    return [np.ascontiguousarray(one, dtype=np.float64) for one in aligned]
+    aligned = (array if array.flags.aligned else array.copy() for array in arrays)
+    return [np.ascontiguousarray(item, dtype=np.float64) for item in aligned]
 
 
 def _points(ball: L1Ball) -> tuple[Floats, Floats, Floats]:
@@ -207,8 +207,8 @@ class OracleStep:
     def _in_numpy(self, x: Floats, bound: Floats, y: Floats, aux: Any) -> OracleStepResult:
         """The step, whatever the set."""
         away = x - y
-        found = None if self.oracle is None else self.oracle(x, bound, away, aux)
-        point = self.set.linear_oracle(away) if found is None else found.point
+        result = None if self.oracle is None else self.oracle(x, bound, away, aux)
+        point = self.set.linear_oracle(away) if result is None else result.point
         direction = point - x
         length = row_dot(direction, direction)
         slope = -row_dot(away, direction)
@@ -220,8 +220,8 @@ class OracleStep:
         direction *= g[:, None]
         direction += x
         fresh = to_grid(direction, self.grid)
-        if self.oracle is not None and found is not None:
-            aux = self.oracle.update(aux, g, found)
+        if self.oracle is not None and result is not None:
+            aux = self.oracle.update(aux, g, result)
         gap = self._gap(bound, away, fresh, y, g * (2.0 * slope - g * length))
         return OracleStepResult(fresh, gap, aux)
 

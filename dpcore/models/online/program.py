@@ -202,11 +202,11 @@ class Learner(ScaledRows):
         """The model in scaled and in the user's units, and the running loss."""
         theta, losses, *probes = noisy
         own = [
-            self.scaling.coefficients(one, self.gradients.intercept, self.gradients.loss.labels)
-            for one in (theta, *probes)
+            self.scaling.coefficients(item, self.gradients.intercept, self.gradients.loss.labels)
+            for item in (theta, *probes)
         ]
         released = [*released_models(theta, own[0])]
-        released += [Released("last", None, one, None) for one in own[1:]]
+        released += [Released("last", None, item, None) for item in own[1:]]
         if self.gradients.loss_bound is not None:
             error = np.broadcast_to(self.loss_stddev(ticks)[:, None], losses.shape[:2])
             age = losses[:, :, 1]
@@ -237,13 +237,13 @@ class Learner(ScaledRows):
         names, own = names_of_models(self.scaling, self.gradients.intercept)
         moved = 2 * self.gradients.clip
         sparse = self.rule.set.sparse and len(names) >= SPARSE_FROM
-        found = [*model_outputs(names, own, moved, sparse)]
+        results = [*model_outputs(names, own, moved, sparse)]
         if self.rule.averages:
-            found.append(OutputInfo("last", None, len(own), moved, NAN, own, sparse))
+            results.append(OutputInfo("last", None, len(own), moved, NAN, own, sparse))
         if self.gradients.loss_bound is not None:
             worst, bound = float(self.loss_stddev(ticks).max()), self.gradients.loss_bound
-            found.append(OutputInfo("loss", None, 2, bound, worst, ("total", "per_tick")))
-        return tuple(found)
+            results.append(OutputInfo("loss", None, 2, bound, worst, ("total", "per_tick")))
+        return tuple(results)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""

@@ -60,8 +60,8 @@ class OverSet:
     @cached_property
     def start(self) -> Floats:
         """(d,) x_1: the centre, if one is given and the set holds it; else the set's start."""
-        found = start_of(self.set, self.centre) if self.from_centre else self.set.start()
-        return np.asarray(to_grid(found[None], self._grid)[0])
+        result = start_of(self.set, self.centre) if self.from_centre else self.set.start()
+        return np.asarray(to_grid(result[None], self._grid)[0])
 
     def at_start(self, n_keys: int) -> Floats:
         """(K, d): everyone starts at the public start."""

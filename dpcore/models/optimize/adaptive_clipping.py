@@ -91,16 +91,16 @@ def rungs_for(
             "model.form", "learned", "bounds residuals: it is for squared and huber losses."
         )
     length = records // STAGES
-    told = length // ASKED
-    if not told:
+    reported = length // ASKED
+    if not reported:
         least = STAGES * ASKED
         raise ConfigError("model.records", records, f"must be {least} or more for form: learned.")
     top = math.ldexp(1.0, math.frexp(glm.slope)[1])
     widths = [top * 2.0 ** -(k // 2) * (0.75 if k % 2 else 1.0) for k in range(RUNGS + 2)]
-    narrower = [replace(glm, loss=Huber(one)) for one in widths if one < glm.slope]
+    narrower = [replace(glm, loss=Huber(width)) for width in widths if width < glm.slope]
     return tuple(
-        _rung(one, convex_set, records, told, kind, budget, step, distance)
-        for one in (glm, *narrower[:RUNGS])
+        _rung(item, convex_set, records, reported, kind, budget, step, distance)
+        for item in (glm, *narrower[:RUNGS])
     )
 
 
@@ -118,12 +118,12 @@ def _rung(
     ratio = noise_scale_for(1, 1.0, budget)
     eta = step or step_for(glm.lipschitz, glm.smoothness, records, d, distance, ratio)
     size = length - told
-    found = []
+    results = []
     for i in range(STAGES):
         own = eta * 2.0 ** (-2 - i)
         moved = 2 * glm.lipschitz * own + size * slip(convex_set, glm, own, distance)
-        found.append(Phase.of(d, i * length + told, size, own, moved, budget))
-    last = found[-1]
+        results.append(Phase.of(d, i * length + told, size, own, moved, budget))
+    last = results[-1]
     predicted = equal_error(
         size=size,
         eta=last.eta,
@@ -131,7 +131,7 @@ def _rung(
         distance=distance,
         noise=last.noise.scale * last.noise.resolution * math.sqrt(d),
     )
-    run = PhasedRun(glm, records, eta, kind, tuple(found), predicted)
+    run = PhasedRun(glm, records, eta, kind, tuple(results), predicted)
     moved = glm.slope / told * (1 + 2.0**-30)
     return AdaptiveClippingStep(run, Phase.of(1, 0, told, 0.0, moved, budget, "a mean residual"))
 
@@ -166,14 +166,14 @@ class AdaptiveClipping(Phased):
     begin: int
 
     def loss(self) -> PrivacyLoss:
-        found = [rung.loss for rungs in self.ladder for rung in rungs]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+        results = [rung.loss for rungs in self.ladder for rung in rungs]
+        return PrivacyLoss(results[0].kind, max(item.value for item in results))
 
     def init(self, n_keys: int) -> AdaptiveClippingState:  # type: ignore[override]
         x, total = super().init(n_keys)
-        told = np.zeros((n_keys, 1), dtype=np.int64)
+        reported = np.zeros((n_keys, 1), dtype=np.int64)
         return AdaptiveClippingState(
-            x, total, told, np.full((n_keys, 1), self.begin, dtype=np.int64)
+            x, total, reported, np.full((n_keys, 1), self.begin, dtype=np.int64)
         )
 
     def _cut(self, run: int, offset: int) -> tuple[int, int]:
@@ -186,8 +186,8 @@ class AdaptiveClipping(Phased):
         at, within = self._cut(run, offset)
         if at == STAGES:
             return 0
-        told = self.ladder[run][0].gauge.size
-        return (told if within < told else self.runs[run].records // STAGES) - within
+        reported = self.ladder[run][0].gauge.size
+        return (reported if within < reported else self.runs[run].records // STAGES) - within
 
     def _read_part(
         self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
@@ -195,17 +195,17 @@ class AdaptiveClipping(Phased):
         at, within = self._cut(run, offset)
         if at == STAGES:
             return None  # what is left over
-        made, gauge = self.ladder[run][int(own["rung"][0])]
+        built, gauge = self.ladder[run][int(own["rung"][0])]
         if within < gauge.size:
-            own["told"][:] += self._residuals(made.glm, rows, own["x"])
+            own["told"][:] += self._residuals(built.glm, rows, own["x"])
             if over:
-                own["rung"][:] = self._narrowed(run, at, made, gauge, own, drawn)
+                own["rung"][:] = self._narrowed(run, at, built, gauge, own, drawn)
                 own["told"][:] = 0
             return None
-        phase = made.phases[at]
-        leave = made.left_out(phase)
+        phase = built.phases[at]
+        leave = built.left_out(phase)
         early = max(0, leave - (offset - phase.start))
-        self._steps(made.glm, phase.eta, rows, own, early)
+        self._steps(built.glm, phase.eta, rows, own, early)
         if not over:
             return None
         average = own["total"] / (phase.size - leave)
@@ -220,15 +220,21 @@ class AdaptiveClipping(Phased):
         return lattice_sum(size[:, None], Lattice.fitting(glm.slope).resolution)
 
     def _narrowed(
-        self, run: int, at: int, made: PhasedRun, gauge: Phase, own: Mapping[str, Any], drawn: Drawn
+        self,
+        run: int,
+        at: int,
+        phased_run: PhasedRun,
+        gauge: Phase,
+        own: Mapping[str, Any],
+        drawn: Drawn,
     ) -> int:
         """The rung that a noisy mean residual asks for."""
-        mean = own["told"][0] * (Lattice.fitting(made.glm.slope).resolution / gauge.size)
+        mean = own["told"][0] * (Lattice.fitting(phased_run.glm.slope).resolution / gauge.size)
         noise = gauge.noise
-        told = float(self._noisy(gauge, mean[None], drawn, label(run, 2 * at))[0])
-        wanted = WIDTH * (max(told, 0.0) + noise.scale * noise.resolution)
+        reported = float(self._noisy(gauge, mean[None], drawn, label(run, 2 * at))[0])
+        wanted = WIDTH * (max(reported, 0.0) + noise.scale * noise.resolution)
         rungs = self.ladder[run]
-        return max((i for i, one in enumerate(rungs) if one.run.glm.slope >= wanted), default=0)
+        return max((i for i, rung in enumerate(rungs) if rung.run.glm.slope >= wanted), default=0)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -239,12 +245,12 @@ class AdaptiveClipping(Phased):
         )
 
     def words(self, run: int) -> str:
-        made = self.runs[run]
+        built = self.runs[run]
         gauge, low = self.ladder[run][0].gauge, self.ladder[run][-1].run.glm.slope
         return (
-            f"{made.records:,} records: {STAGES} phases, {gauge.size:,} records of each bound its "
-            f"residuals, at {number(made.glm.slope)} to {number(low)}; excess risk at most "
-            f"{number(made.predicted)}"
+            f"{built.records:,} records: {STAGES} phases, {gauge.size:,} records of each bound its "
+            f"residuals, at {number(built.glm.slope)} to {number(low)}; excess risk at most "
+            f"{number(built.predicted)}"
         )
 
     def canonical(self) -> Mapping[str, Any]:

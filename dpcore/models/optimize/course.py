@@ -94,8 +94,8 @@ class OnePassAlgorithm(ABC):
     @property
     def most(self) -> int | None:
         """Numbers of a row that are not 0, at most, where rows are sparse; None: in tables."""
-        found: int | None = self.runs[0].glm.most
-        return found
+        result: int | None = self.runs[0].glm.most
+        return result
 
     @property
     def intercept(self) -> bool:
@@ -156,7 +156,7 @@ class OnePassAlgorithm(ABC):
           rows: (n, features + 1), the records from ``place`` (from 0) on: a table, or where the
             course is of sparse ones ``SparseRows``.
         """
-        found, done = list[Finished](), 0
+        result, done = list[Finished](), 0
         while done < len(rows):
             run, offset, left = at_place(self.first, place + done)
             if run >= len(self.runs):
@@ -166,9 +166,9 @@ class OnePassAlgorithm(ABC):
             size = min(left, len(rows) - done)
             part = rows[done : done + size]
             finished = self._read_part(own, part, run, offset, size == left, drawn)
-            found += [] if finished is None else [finished]
+            result += [] if finished is None else [finished]
             done += size
-        return tuple(found)
+        return tuple(result)
 
     @abstractmethod
     def _left_in_stage(self, run: int, offset: int) -> int:
@@ -182,8 +182,8 @@ class OnePassAlgorithm(ABC):
 
     def loss(self) -> PrivacyLoss:
         """The most that a record pays, whichever run it is in."""
-        found = [run.loss for run in self.runs]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+        results = [run.loss for run in self.runs]
+        return PrivacyLoss(results[0].kind, max(item.value for item in results))
 
     def predicted(self, run: int) -> float:
         """Bound on the excess risk of a run's model, in scaled units."""

@@ -121,7 +121,7 @@ class BatchPlan:
             raise ConfigError("delta", delta, "must be 0 or more and below 1.")
         if not (epsilon > 0 and math.isfinite(epsilon)):
             raise ConfigError("epsilon", epsilon, "must be a finite number above 0.")
-        made = loss if isinstance(loss, PredictionLoss) else parse_loss(loss, "loss")
+        built = loss if isinstance(loss, PredictionLoss) else parse_loss(loss, "loss")
         dimension = features + intercept
         convex_set = set if isinstance(set, ConvexSet) else parse_set(set, dimension, "set")
         if convex_set.dimension != dimension:
@@ -129,13 +129,15 @@ class BatchPlan:
         length = math.inf if norm is None else float(norm)
         if not length > 0:
             raise ConfigError("norm", norm, "must be above 0.")
-        linear = Linear(made, convex_set, features, intercept, length)
+        linear = Linear(built, convex_set, features, intercept, length)
 
         def build(name: str, budget: Any) -> FitStrategy:
             return strategy_for(linear, 1, float(n), n, 1, Fraction(1), iterations, name, budget)
 
-        ways = [best_strategy(one, epsilon, delta, build) for one in _noises(linear, noise, delta)]
-        way = min(ways, key=lambda one: one.error)
+        ways = [
+            best_strategy(item, epsilon, delta, build) for item in _noises(linear, noise, delta)
+        ]
+        way = min(ways, key=lambda item: item.error)
         ranges = Range.of(feature_range, features, "feature_range")
         return cls(linear, way, ranges, Range.of(target_range, 1, "target_range"), epsilon, delta)
 

@@ -144,18 +144,18 @@ class FrankWolfeModel(OptimizeModel):
         def program(way: FitStrategy) -> WindowProgram:
             return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
-        made, alternatives = choose(terms, linear, build, program)
-        made.waits.check("model.block", self.block, terms)
-        state = made.state_bytes()
+        built, alternatives = choose(terms, linear, build, program)
+        built.waits.check("model.block", self.block, terms)
+        state = built.state_bytes()
         if state > room:
             raise ConfigError(
                 "model.block",
                 self.block,
-                f"would let a key's state grow to {state / 2**20:,.0f} MiB ({made.row_bytes:,} "
+                f"would let a key's state grow to {state / 2**20:,.0f} MiB ({built.row_bytes:,} "
                 f"bytes a row), above {room >> 20:,} MiB; take smaller blocks, or fewer"
                 + (", or a smaller model.features.most." if inputs.sparse else "."),
             )
-        return self.compiled(made, alternatives)
+        return self.compiled(built, alternatives)
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         return predict(self.inputs, self.linear, given, model)

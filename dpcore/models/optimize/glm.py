@@ -53,8 +53,8 @@ class SparsePoints:
     def scores(self, w: Floats) -> Floats:
         """<(x, 1), w> of each: (d,) -> (n,)."""
         terms = self.features.values * w[self.features.indices]
-        found = _added(self._rows, terms, len(self))
-        return found + w[-1] if self.intercept else found
+        result = _added(self._rows, terms, len(self))
+        return result + w[-1] if self.intercept else result
 
     def lattice_sum(self, factors: Floats, resolution: float) -> Ints:
         """Sum of factors (n,) times points, each product truncated to the lattice: (d,), exact."""
@@ -78,8 +78,8 @@ class SparsePoints:
     def squares(self) -> Floats:
         """||(x, 1)||_2^2 of each: (n,)."""
         values = self.features.values
-        found = _added(self._rows, values * values, len(self))
-        return found + 1.0 if self.intercept else found
+        result = _added(self._rows, values * values, len(self))
+        return result + 1.0 if self.intercept else result
 
     def each(self) -> Iterator[tuple[NDArray[Any], Floats]]:
         """Places and numbers of each point that are not 0."""
@@ -222,9 +222,9 @@ class Glm:
 
     def slopes(self, points: Points, targets: Floats, void: NDArray[np.bool_], w: Floats) -> Floats:
         """Derivatives at w (d,): (n,), within +-slope."""
-        found = self.loss.derivative(scores_of(points, w), targets)
-        found = np.where(np.isfinite(found) & ~void, found, 0.0)
-        return np.clip(found, -self.slope, self.slope)
+        result = self.loss.derivative(scores_of(points, w), targets)
+        result = np.where(np.isfinite(result) & ~void, result, 0.0)
+        return np.clip(result, -self.slope, self.slope)
 
     def factors(
         self,
@@ -267,8 +267,8 @@ class Glm:
         if isinstance(points, SparsePoints):
             factors = self.factors(points, targets, void, w, before, bound)
             return points.lattice_sum(factors, resolution)
-        found = self.gradients(points, targets, void, w, before, bound)
-        return np.asarray(lattice_sum(found, resolution))
+        result = self.gradients(points, targets, void, w, before, bound)
+        return np.asarray(lattice_sum(result, resolution))
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -286,18 +286,18 @@ class Glm:
 Projection = Callable[[Floats], Floats]
 
 
-def projection_of(one: ConvexSet) -> Projection:
+def projection_of(convex_set: ConvexSet) -> Projection:
     """The projection of one point (d,), short where a set allows it."""
-    if isinstance(one, Box):
-        return lambda x: np.minimum(np.maximum(x, one.low), one.high)
-    if isinstance(one, L2Ball):
-        inner = (one.radius * (1 - 2.0**-30)) ** 2
+    if isinstance(convex_set, Box):
+        return lambda x: np.minimum(np.maximum(x, convex_set.low), convex_set.high)
+    if isinstance(convex_set, L2Ball):
+        inner = (convex_set.radius * (1 - 2.0**-30)) ** 2
 
         def inside(x: Floats) -> Floats:
-            return x if np.add.reduce(x * x) <= inner else one.project(x[None])[0]
+            return x if np.add.reduce(x * x) <= inner else convex_set.project(x[None])[0]
 
         return inside
-    return lambda x: one.project(x[None])[0]
+    return lambda x: convex_set.project(x[None])[0]
 
 
 def walked(
@@ -314,8 +314,8 @@ def walked(
 
     def length(prediction: float, target: float) -> float:
         """Of a step, in rows."""
-        found = slope(prediction, target)
-        return eta * min(max(found if math.isfinite(found) else 0.0, -most), most)
+        result = slope(prediction, target)
+        return eta * min(max(result if math.isfinite(result) else 0.0, -most), most)
 
     labelled = zip(targets.tolist(), void.tolist(), strict=True)
     if isinstance(points, SparsePoints):

@@ -105,9 +105,9 @@ class OnePass(InputRows):
                 if isinstance(own, np.ndarray):
                     own = np.asarray(own, dtype=np.float64)
                 self._read(new, key, own, here)
-            told = new.behind[:, :1] >= 0
-            theta[i] = np.where(told, new.model, np.nan)
-            behind[i] = np.where(told, new.behind, np.nan)
+            reported = new.behind[:, :1] >= 0
+            theta[i] = np.where(reported, new.model, np.nan)
+            behind[i] = np.where(reported, new.behind, np.nan)
         return new, (theta, behind)
 
     def _read(self, state: OnePassState, key: int, rows: Any, noise: Any) -> None:

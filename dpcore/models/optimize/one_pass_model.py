@@ -165,8 +165,10 @@ class OnePassSection(Model):
         of which the smoothing itself adds; of a loss that is smooth the only one there is."""
         if not self.smooths:
             return run(1.0)
-        found = [(run(width), width) for width in WIDTHS]
-        return min(found, key=lambda one: one[0].predicted + one[1] * one[0].glm.slope ** 2 / 2)[0]
+        results = [(run(width), width) for width in WIDTHS]
+        return min(
+            results, key=lambda item: item[0].predicted + item[1] * item[0].glm.slope ** 2 / 2
+        )[0]
 
     def trees(
         self,
@@ -296,7 +298,7 @@ class OnePassModel(OnePassSection):
             offers.append((score, form, noise, course))
         if not offers:
             raise refused[0]
-        offers.sort(key=lambda one: one[0])
+        offers.sort(key=lambda item: item[0])
         best = offers[0][0]
         program = self._program(offers[0][3])
         program.waits.check("model.records", self.records, terms)

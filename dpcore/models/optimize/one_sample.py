@@ -86,11 +86,11 @@ class OneSampleRun:
         log = math.log(max(3, vertices))
         # Bits of a logarithm must not shape a plan.
         eta = min(1.0, round_up(math.log(max(math.e, records / log)) / records))
-        made = cls(glm, diameter, records, eta, 1.0, pure, 0.0)
+        built = cls(glm, diameter, records, eta, 1.0, pure, 0.0)
         if pure:
-            scale = made._range / (eta * budget)
+            scale = built._range / (eta * budget)
         else:
-            scale = made._range / math.sqrt(8 * budget * eta * (2 - eta))
+            scale = built._range / math.sqrt(8 * budget * eta * (2 - eta))
         scale = round_up(scale * _UP)
         predicted = one_sample_error(glm, diameter, records, eta, vertices, scale)
         return cls(glm, diameter, records, eta, scale, pure, predicted)
@@ -170,23 +170,23 @@ class OneSample(OnePassAlgorithm):
     def _read_part(
         self, own: Mapping[str, Any], rows: Any, run: int, offset: int, over: bool, drawn: Drawn
     ) -> Finished | None:
-        made = self.runs[run]
-        if offset >= made.batch:
-            self._steps(made, run, offset, rows, own, drawn)
-            return Finished(run, made.records, own["x"].copy()) if over else None
-        most = made.glm.lipschitz
+        built = self.runs[run]
+        if offset >= built.batch:
+            self._steps(built, run, offset, rows, own, drawn)
+            return Finished(run, built.records, own["x"].copy()) if over else None
+        most = built.glm.lipschitz
         resolution = Lattice.fitting(most).resolution
-        own["total"][:] += made.glm.sums(rows, own["x"], None, most, resolution)
+        own["total"][:] += built.glm.sums(rows, own["x"], None, most, resolution)
         if over:
-            own["gradient"][:] = own["total"] * (resolution / made.batch)
+            own["gradient"][:] = own["total"] * (resolution / built.batch)
             own["total"][:] = 0
             own["before"][:] = own["x"]
-            self._step(made, own, self._chosen(made, own, drawn, label(run, 0)))
+            self._step(built, own, self._chosen(built, own, drawn, label(run, 0)))
         return None
 
     def _steps(
         self,
-        made: OneSampleRun,
+        one_sample_run: OneSampleRun,
         run: int,
         offset: int,
         rows: Any,
@@ -194,44 +194,44 @@ class OneSample(OnePassAlgorithm):
         drawn: Drawn,
     ) -> None:
         """A step at each of these records."""
-        glm, eta = made.glm, made.eta
+        glm, eta = one_sample_run.glm, one_sample_run.eta
         points, targets, void = glm.split(rows)
         most = max(1, _DRAWS // self.vertices.count)
         for start in range(0, len(rows), most):
             stop = min(start + most, len(rows))
-            index = offset - made.batch + 1 + np.arange(start, stop)
+            index = offset - one_sample_run.batch + 1 + np.arange(start, stop)
             labels = label(run, index)
             few = self.vertices.count < MANY
             gumbel = self.vertices.draw(drawn.noise, labels, drawn.digest) if few else None
             for i in range(start, stop):
-                one = points[i : i + 1], targets[i : i + 1], void[i : i + 1]
-                full = glm.gradients(*one, own["x"], None, glm.lipschitz)[0]
-                moved = glm.gradients(*one, own["x"], own["before"], made.difference)[0]
+                item = points[i : i + 1], targets[i : i + 1], void[i : i + 1]
+                full = glm.gradients(*item, own["x"], None, glm.lipschitz)[0]
+                moved = glm.gradients(*item, own["x"], own["before"], one_sample_run.difference)[0]
                 own["gradient"][:] = (1 - eta) * (own["gradient"] + moved) + eta * full
                 own["before"][:] = own["x"]
                 k = i - start
                 if gumbel is None:
-                    vertex = self._chosen(made, own, drawn, labels[k : k + 1])
+                    vertex = self._chosen(one_sample_run, own, drawn, labels[k : k + 1])
                 else:
-                    vertex = self.vertices.choose(own["gradient"], made.scale, gumbel[k])
-                self._step(made, own, vertex)
+                    vertex = self.vertices.choose(own["gradient"], one_sample_run.scale, gumbel[k])
+                self._step(one_sample_run, own, vertex)
 
     def _chosen(
-        self, made: OneSampleRun, own: Mapping[str, Any], drawn: Drawn, labels: Digests
+        self, run: OneSampleRun, own: Mapping[str, Any], drawn: Drawn, labels: Digests
     ) -> Floats:
         """A vertex, by noise of its own."""
         noise, digest = drawn
-        return self.vertices.chosen(own["gradient"], made.scale, noise, labels, digest)
+        return self.vertices.chosen(own["gradient"], run.scale, noise, labels, digest)
 
-    def _step(self, made: OneSampleRun, own: Mapping[str, Any], vertex: Floats) -> None:
-        x = (1 - made.eta) * own["x"] + made.eta * vertex
+    def _step(self, run: OneSampleRun, own: Mapping[str, Any], vertex: Floats) -> None:
+        x = (1 - run.eta) * own["x"] + run.eta * vertex
         own["x"][:] = to_grid(x, self.grid)
 
     def words(self, run: int) -> str:
-        made = self.runs[run]
+        built = self.runs[run]
         return (
-            f"{made.records:,} records: a gradient of half of them, then a step a record; excess "
-            f"risk at most {number(made.predicted)}"
+            f"{built.records:,} records: a gradient of half of them, then a step a record; excess "
+            f"risk at most {number(built.predicted)}"
         )
 
     def canonical(self) -> Mapping[str, Any]:

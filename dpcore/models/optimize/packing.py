@@ -173,10 +173,10 @@ def _sparse(values: Any, ranges: Range, norm: float) -> tuple[Any, NDArray[np.bo
         data, _ = shortened_sparse(data, np.repeat(np.arange(n), np.diff(ends)), n, norm)
     whole = np.count_nonzero(data) == len(data)
     parts = (data, indices, ends) if whole else (data, indices.copy(), ends.copy())
-    found = sparse.csr_array(parts, shape=values.shape)
+    result = sparse.csr_array(parts, shape=values.shape)
     if not whole:
-        found.eliminate_zeros()
-    return found, finite
+        result.eliminate_zeros()
+    return result, finite
 
 
 def _digest(features: Any, targets: Floats, keep: NDArray[np.bool_]) -> bytes:

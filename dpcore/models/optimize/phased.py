@@ -213,23 +213,23 @@ def phased_run(
     d = glm.dimension
     ratio = noise_scale_for(1, 1.0, budget)
     eta = step_for(glm.lipschitz, glm.smoothness, records, d, distance, ratio)
-    found: list[Phase] = []
+    phases: list[Phase] = []
     start = 0
     for i in range(1, max(2, records.bit_length())):
         size, own = records >> i, (eta if step is None else step) * 4.0**-i
         moved = 2 * glm.lipschitz * own
         off = size * slip(convex_set, glm, own, distance)
-        if not size or (found and off > SPARE * moved):
+        if not size or (phases and off > SPARE * moved):
             break
-        found.append(Phase.of(d, start, size, own, moved + off, budget))
+        phases.append(Phase.of(d, start, size, own, moved + off, budget))
         start += size
-    if not found:
+    if not phases:
         raise ConfigError("model.records", records, "must be 2 or more.")
     predicted = phased_error(
         records=records, dimension=d, lipschitz=glm.lipschitz, distance=distance, ratio=ratio
     )
     eta = eta if step is None else step
-    return PhasedRun(glm, records, eta, kind, tuple(found), predicted)
+    return PhasedRun(glm, records, eta, kind, tuple(phases), predicted)
 
 
 @dataclass(frozen=True)
@@ -282,16 +282,16 @@ class Phased(OnePassAlgorithm):
         at, phase = self._phase(run, offset)
         if offset >= phase.start + phase.size:
             return None  # what is left over
-        made = self.runs[run]
-        leave = made.left_out(phase)
+        built = self.runs[run]
+        leave = built.left_out(phase)
         early = max(0, leave - (offset - phase.start))
-        self._steps(made.glm, phase.eta, rows, own, early)
+        self._steps(built.glm, phase.eta, rows, own, early)
         if not over:
             return None
         average = own["total"] / (phase.size - leave)
         own["total"][:] = 0.0
         own["x"][:] = self._released(phase, average, drawn, label(run, at))
-        last = at + 1 == len(made.phases)
+        last = at + 1 == len(built.phases)
         return Finished(run, phase.start + phase.size, own["x"].copy()) if last else None
 
     def _steps(
@@ -303,18 +303,18 @@ class Phased(OnePassAlgorithm):
     def _released(self, phase: Phase, average: Floats, drawn: Drawn, labels: Digests) -> Floats:
         """The noisy average, back in the set: (d,)."""
         noisy = self._noisy(phase, average, drawn, labels)
-        found: Floats = to_grid(self.set.project(noisy[None]), self.grid)[0]
-        return found
+        result: Floats = to_grid(self.set.project(noisy[None]), self.grid)[0]
+        return result
 
     def _noisy(self, phase: Phase, point: Floats, drawn: Drawn, labels: Digests) -> Floats:
         """A point with the noise of its phase, on the lattice."""
         return phase.noise.released(point, drawn.noise, labels, drawn.digest)
 
     def words(self, run: int) -> str:
-        made = self.runs[run]
+        built = self.runs[run]
         return (
-            f"{made.records:,} records: {len(made.phases)} phases, steps of "
-            f"{number(made.phases[0].eta)} and less; excess risk at most {number(made.predicted)}"
+            f"{built.records:,} records: {len(built.phases)} phases, steps of "
+            f"{number(built.phases[0].eta)} and less; excess risk at most {number(built.predicted)}"
         )
 
     def canonical(self) -> Mapping[str, Any]:

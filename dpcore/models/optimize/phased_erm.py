@@ -127,8 +127,8 @@ def averaged(size: int, passes: int) -> int:
 def spread_of(size: int, passes: int) -> float:
     """c: most that a record moves the average by, over L eta: rounded up."""
     m, total = averaged(size, passes), passes * size
-    found = size * passes / m * math.log((total + 1) / (total - m + 1))
-    return round_up(found * (1 + 2.0**-40))
+    result = size * passes / m * math.log((total + 1) / (total - m + 1))
+    return round_up(result * (1 + 2.0**-40))
 
 
 def erm_run(
@@ -163,7 +163,7 @@ def erm_run(
     eta = step if step is not None else 4 / round_up(1 / best)
     predicted = 2 * distance * glm.lipschitz * math.sqrt(weight / first)
     predicted += pieces.width * glm.slope**2 / 2 if pieces.width <= CORNER else 0.0
-    found: list[Phase] = []
+    phases: list[Phase] = []
     start = 0
     for i in range(1, max(2, records.bit_length())):
         size, own = records >> i, eta * 4.0**-i
@@ -171,11 +171,11 @@ def erm_run(
             break
         moved = spread_of(size, passes) * glm.lipschitz * own
         off = size * passes * slip(convex_set, glm, pieces.width, own, size, distance)
-        if found and off > SPARE * moved:
+        if phases and off > SPARE * moved:
             break
-        found.append(Phase.of(d, start, size, own, moved + off, budget))
+        phases.append(Phase.of(d, start, size, own, moved + off, budget))
         start += size
-    return ErmRun(glm, pieces, records, passes, eta, kind, tuple(found), predicted)
+    return ErmRun(glm, pieces, records, passes, eta, kind, tuple(phases), predicted)
 
 
 def slip(
@@ -219,35 +219,35 @@ class PhasedErm(Phased):
         at, phase = self._phase(run, offset)
         if offset >= phase.start + phase.size:
             return None  # what is left over
-        made, within = self.runs[run], offset - phase.start
-        if made.passes == 1:
-            self._meet(made, phase, rows, own, within)
+        built, within = self.runs[run], offset - phase.start
+        if built.passes == 1:
+            self._meet(built, phase, rows, own, within)
         else:
             own["rows"][within : within + len(rows)] = np.where(np.isnan(rows), VOID, rows)
             if over:
-                kept = own["rows"][: phase.size].astype(np.float64)
-                kept[kept == VOID] = np.nan
-                for turn in range(made.passes):
-                    self._meet(made, phase, kept, own, turn * phase.size)
+                retained = own["rows"][: phase.size].astype(np.float64)
+                retained[retained == VOID] = np.nan
+                for turn in range(built.passes):
+                    self._meet(built, phase, retained, own, turn * phase.size)
                 own["rows"][:] = 0.0
         if not over:
             return None
-        average = own["total"] / averaged(phase.size, made.passes)
+        average = own["total"] / averaged(phase.size, built.passes)
         own["total"][:] = 0.0
         own["x"][:] = self._released(phase, average, drawn, label(run, at))
         own["start"][:] = own["x"]
-        last = at + 1 == len(made.phases)
+        last = at + 1 == len(built.phases)
         return Finished(run, phase.start + phase.size, own["x"].copy()) if last else None
 
-    def _meet(self, made: ErmRun, phase: Phase, rows: Any, own: Mapping[str, Any], t: int) -> None:
+    def _meet(self, run: ErmRun, phase: Phase, rows: Any, own: Mapping[str, Any], t: int) -> None:
         """A step at each of these records, after t others."""
-        points, targets, void = made.glm.split(rows)
+        points, targets, void = run.glm.split(rows)
         slope, project, gamma = (
-            made.pieces.scalar(),
+            run.pieces.scalar(),
             projection_of(self.set),
             2 / (phase.eta * phase.size),
         )
-        early = phase.size * made.passes - averaged(phase.size, made.passes)
+        early = phase.size * run.passes - averaged(phase.size, run.passes)
         x, start, total = own["x"].copy(), own["start"].copy(), own["total"]
         labelled = zip(targets.tolist(), void.tolist(), strict=True)
         if isinstance(points, SparsePoints):
@@ -290,11 +290,12 @@ class PhasedErm(Phased):
         )
 
     def words(self, run: int) -> str:
-        made = self.runs[run]
-        passes = f"{made.passes} passes" if made.passes > 1 else "one pass"
+        built = self.runs[run]
+        passes = f"{built.passes} passes" if built.passes > 1 else "one pass"
         return (
-            f"{made.records:,} records: {len(made.phases)} phases, {passes} over each; excess risk "
-            f"of exact minimisers at most {number(made.predicted)}"
+            f"{built.records:,} records: {len(built.phases)} phases, {passes} over each; excess "
+            "risk "
+            f"of exact minimisers at most {number(built.predicted)}"
         )
 
     def canonical(self) -> Mapping[str, Any]:

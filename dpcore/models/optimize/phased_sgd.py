@@ -147,7 +147,9 @@ class PhasedSgdModel(OnePassModel):
         )
         start = convex_set.start()
         largest = 1.0 + glm.reach * float(np.sqrt(start @ start)) * (1 + 2.0**-30)
-        begin = max(i for i, one in enumerate(ladder[0]) if i == 0 or one.run.glm.slope >= largest)
+        begin = max(
+            i for i, item in enumerate(ladder[0]) if i == 0 or item.run.glm.slope >= largest
+        )
         runs = tuple(rungs[0].run for rungs in ladder)
         return AdaptiveClipping(convex_set, runs, self.records, ladder, begin)
 
@@ -180,14 +182,14 @@ class PhasedSgdModel(OnePassModel):
                 f"is less than the first phase of the first run has: {self.records // 2:,}; raise "
                 "it, or lower model.records, or take model.passes: 1, which keeps none.",
             )
-        made = tuple(
+        built = tuple(
             erm_run(
                 glm, pieces, convex_set, self.records << k, passes, noise, budget, step, distance
             )
             for k in range(runs)
         )
         held = self.records << (runs - 1) >> 1 if passes > 1 else 1
-        return PhasedErm(convex_set, made, self.records, held)
+        return PhasedErm(convex_set, built, self.records, held)
 
     def _course(self, terms: Terms, noise: str) -> Phased:
         convex_set, radius, distance = self._where()

@@ -14,10 +14,10 @@ def regularity(dual: float, dimension: int) -> float:
     exponents from 2 to q. 1 <= q."""
     if dual <= 2:
         return 1.0
-    found = [best_exponent(dual, dimension)]
+    results = [best_exponent(dual, dimension)]
     if math.isinf(dual) and dimension > 1:
-        found.append(max(2.0, 2 * math.log(dimension)))
-    return min(kappa(r, dual, dimension) for r in found)
+        results.append(max(2.0, 2 * math.log(dimension)))
+    return min(kappa(r, dual, dimension) for r in results)
 
 
 def length_of(dual: float, dimension: int) -> float:

@@ -189,8 +189,8 @@ def best_strategy(noise: str, epsilon: float, delta: float, build: Build) -> Fit
     Raises:
       ConfigError: none of them can serve.
     """
-    found = [build(noise, budget) for budget in budgets(noise, epsilon, delta)]
-    return min(found, key=lambda way: way.error)
+    results = [build(noise, budget) for budget in budgets(noise, epsilon, delta)]
+    return min(results, key=lambda way: way.error)
 
 
 def choose(
@@ -210,9 +210,9 @@ def choose(
             tried.append(Try(cannot, None, error))
             continue
         offer = Offer(program(way), way.error**2, {"gap over=all": way.error})
-        found = priced(way.way, noise, offer, terms)
+        result = priced(way.way, noise, offer, terms)
         if noise == "laplace" and terms.noise != noise:
-            found = replace(found, note=VARIANT)
-        tried.append(Try(found, offer.program))
+            result = replace(result, note=VARIANT)
+        tried.append(Try(result, offer.program))
     refuse_all(tried)
     return pick(terms, tried)

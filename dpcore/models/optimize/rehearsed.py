@@ -78,13 +78,13 @@ def reduced(convex_set: ConvexSet) -> ConvexSet:
 
 def _chosen(convex_set: ConvexSet, gradient: Floats, scale: float, index: int) -> Floats:
     """The corners of noisy choices: (n, d) -> (n, d)."""
-    found = convex_set.corners()
-    assert found is not None
-    if found.listed is not None:
-        corners = found.listed
+    result = convex_set.corners()
+    assert result is not None
+    if result.listed is not None:
+        corners = result.listed
     else:
-        axes = found.radius * np.eye(convex_set.dimension)
-        corners = np.concatenate([axes, -axes]) if found.signed else axes
+        axes = result.radius * np.eye(convex_set.dimension)
+        corners = np.concatenate([axes, -axes]) if result.signed else axes
     scores = np.einsum("nd,jd->nj", gradient, corners)
     uniform = np.clip(ndtr(_normals(-1 - index, len(corners))), 1e-300, 1 - 2.0**-53)
     return np.asarray(corners[np.argmin(scores + scale * np.log(-np.log(uniform)), axis=1)])
@@ -93,6 +93,6 @@ def _chosen(convex_set: ConvexSet, gradient: Floats, scale: float, index: int) -
 @lru_cache(maxsize=8192)
 def _normals(index: int, width: int) -> Floats:
     """(REPEATS, width)."""
-    found = PublicNormals(b"one pass, rehearsed", int(index < 0)).draw(abs(index), REPEATS, width)
-    found.setflags(write=False)
-    return found
+    result = PublicNormals(b"one pass, rehearsed", int(index < 0)).draw(abs(index), REPEATS, width)
+    result.setflags(write=False)
+    return result

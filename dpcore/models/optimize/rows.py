@@ -182,8 +182,8 @@ def on_lattice(slopes: Floats, unit: float, most: int, weights: Floats | None) -
     together. (A product that is rounded up cannot reach the next whole number: it is 1 / k away,
     and k is below 2^31.) None: 1 each.
     """
-    found = np.where(np.isfinite(slopes), slopes, 0.0)
-    found = np.clip(np.rint(found * (1.0 / unit)), -float(most), float(most))
+    result = np.where(np.isfinite(slopes), slopes, 0.0)
+    result = np.clip(np.rint(result * (1.0 / unit)), -float(most), float(most))
     if weights is not None:
-        found = np.trunc(found * weights)
-    return np.asarray(found * unit)
+        result = np.trunc(result * weights)
+    return np.asarray(result * unit)

@@ -140,10 +140,10 @@ class Selection(FitStrategy):
         return Selecting(self, self.candidates.rows(rows), targets, draws, weights)
 
 
-def largest(made: Selection) -> float:
+def largest(selection: Selection) -> float:
     """What noise of scale 1 adds to the expected score of a choice, at most."""
-    logs = round_up(math.log(made.candidates.count))
-    return logs if made.noise == "gumbel" else logs + 1
+    logs = round_up(math.log(selection.candidates.count))
+    return logs if selection.noise == "gumbel" else logs + 1
 
 
 def candidates_of(linear: Linear) -> VertexCandidates:
@@ -152,19 +152,19 @@ def candidates_of(linear: Linear) -> VertexCandidates:
     Raises:
       ConfigError: there are none, or too many.
     """
-    found = VertexCandidates.of(linear.set)
-    if found is None:
+    result = VertexCandidates.of(linear.set)
+    if result is None:
         raise ConfigError(
             "mechanism.noise",
             linear.set.name,
             "has no list of vertices to choose among; take l1_ball, simplex or polytope, or "
             "gaussian noise.",
         )
-    if found.count < 2:
+    if result.count < 2:
         raise ConfigError(
             "model.set", linear.set.name, "is a single point: there is nothing to learn."
         )
-    return found
+    return result
 
 
 def loss_of(noise: str, kind: LossKind, steps: int, ratio: float) -> PrivacyLoss:
@@ -198,24 +198,24 @@ def selection_for(
     if not budget.value > 0:
         raise ConfigError("privacy.epsilon", None, "leaves no budget; raise epsilon or delta.")
     part = budget.value * float(share) * (1 - 2.0**-40)
-    one = Selection(linear, size, divisor, most, changes, 1, noise, budget.kind, 1.0, users)
+    selection = Selection(linear, size, divisor, most, changes, 1, noise, budget.kind, 1.0, users)
     straight = budget.kind == "pure"
 
     def scale(taken: int) -> float:
         """b at which so many selections cost the part."""
-        made = replace(one, steps=taken, scale=1.0)
+        built = replace(selection, steps=taken, scale=1.0)
         if straight:
-            return made.sensitivity * taken / part
-        return made.sensitivity * math.sqrt(taken * float(COST[noise]) / part)
+            return built.sensitivity * taken / part
+        return built.sensitivity * math.sqrt(taken * float(COST[noise]) / part)
 
     if steps is None:
-        steps = best_steps(linear.curvature, round_up(scale(1) * largest(one)), straight)
+        steps = best_steps(linear.curvature, round_up(scale(1) * largest(selection)), straight)
     b = round_up(scale(steps))
-    found = replace(one, steps=steps, scale=b)
-    while found.loss.value > budget.value * float(share):
+    result = replace(selection, steps=steps, scale=b)
+    while result.loss.value > budget.value * float(share):
         b *= 1 + 2.0**-30
-        found = replace(one, steps=steps, scale=round_up(b))
-    return found
+        result = replace(selection, steps=steps, scale=round_up(b))
+    return result
 
 
 class Selecting:
@@ -234,13 +234,13 @@ class Selecting:
 
     def __init__(
         self,
-        made: Selection,
+        selection: Selection,
         rows: RowMatrix,
         targets: Floats,
         draws: Draws,
         weights: Floats | None = None,
     ) -> None:
-        self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
+        self._made, self._rows, self._targets, self._draws = selection, rows, targets, draws
         self._weights = weights
         self._columns: dict[int, Floats] = {}
         self._against: Floats | None = None
@@ -254,23 +254,23 @@ class Selecting:
 
     def advance(self, z: Floats, h: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
         z, h = z.copy(), h.copy()
-        made, columns = self._made, self._made.candidates.columns
-        many = made.candidates.count >= MANY and made.noise == "gumbel"
-        ahead = max(1, AT_ONCE // made.candidates.count)
-        signs = np.empty((2 if made.candidates.signed else 1, columns))
+        built, columns = self._made, self._made.candidates.columns
+        many = built.candidates.count >= MANY and built.noise == "gumbel"
+        ahead = max(1, AT_ONCE // built.candidates.count)
+        signs = np.empty((2 if built.candidates.signed else 1, columns))
         for first in range(done, done + steps, ahead):
             count = min(ahead, done + steps - first)
             noise = None if many else self._noise(first, count)
             for t in range(first, first + count):
-                np.multiply(self.gradient(z, h, t), made.candidates.radius, out=signs[0])
+                np.multiply(self.gradient(z, h, t), built.candidates.radius, out=signs[0])
                 for other in signs[1:]:
                     np.negative(signs[0], out=other)
                 scores = signs.reshape(-1)
                 if noise is None:
                     named = self._named(t, 1)
-                    (chosen,) = self._draws.noise.select(*named, scores[None], made.scale).tolist()
+                    (chosen,) = self._draws.noise.select(*named, scores[None], built.scale).tolist()
                 else:
-                    chosen = int(select(scores, made.scale, noise[t - first]))
+                    chosen = int(select(scores, built.scale, noise[t - first]))
                 self._take(z, h, t, chosen % columns, -1.0 if chosen >= columns else 1.0)
         return z, h
 
@@ -344,5 +344,5 @@ class Selecting:
         """Labels and digests of the noise of steps from one on."""
         draws = self._draws
         level = (draws.place << STEP_BITS) + np.arange(first + 1, first + count + 1)
-        labels = np.concatenate([label(int(one), draws.complete) for one in level])
+        labels = np.concatenate([label(int(item), draws.complete) for item in level])
         return labels, np.broadcast_to(draws.digest, (count, 1, 2)).astype(np.uint64)

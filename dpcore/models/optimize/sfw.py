@@ -103,7 +103,7 @@ class TreeRun:
         """The most that a record of the run pays."""
         if self.root is not None and self.right is not None:
             both = (self.root.loss, self.right.loss)
-            return PrivacyLoss(both[0].kind, max(one.value for one in both))
+            return PrivacyLoss(both[0].kind, max(item.value for item in both))
         worst = 0.0
         for r, scale in enumerate(self.scales, start=1):
             moves = ((1 << r, self.clip(0)), (1 << (r - 1), 2 * self.clip(1)))
@@ -189,27 +189,27 @@ class Sfw(OnePassAlgorithm):
         at, stage = self._stage(run, offset)
         if offset >= stage.start + stage.size:
             return None  # too few are left for another batch
-        made = self.runs[run]
-        clip, x = made.clip(stage.depth), own["x"]
+        built = self.runs[run]
+        clip, x = built.clip(stage.depth), own["x"]
         before = own["points"][stage.depth - 1] if stage.depth else None
-        own["total"][:] += made.glm.sums(rows, x, before, clip, Lattice.fitting(clip).resolution)
+        own["total"][:] += built.glm.sums(rows, x, before, clip, Lattice.fitting(clip).resolution)
         if not over:
             return None
-        self._finish(made, stage, own, drawn, label(run, at))
-        last = at + 1 == len(made.stages)
+        self._finish(built, stage, own, drawn, label(run, at))
+        last = at + 1 == len(built.stages)
         return Finished(run, stage.start + stage.size, x.copy()) if last else None
 
     def _finish(
-        self, made: TreeRun, stage: Stage, own: Mapping[str, Any], drawn: Drawn, labels: Digests
+        self, run: TreeRun, stage: Stage, own: Mapping[str, Any], drawn: Drawn, labels: Digests
     ) -> None:
         """Ends a batch: its gradient, and the step at its leaf."""
         noise, digest = drawn
-        clip, x, depth = made.clip(stage.depth), own["x"], stage.depth
-        if made.root is None or made.right is None:
+        clip, x, depth = run.clip(stage.depth), own["x"], stage.depth
+        if run.root is None or run.right is None:
             unit = Lattice.fitting(clip).resolution / stage.size
             gradient = own["total"].astype(np.float64) * unit
         else:
-            node = replace(made.right if depth else made.root, clip=clip)
+            node = replace(run.right if depth else run.root, clip=clip)
             gradient = node.mean(own["total"], stage.size, noise, labels, digest)
         if depth:
             gradient = own["slopes"][depth - 1] + gradient
@@ -219,17 +219,18 @@ class Sfw(OnePassAlgorithm):
         if self.vertices is None:
             vertex = self.set.linear_oracle(gradient[None])[0]
         else:
-            scale = made.scales[stage.phase - 1]
+            scale = run.scales[stage.phase - 1]
             vertex = self.vertices.chosen(gradient, scale, noise, labels, digest)
         x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self.grid)
 
     def words(self, run: int) -> str:
-        made = self.runs[run]
-        several = "one phase" if made.phases == 1 else f"{made.phases} phases"
+        built = self.runs[run]
+        several = "one phase" if built.phases == 1 else f"{built.phases} phases"
         return (
-            f"{self.first << run:,} records: {several}, batches of {made.batch:,} and "
-            f"fewer, {len(made.stages)} steps; excess risk at most {number(made.predicted)}, about "
-            f"{number(made.guess)} where features are evenly spread"
+            f"{self.first << run:,} records: {several}, batches of {built.batch:,} and "
+            f"fewer, {len(built.stages)} steps; excess risk at most {number(built.predicted)}, "
+            "about "
+            f"{number(built.guess)} where features are evenly spread"
         )
 
     def canonical(self) -> Mapping[str, Any]:
@@ -263,13 +264,13 @@ def best_tree(
         batch = batch_for(records, r)
         if batch < 1 << r:
             continue
-        one = make(batch, r)
+        item = make(batch, r)
         if rehearsed is not None:
-            one = replace(one, guess=rehearsed(one))
+            item = replace(item, guess=rehearsed(item))
             if best is not None and r > best.phases + BEYOND:
                 break
-        if best is None or one.guess < best.guess:
-            best = one
+        if best is None or item.guess < best.guess:
+            best = item
     if best is None:
         raise ConfigError(
             "model.records",
@@ -295,14 +296,14 @@ def tree_runs(
         other one of the first runs is rehearsed, from one phase fewer than the last had; others
         have as many as the last that was, and so do later ones, which few keys reach.
     """
-    found: list[TreeRun] = []
+    runs: list[TreeRun] = []
     for k, n in enumerate(sizes):
         if rehearsed is None:
-            found.append(width(lambda glm, n=n: best_tree(partial(make, glm), n, phases)))  # type: ignore[misc]
+            runs.append(width(lambda glm, n=n: best_tree(partial(make, glm), n, phases)))  # type: ignore[misc]
             continue
-        fixed = phases or (found[-1].phases if found else 1)
-        one = width(lambda glm, n=n, r=fixed: best_tree(partial(make, glm), n, r))  # type: ignore[misc]
+        fixed = phases or (runs[-1].phases if runs else 1)
+        item = width(lambda glm, n=n, r=fixed: best_tree(partial(make, glm), n, r))  # type: ignore[misc]
         if k < REHEARSED_RUNS and k % 2 == 0:
-            one = best_tree(partial(make, one.glm), n, phases, rehearsed, max(1, fixed - 1))
-        found.append(one)
-    return tuple(found)
+            item = best_tree(partial(make, item.glm), n, phases, rehearsed, max(1, fixed - 1))
+        runs.append(item)
+    return tuple(runs)

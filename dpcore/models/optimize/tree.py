@@ -69,16 +69,16 @@ def stages_for(batch: int, phases: int) -> tuple[Stage, ...]:
         raise ConfigError(
             "batch", batch, f"must be a multiple of {1 << phases}: give a run more records."
         )
-    found: list[Stage] = []
+    stages: list[Stage] = []
     start = 0
     for phase in range(1, phases + 1):
         for leaf in range(1 << phase):
             zeros = (leaf & -leaf).bit_length() - 1
             depth = phase - zeros if leaf else 0
             size = batch >> depth
-            found.append(Stage(phase, depth, start, size, 2 / ((1 << phase) + leaf + 1), leaf))
+            stages.append(Stage(phase, depth, start, size, 2 / ((1 << phase) + leaf + 1), leaf))
             start += size
-    return tuple(found)
+    return tuple(stages)
 
 
 def records_of(batch: int, phases: int) -> int:
@@ -127,8 +127,8 @@ class NodeNoise:
         steps = 2 * clip / Lattice.fitting(clip).resolution
         budget = budget_for(kind, epsilon, delta)
         if kind == GENERALISED:
-            made = GeneralisedGaussian.calibrated(dimension, dual, steps, budget.value)
-            scale, exponent, spread = round_up(made.sigma), made.exponent, made.stddev
+            built = GeneralisedGaussian.calibrated(dimension, dual, steps, budget.value)
+            scale, exponent, spread = round_up(built.sigma), built.exponent, built.stddev
             point = PointNoise("gaussian", dimension, 1.0, steps, spread)
         else:
             longest = steps * _widening(dimension, dual)

@@ -45,9 +45,9 @@ class VertexChoice:
 
     @cached_property
     def _corners(self) -> Corners:
-        found = self.set.corners()
-        assert found is not None
-        return found
+        result = self.set.corners()
+        assert result is not None
+        return result
 
     @property
     def count(self) -> int:
@@ -131,13 +131,13 @@ class VertexCandidates:
     @classmethod
     def of(cls, convex_set: ConvexSet) -> VertexCandidates | None:
         """Those of a set; None where it has too many."""
-        found = convex_set.corners()
-        if found is None:
+        result = convex_set.corners()
+        if result is None:
             return None
-        if found.listed is None:
-            return cls(convex_set.dimension, found.signed, found.radius)
-        listed = tuple(tuple(vertex) for vertex in found.listed.tolist())
-        radius = max((norm_of(vertex, 1.0) for vertex in found.listed), default=0.0)
+        if result.listed is None:
+            return cls(convex_set.dimension, result.signed, result.radius)
+        listed = tuple(tuple(vertex) for vertex in result.listed.tolist())
+        radius = max((norm_of(vertex, 1.0) for vertex in result.listed), default=0.0)
         return cls(len(listed), False, radius or 1.0, listed)
 
     @property

@@ -214,26 +214,26 @@ class Moving:
 
     def __init__(
         self,
-        made: Width,
+        width: Width,
         rows: RowMatrix,
         targets: Floats,
         draws: Draws,
         weights: Floats | None = None,
     ) -> None:
-        self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
-        self._weights, self._point = weights, made.point
+        self._made, self._rows, self._targets, self._draws = width, rows, targets, draws
+        self._weights, self._point = weights, width.point
 
     def start(self) -> tuple[Floats, Floats]:
         """The set's public start."""
         return on_grid(self._made.linear.set.start(), self._made.grid), np.zeros(0)
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
-        made = self._made
+        built = self._made
         for t in range(done, done + steps):
             costs = (self.sums(x) + self._noise(t)).astype(np.float64)
-            vertex = made.linear.set.linear_oracle(costs[None])[0]
+            vertex = built.linear.set.linear_oracle(costs[None])[0]
             step = 2.0 / (t + 2)
-            x = on_grid((1.0 - step) * x + step * vertex, made.grid)
+            x = on_grid((1.0 - step) * x + step * vertex, built.grid)
         return x, y
 
     def finish(self, x: Floats, y: Floats) -> FitResult:
@@ -241,13 +241,13 @@ class Moving:
 
     def sums(self, x: Floats) -> NDArray[np.int64]:
         """Of all rows' gradients: (d,), lattice steps."""
-        made = self._made
-        slopes = made.linear.loss.derivative(self._rows.across(x), self._targets)
-        slopes = on_lattice(slopes, made.unit, made.steepest, self._weights)
-        exact = self._rows.down(slopes, made.unit)
-        if not made.shift:
+        built = self._made
+        slopes = built.linear.loss.derivative(self._rows.across(x), self._targets)
+        slopes = on_lattice(slopes, built.unit, built.steepest, self._weights)
+        exact = self._rows.down(slopes, built.unit)
+        if not built.shift:
             return exact
-        return np.asarray((exact + (1 << (made.shift - 1))) >> made.shift)
+        return np.asarray((exact + (1 << (built.shift - 1))) >> built.shift)
 
     def _noise(self, t: int) -> NDArray[np.int64]:
         draws = self._draws
@@ -279,17 +279,17 @@ def width_for(
             "model.set", linear.set.name, "is a single point: there is nothing to learn."
         )
     noise_name, kind = NOISE_OF[budget.kind], budget.kind
-    one = Width(linear, size, divisor, most, changes, 1, noise_name, kind, 1.0, users)
+    width = Width(linear, size, divisor, most, changes, 1, noise_name, kind, 1.0, users)
 
     def with_steps(taken: int) -> Width:
         units = taken * float(1 / share) * (1 + 2.0**-50)
         return replace(
-            one, steps=taken, scale=round_up(noise_scale_for(units, one.sensitivity, budget))
+            width, steps=taken, scale=round_up(noise_scale_for(units, width.sensitivity, budget))
         )
 
     if steps is None:
         noise = round_up(2 * with_steps(1).stddev * linear.set.gaussian_width())
         steps = best_steps(linear.curvature, noise, budget.kind == "pure")
-    made = with_steps(steps)
-    made.point.check("a gradient")
-    return made
+    built = with_steps(steps)
+    built.point.check("a gradient")
+    return built

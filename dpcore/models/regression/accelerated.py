@@ -217,5 +217,5 @@ def _shrink(length: Floats, radius: float) -> Floats:
 
 def _by_rows(function: Callable[[Floats], Floats], points: Floats) -> Floats:
     """A set's function of (K, d), for (n, k, d)."""
-    found = function(points.reshape(-1, points.shape[-1]))
-    return np.asarray(found.reshape(points.shape))
+    result = function(points.reshape(-1, points.shape[-1]))
+    return np.asarray(result.reshape(points.shape))

@@ -84,8 +84,8 @@ class EventKernel(NamedTuple):
         """
         assert kernels is not None
         counts = np.zeros(2, dtype=np.int64)
-        given = self._given(columns, n_events)
-        if not kernels.event_rows(given, self.ends, self.shape, self.bounds, counts, room):
+        value = self._given(columns, n_events)
+        if not kernels.event_rows(value, self.ends, self.shape, self.bounds, counts, room):
             raise too_long()
         return Bounded(room[:, :n_events].T, *counts.tolist())
 
@@ -102,23 +102,23 @@ class EventKernel(NamedTuple):
         """
         assert kernels is not None
         counts = np.zeros(2, dtype=np.int64)
-        given = self._given(columns, n_events)
+        value = self._given(columns, n_events)
         about = self.ends, self.shape, self.bounds, counts
-        if not kernels.event_sums(given, *about, *runs, out, self.kind):
+        if not kernels.event_sums(value, *about, *runs, out, self.kind):
             raise too_long()
         return Bounded(None, *counts.tolist())
 
     def _given(
         self, columns: Mapping[str, NDArray[Any]], n_events: int
     ) -> tuple[NDArray[np.float64], ...]:
-        given = tuple(_in_one_piece(columns[name]) for name in self.names)
-        if any(column.shape != (n_events,) for column in given):
+        value = tuple(_in_one_piece(columns[name]) for name in self.names)
+        if any(column.shape != (n_events,) for column in value):
             raise ValueError(f"columns are not of {n_events} events each.")
-        return given
+        return value
 
 
 def _in_one_piece(column: NDArray[Any]) -> NDArray[np.float64]:
-    found = np.asarray(column, dtype=np.float64)
-    if found.flags.c_contiguous and found.flags.aligned:
-        return found
-    return np.require(found, requirements=["C", "A"])
+    result = np.asarray(column, dtype=np.float64)
+    if result.flags.c_contiguous and result.flags.aligned:
+        return result
+    return np.require(result, requirements=["C", "A"])

@@ -99,14 +99,14 @@ class Incremental(MomentsProgram):
     def step(self, state: State, leaves: Ints, noise: NoiseOf) -> tuple[State, tuple[Floats, ...]]:
         """A stride -> new state, and the noisy moments (n, K, D) in lattice units; and the same
         with other noise, if models are scored on it."""
-        states, found, start = [], [], 0
+        states, result, start = [], [], 0
         for index, part in enumerate(self.parts):
             mine = leaves[:, :, start : start + part.dimension]
             new, (released,) = part.step(state[index], mine, noise(index))
             states.append(new)
-            found.append(released)
+            result.append(released)
             start += part.dimension
-        whole = found[0] if len(found) == 1 else np.concatenate(found, axis=2)
+        whole = result[0] if len(result) == 1 else np.concatenate(result, axis=2)
         if self.scores is None:
             return tuple(states), (whole,)
         new, (other,) = self.scores.step(state[-1], leaves, noise(len(self.parts)))
@@ -117,8 +117,8 @@ class Incremental(MomentsProgram):
         return self._stddev(self.parts, ticks)
 
     def _stddev(self, parts: tuple[ContinualSum, ...], ticks: Ints) -> Floats:
-        found = [part.unit_variance * part.factor(ticks, self.over) for part in parts]
-        return np.asarray(np.sqrt(np.max(np.stack(found), axis=0)) * self._rounding)
+        results = [part.unit_variance * part.factor(ticks, self.over) for part in parts]
+        return np.asarray(np.sqrt(np.max(np.stack(results), axis=0)) * self._rounding)
 
     @cached_property
     def _rounding(self) -> float:
@@ -129,17 +129,17 @@ class Incremental(MomentsProgram):
         """Models in scaled and user units with their bands; errors and moments if asked."""
         n, n_keys, size = noisy[0].shape
         moments = self.rows.moments
-        found = moments.unpack(noisy[0].reshape(n * n_keys, size))
+        result = moments.unpack(noisy[0].reshape(n * n_keys, size))
         deviation = np.repeat(self.stddev(ticks), n_keys)
-        quadratic = self._quadratic(found, deviation)
+        quadratic = self._quadratic(result, deviation)
         theta = self.solver(quadratic, self.set, deviation)
         out = self._models(quadratic, theta, deviation, (n, n_keys))
         if self.rows.intercept:
-            out.append(self._band(quadratic, theta, found, deviation, (n, n_keys)))
+            out.append(self._band(quadratic, theta, result, deviation, (n, n_keys)))
         if self.scores is not None:
             other = moments.unpack(noisy[1].reshape(n * n_keys, size))
             unseen = np.repeat(self._stddev((self.scores,), ticks), n_keys)
-            fit = score_of(other, found, theta, unseen)
+            fit = score_of(other, result, theta, unseen)
             out.extend(self._errors(fit, (n, n_keys)))
         if self.statistics:
             each = [part.stddev(ticks, self.over) for part in self.parts]
@@ -222,15 +222,15 @@ class Incremental(MomentsProgram):
         if self.error:
             named.update({"mse": rows.targets, "r2": rows.targets})
         worst = float(self.stddev(ticks).max())
-        found = [
+        results = [
             OutputInfo(name, over, len(x), sensitivity, nan, x, inner_stddev=worst)
             for name, x in named.items()
         ]
         if self.statistics:
             size = self.dimension
             names = rows.moments.labels((*rows.features, *constant), rows.targets)
-            found.append(OutputInfo("moments", over, size, sensitivity, worst, names))
-        return tuple(found)
+            results.append(OutputInfo("moments", over, size, sensitivity, worst, names))
+        return tuple(results)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""

@@ -84,10 +84,10 @@ class SolvedModel(MomentsModel):
         """See MomentsModel; a coordinate may pass 1 where ranges are wider than what is usual."""
         if not self.usual:
             return super().moments(squares, typical)
-        found = super().moments(squares, typical)
-        reach = found.reach if self.clip.features is None else float(self.clip.features)
+        result = super().moments(squares, typical)
+        reach = result.reach if self.clip.features is None else float(self.clip.features)
         reach = min(reach, math.sqrt(self.longest**2 + self.intercept) * SLACK)
-        return replace(found, reach=reach, entry=max(1.0, reach))
+        return replace(result, reach=reach, entry=max(1.0, reach))
 
     @property
     def longest(self) -> float:
@@ -270,7 +270,7 @@ def trees(terms: Terms, moments: Moments) -> tuple[Tree, Tree]:
     size = moments.features * (moments.features + 1) // 2
     scales = tuple(map(round_up, moments.scales))
     for_ever = replace(terms, window=None, options=())
-    made = []
+    built = []
     for part, sensitivity in (
         (scales[:size], 2 * moments.reach**2),
         (scales[size:], 2 * moments.reach * moments.height),
@@ -280,5 +280,5 @@ def trees(terms: Terms, moments: Moments) -> tuple[Tree, Tree]:
         assert isinstance(tree, Tree)
         # Algorithm 4: variance 2 log^2(T) Delta^2 ln(2 / delta) / epsilon^2; log T for the levels.
         printed = tree.levels * math.sqrt(2 * math.log(4 / delta)) * tree.sensitivity * 2 / epsilon
-        made.append(replace(tree, noise_scale=round_up(max(tree.noise_scale, printed))))
-    return made[0], made[1]
+        built.append(replace(tree, noise_scale=round_up(max(tree.noise_scale, printed))))
+    return built[0], built[1]

@@ -146,12 +146,12 @@ def lift(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
     """
     if not point.any():
         return point
-    found = _least_gauge(point, phi, convex_set)
-    if found is None:
+    result = _least_gauge(point, phi, convex_set)
+    if result is None:
         return point
     # Rounding must not lead out of the set.
-    gauge = float(convex_set.gauge(found[None])[0])
-    return np.asarray(found / max(gauge, 1.0)) if gauge <= 1 + 1e-6 else point
+    gauge = float(convex_set.gauge(result[None])[0])
+    return np.asarray(result / max(gauge, 1.0)) if gauge <= 1 + 1e-6 else point
 
 
 def _least_gauge(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats | None:
@@ -169,12 +169,12 @@ def _basis_pursuit(target: Floats, phi: Floats) -> Floats | None:
     from scipy.optimize import linprog
 
     d = phi.shape[1]
-    found = linprog(
+    result = linprog(
         np.ones(2 * d), A_eq=np.hstack([phi, -phi]), b_eq=target, bounds=(0, None), method="highs"
     )
-    if found.status != 0:
+    if result.status != 0:
         return None
-    both = np.asarray(found.x, dtype=np.float64)
+    both = np.asarray(result.x, dtype=np.float64)
     return np.asarray(both[:d] - both[d:])
 
 
@@ -208,8 +208,8 @@ def _from_below(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
             np.array([1 / (t * spread) ** 2]),
             np.full((1, 1), _SHARE * float(rest @ rest)),
         )
-        found = descend(problem, convex_set, (theta / t)[None, None], _STEPS)
-        theta = t * found.theta[0, 0]
+        result = descend(problem, convex_set, (theta / t)[None, None], _STEPS)
+        theta = t * result.theta[0, 0]
         rest = target - phi @ theta
         whole = theta + back_to @ rest
         gauge = float(convex_set.gauge(whole[None])[0])

@@ -112,12 +112,12 @@ class Debiased:
         values, vectors = self.quadratic.eigen
         rest = self.quadratic.right @ vectors - values[:, None, :] * self.turned
         inverse = self.inverse[:, None, :]
-        made = self.unit * (self.stddev**2 * np.sum(self.inverse, axis=1))[:, None]
+        built = self.unit * (self.stddev**2 * np.sum(self.inverse, axis=1))[:, None]
         seen = np.sum(rest * rest * inverse, axis=2)
         # Were m inside, seen / made would be a mean of squares of at most as many unit normals.
         spread = np.sqrt(2 / np.maximum(np.sum(self.known, axis=1), 1.0))[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(made > 0, seen / made, np.where(seen > 0, np.inf, 0.0))
+            ratio = np.where(built > 0, seen / built, np.where(seen > 0, np.inf, 0.0))
         share = np.clip((1 + 3 * spread - ratio) / (2 * spread), 0.0, 1.0)
         return np.asarray(rest * inverse * share[:, :, None])
 
@@ -185,7 +185,7 @@ class Debiased:
         hidden = along[some] * (1 - self.known[at][some])[:, None, :]
         rest = hidden @ vectors.transpose(0, 2, 1)
         ends = self._ends(rest.reshape(-1, rest.shape[2]))
-        top, bottom = (one.reshape(rest.shape[:2])[:, None, :] for one in ends)
+        top, bottom = (end.reshape(rest.shape[:2])[:, None, :] for end in ends)
         point = self.theta[at][some] @ rest.transpose(0, 2, 1)
         out[some] = np.maximum(np.maximum(top - point, point - bottom), 0.0)
         return out

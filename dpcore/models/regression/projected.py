@@ -118,8 +118,8 @@ class Projected(MomentsProgram):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without Phi, which follows from its seed."""
-        kept = {name: value for name, value in self.__dict__.items() if name not in _CACHED}
-        return kept
+        retained = {name: value for name, value in self.__dict__.items() if name not in _CACHED}
+        return retained
 
     @cached_property
     def image(self) -> Image:
@@ -151,26 +151,26 @@ class Projected(MomentsProgram):
             spread[at] = known.along(np.eye(moments.features))
             band[at] = known.typical(np.maximum(quadratic.matrix[:, -1, -1], 1.0))
         shape = (n, n_keys, -1)
-        found = [
+        results = [
             Released("theta", over, theta.reshape(shape), None),
             Released("coefficients", over, self.rows.coefficients(theta).reshape(shape), None),
         ]
-        found.append(Released("projected", over, shown.reshape(shape), spread.reshape(shape)))
+        results.append(Released("projected", over, shown.reshape(shape), spread.reshape(shape)))
         if self.rows.events.intercept:
             widest = moments.reach * self.image.diameter / 2
             half = np.array([scaling.half[-1] for scaling in self.rows.events.scalings])
             margin = (np.minimum(band, widest) * half).reshape(shape)
-            found.append(Released("band", over, margin, None))
+            results.append(Released("band", over, margin, None))
         if self.statistics:
             whole = self.mechanism.stddev(ticks, over)[:, None, :] * moments.resolution
             value = noisy[0] * moments.resolution
-            found.append(Released("moments", over, value, np.broadcast_to(whole, value.shape)))
-        return tuple(found)
+            results.append(Released("moments", over, value, np.broadcast_to(whole, value.shape)))
+        return tuple(results)
 
     def _quadratic(self, values: Floats, deviation: Floats) -> PrivateQuadratic:
         """(n, D) lattice sums, and the noise of each -> the objective in m dimensions."""
-        found = self.rows.moments.unpack(values)
-        return quadratic_for(self.ridge, found, deviation, self.image.prior)
+        result = self.rows.moments.unpack(values)
+        return quadratic_for(self.ridge, result, deviation, self.image.prior)
 
     def _models(self, quadratic: PrivateQuadratic) -> Floats:
         """(n, k, d), solved for and lifted."""
@@ -198,21 +198,21 @@ class Projected(MomentsProgram):
         theta = self.labels((*events.features, *constant))
         whole = self.labels((*events.features, "intercept"))
         sparse = self.set.sparse and len(theta) >= SPARSE_FROM
-        found = [
+        results = [
             OutputInfo("theta", over, len(theta), moved, nan, theta, sparse),
             OutputInfo("coefficients", over, len(whole), moved, nan, whole, sparse),
         ]
         names = tuple(f"phi_{i + 1}" for i in range(self.rows.projection.dimension))
         image = self.labels((*names, *constant))
-        found.append(OutputInfo("projected", over, len(image), moved, nan, image))
+        results.append(OutputInfo("projected", over, len(image), moved, nan, image))
         if events.intercept:
             targets = events.targets
-            found.append(OutputInfo("band", over, len(targets), moved, nan, targets))
+            results.append(OutputInfo("band", over, len(targets), moved, nan, targets))
         if self.statistics:
             worst = float(self._deviation(ticks).max())
             named = self.rows.moments.labels((*names, *constant), events.targets)
-            found.append(OutputInfo("moments", over, self.dimension, moved, worst, named))
-        return tuple(found)
+            results.append(OutputInfo("moments", over, self.dimension, moved, worst, named))
+        return tuple(results)
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""

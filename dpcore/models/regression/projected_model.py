@@ -127,10 +127,10 @@ class ProjectedModel(MomentsModel):
         if isinstance(inputs, Sparse):
             self._check_middles()
         longest = math.sqrt(inputs.longest**2 + constant) * SLACK
-        given = self.clip.features
-        if given is None:
-            given = math.sqrt(inputs.typical**2 + constant)
-        reach = min(float(given), longest)
+        value = self.clip.features
+        if value is None:
+            value = math.sqrt(inputs.typical**2 + constant)
+        reach = min(float(value), longest)
         m, why = self._dimension(terms, inputs, convex_set)
         if m >= p:
             why = f"{why}, but there are only {p} features"

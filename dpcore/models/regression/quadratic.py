@@ -131,8 +131,8 @@ class PrivateQuadratic:
         where q has no part in them, as it has none without noise.
         """
         values, vectors = self.eigen
-        kept = values > _ROUNDING * self.dimension * self.largest[:, None]
-        inverse = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
+        retained = values > _ROUNDING * self.dimension * self.largest[:, None]
+        inverse = np.where(retained, 1.0 / np.where(retained, values, 1.0), 0.0)
         return np.asarray(
             ((self.right @ vectors) * inverse[:, None, :]) @ vectors.transpose(0, 2, 1)
         )
@@ -270,12 +270,12 @@ def compare_ridges(chosen: Ridge, events: float, stddev: float, convex_set: Conv
     if chosen is not None and chosen != ADASSP:
         rules[f"{chosen:g}"] = chosen
     prior, d = prior_of(convex_set), convex_set.dimension
-    told = (
+    reported = (
         f"{name}{' (this)' if rule == chosen else ''} "
         f"{number(predicted(rule, events, stddev, prior, d))}"
         for name, rule in rules.items()
     )
-    return ", ".join(told)
+    return ", ".join(reported)
 
 
 def kept_share(features: int, intercept: bool, clip: float) -> float:
@@ -299,7 +299,7 @@ def compare_clips(
     typical, whole = math.sqrt(features / 3 + intercept), math.sqrt(features + intercept) * SLACK
     own = moments.sensitivity("replace_one")
     lengths = sorted({round(typical * share, 3) for share in SHARES} | {moments.reach, whole})
-    told, shown = [], set()
+    reported, shown = [], set()
     for length in lengths:
         name = f"{length:.3g}"
         if length > whole or name in shown:
@@ -308,5 +308,5 @@ def compare_clips(
         noise = std * replace(moments, reach=length).sensitivity("replace_one") / own
         error = 3 * noise / (events * kept_share(features, intercept, length))
         mine = " (this)" if name == f"{moments.reach:.3g}" else ""
-        told.append(f"{name}{mine} {number(error)}")
-    return ", ".join(told)
+        reported.append(f"{name}{mine} {number(error)}")
+    return ", ".join(reported)

@@ -69,13 +69,13 @@ def fit(table: Floats, moments: Moments, rounded: bool = False) -> int:
 def _squared_norms(part: Floats) -> Floats:
     """Added up in the order of the numbers of a row, where that can be told: a sum below 2^53 is
     exact in any."""
-    found = np.asarray(np.einsum("ij,ij->j", part, part))
-    if found.size and not found.max() < _EXACT:
-        found = np.zeros(part.shape[1])
+    result = np.asarray(np.einsum("ij,ij->j", part, part))
+    if result.size and not result.max() < _EXACT:
+        result = np.zeros(part.shape[1])
         with np.errstate(over="ignore"):
             for row in part:
-                found += row * row
-    return found
+                result += row * row
+    return result
 
 
 def _shorten(table: Floats, measured: slice, scaled: slice, bound: float, bits: int) -> int:
@@ -137,7 +137,7 @@ class EventRows:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the fields: a worker elsewhere may have no kernels."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def of(cls, model: Any, moments: Moments) -> EventRows:
@@ -156,8 +156,8 @@ class EventRows:
         return cls(
             features,
             targets,
-            (*low[0][:-1], *(one[-1] for one in low)),
-            (*high[0][:-1], *(one[-1] for one in high)),
+            (*low[0][:-1], *(item[-1] for item in low)),
+            (*high[0][:-1], *(item[-1] for item in high)),
             bool(model.intercept),
             moments,
             tuple(ranges[name] for name in features) if usual else (),
@@ -206,13 +206,13 @@ class EventRows:
         moments, p = self.moments, len(self.features)
         table = room[:, :n_events]
         places = [*range(p), *range(p + self.intercept, moments.width)]
-        one = np.ldexp(1.0, moments.bits)
+        item = np.ldexp(1.0, moments.bits)
         clipped = non_finite = 0
         for first in range(0, n_events, _CHUNK):
             part = table[:, first : first + _CHUNK]
             bad: NDArray[np.bool_] | None = None
             if self.intercept:
-                part[p] = one
+                part[p] = item
             for j, (name, place) in enumerate(zip(self.columns, places, strict=True)):
                 raw = np.asarray(columns[name][first : first + _CHUNK], dtype=np.float64)
                 low, high, row = *self._ends(j), part[place]
@@ -230,7 +230,7 @@ class EventRows:
                 row *= self._per_unit[j]
                 np.rint(row, out=row)
                 if self._overshoots[j] and j >= len(self.outer):
-                    np.clip(row, -one, one, out=row)
+                    np.clip(row, -item, item, out=row)
             if bad is not None:
                 part[:, bad] = 0.0
             clipped += fit(part, moments, rounded=True)

@@ -175,10 +175,10 @@ class MomentsModel(Model):
         Raises:
           ConfigError: it has no projection.
         """
-        found = parse_set(self.set, self.dimension)
-        if not found.projects:
+        result = parse_set(self.set, self.dimension)
+        if not result.projects:
             raise ConfigError("model.set", self.set, f"has no projection, which {self.name} needs.")
-        return found
+        return result
 
     @property
     def weight_of_ridge(self) -> Ridge:
@@ -253,15 +253,15 @@ class MomentsModel(Model):
     def facts(self, program: Any, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm; and other ridges and clips beside its own."""
         yield from super().facts(program, noise)
-        std = max((one for one in noise.values() if math.isfinite(one)), default=0.0)
+        std = max((item for item in noise.values() if math.isfinite(item)), default=0.0)
         if program.projected or not std > 0:
             return
         chosen = self.weight_of_ridge
-        told = compare_ridges(chosen, EVENTS, std, self.projectable_set())
-        yield "ridges", f"{told} (predicted excess of the mean squared error, scaled units*)"
+        reported = compare_ridges(chosen, EVENTS, std, self.projectable_set())
+        yield "ridges", f"{reported} (predicted excess of the mean squared error, scaled units*)"
         moments = program.rows.moments
-        told = compare_clips(moments, len(self.features), self.intercept, EVENTS, std)
-        yield "clips", f"{told} (clip.features, predicted std of a coefficient of theta*)"
+        reported = compare_clips(moments, len(self.features), self.intercept, EVENTS, std)
+        yield "clips", f"{reported} (clip.features, predicted std of a coefficient of theta*)"
 
     def solver_words(self) -> str:
         """How far, or by what."""

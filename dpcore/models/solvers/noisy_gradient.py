@@ -95,8 +95,8 @@ class NoisyGradient(BatchSolver):
         )
         if stop < self.iterations:
             return SolverRun(carry, None, 0)
-        found = np.where(steps.useful[:, None], to_grid(average / weights, grid), start)
-        return SolverRun(carry, found, iterations - (stop - done))
+        result = np.where(steps.useful[:, None], to_grid(average / weights, grid), start)
+        return SolverRun(carry, result, iterations - (stop - done))
 
     def _steps(self, queries: Queries, carry: Descent) -> StepRule:
         problem, counts = self.problem, carry.counts
@@ -111,8 +111,8 @@ def most_useful(problem: Problem, loss: PrivacyLoss) -> int:
     """T beyond which no number of rows up to the limit gains anything; see NoisyGradient."""
     n, d = problem.limit, problem.dimension
     if loss.kind == "pure":
-        found = loss.value * n / (2 * d)
+        result = loss.value * n / (2 * d)
     else:
         rho = loss.value**2 / 2 if loss.kind == "gdp" else loss.value
-        found = 8 * rho * n * n / (2 * d)
-    return max(1, math.ceil(found)) if math.isfinite(found) else DEFAULT
+        result = 8 * rho * n * n / (2 * d)
+    return max(1, math.ceil(result)) if math.isfinite(result) else DEFAULT

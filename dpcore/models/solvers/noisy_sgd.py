@@ -136,8 +136,8 @@ class NoisySgd(BatchSolver):
         if number < self.iterations:
             return SolverRun(carry, None, 0)
         mean = average / np.maximum(weights, 1.0)  # 0 of keys that give back their start
-        found = np.where(steps.useful[:, None], to_grid(mean, grid), start)
-        return SolverRun(carry, found, iterations)
+        result = np.where(steps.useful[:, None], to_grid(mean, grid), start)
+        return SolverRun(carry, result, iterations)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""

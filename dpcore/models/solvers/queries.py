@@ -146,10 +146,10 @@ class Design(NamedTuple):
         for start in range(0, len(self.keys), step):
             piece = slice(start, start + step)
             keys, points, steepest = self.keys[piece], self.points[:, piece], self.steepest[piece]
-            one = int(keys[0]) if keys[0] == keys[-1] else None
+            item = int(keys[0]) if keys[0] == keys[-1] else None
             prediction, part = np.zeros(len(keys)), np.empty(len(keys))
             for j in range(d):  # in order, number by number: the same bits whatever else is here
-                weight = columns[j].take(keys) if one is None else columns[j, one]
+                weight = columns[j].take(keys) if item is None else columns[j, item]
                 prediction += np.multiply(points[j], weight, out=part)
             slope = gradients.loss.derivative(prediction, self.targets[piece])
             slope = np.where(np.isfinite(slope), slope, 0.0)
@@ -157,8 +157,8 @@ class Design(NamedTuple):
             slope *= inverse  # a power of two
             values = points * slope
             np.trunc(values, out=values)
-            if one is not None:
-                out[one] += values.sum(axis=1).astype(np.int64)
+            if item is not None:
+                out[item] += values.sum(axis=1).astype(np.int64)
                 continue
             first = np.flatnonzero(np.diff(keys, prepend=-1))
             out[keys[first]] += np.add.reduceat(values, first, axis=1).T.astype(np.int64)

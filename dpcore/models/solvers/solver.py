@@ -199,9 +199,9 @@ class BatchSolver(ABC):
 
     def solve(self, queries: Queries, start: Floats, strength: Floats) -> Floats:
         """One run at once: (K, d)."""
-        found = self.advance(queries, self.begin(queries, start, strength), ALL).found
-        assert found is not None
-        return found
+        result = self.advance(queries, self.begin(queries, start, strength), ALL).found
+        assert result is not None
+        return result
 
     def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
         """Standard deviation of a coordinate of the noise in one gradient query of a run."""

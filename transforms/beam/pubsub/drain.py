@@ -60,9 +60,9 @@ class DrainWatch:
             return False
         now = self._now()
         if SHORT <= self._asked < TEST:
-            kept = now - self._ended >= self._asked * 0.8
+            retained = now - self._ended >= self._asked * 0.8
             self._cut_short = self._keeps_short and now - self._ended < self._asked / 2
-            self._keeps_short |= kept
+            self._keeps_short |= retained
         if self._testing:
             self._testing = False
             if now - self._ended < TEST / 2:

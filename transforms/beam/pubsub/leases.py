@@ -56,8 +56,8 @@ class Leases:
     def acknowledge(self, ids: Sequence[str]) -> None:
         """The messages are safe with the runner: the server may forget them."""
         with self._lock:
-            for one in ids:
-                self._held.pop(one, None)
+            for item in ids:
+                self._held.pop(item, None)
         for start in range(0, len(ids), CALL):
             self._client.acknowledge(
                 subscription=self._subscription,
@@ -70,8 +70,8 @@ class Leases:
         """Lets messages (all, without ids) come again now; they never were safe with the runner."""
         with self._lock:
             gone = list(self._held) if ids is None else list(ids)
-            for one in gone:
-                self._held.pop(one, None)
+            for item in gone:
+                self._held.pop(item, None)
         self._modify(gone, 0)
 
     def close(self) -> None:
@@ -86,10 +86,10 @@ class Leases:
         """Moves on the deadlines of what has been held for a while; gives up what is hopeless."""
         now = time.monotonic()
         with self._lock:
-            lost = [one for one, since in self._held.items() if now - since > GIVEN_UP]
-            for one in lost:
-                del self._held[one]
-            due = [one for one, since in self._held.items() if now - since > self._seconds / 4]
+            lost = [item for item, since in self._held.items() if now - since > GIVEN_UP]
+            for entry in lost:
+                del self._held[entry]
+            due = [item for item, since in self._held.items() if now - since > self._seconds / 4]
         if lost:
             counters.add("leases_given_up", len(lost))
         self._modify(due, self._seconds)

@@ -81,10 +81,10 @@ class MessageDecoder:
         self._outside.clear()
         full = [message for message in messages if not _is_blank(message.data)]
         empty = [message for message in messages if _is_blank(message.data)]
-        found = [*(self._lost(message) for message in empty), *self._apart(full)]
+        results = [*(self._lost(message) for message in empty), *self._apart(full)]
         for name, count in self._outside.items():
             counters.add(name, count)
-        return found
+        return results
 
     def _told(
         self, decoded: Decoded, messages: Sequence[Message], counts: Sequence[int], first: int
@@ -113,12 +113,12 @@ class MessageDecoder:
     def _apart(self, messages: Sequence[Message]) -> list[Decoded]:
         """Together where the format can, else message by message; what has the same columns becomes
         one batch."""
-        found: list[Decoded] = []
+        decodeds: list[Decoded] = []
         payloads = [message.data for message in messages]
         together, left = self._form.decode_together(payloads, self._schema, self._source)
         for read in together:
             held = [messages[i] for i in read.places]
-            found.append(self._told(read.decoded, held, read.rows, read.first))
+            decodeds.append(self._told(read.decoded, held, read.rows, read.first))
         messages = [messages[i] for i in left]
         alike: dict[Any, list[tuple[int, pa.RecordBatch]]] = {}
         for place, message in enumerate(messages):
@@ -130,7 +130,7 @@ class MessageDecoder:
                 parts = [self._lost(message)]
             for events, dead, _ in parts:
                 if dead is not None:
-                    found.append(Decoded(None, dead))
+                    decodeds.append(Decoded(None, dead))
                 if events is not None:
                     alike.setdefault(str(events.schema), []).append((place, events))
         for group in alike.values():
@@ -138,8 +138,8 @@ class MessageDecoder:
             sizes = [events.num_rows for _, events in group]
             rows = np.repeat([place for place, _ in group], sizes)
             positions = batch.column("@position").to_numpy()
-            found.append(Decoded(self._marked(batch, messages, rows, positions), None))
-        return found
+            decodeds.append(Decoded(self._marked(batch, messages, rows, positions), None))
+        return decodeds
 
     def _one(self, message: Message) -> Iterator[Decoded]:
         source = self._name(message)
@@ -170,12 +170,12 @@ class MessageDecoder:
         of the message."""
         first, last = (
             np.array(bounds, dtype=np.int64)[rows]
-            for bounds in zip(*((one.first, one.last) for one in messages), strict=True)
+            for bounds in zip(*((message.first, message.last) for message in messages), strict=True)
         )
-        given: Ints = pc.coalesce(claimed.view(pa.int64()), pa.array(stamps)).to_numpy()
-        self._outside[STAMPS_BEHIND] += int((given < first).sum())
-        self._outside[STAMPS_AHEAD] += int((given > last).sum())
-        bounded: Ints = np.clip(given, first, last)
+        value: Ints = pc.coalesce(claimed.view(pa.int64()), pa.array(stamps)).to_numpy()
+        self._outside[STAMPS_BEHIND] += int((value < first).sum())
+        self._outside[STAMPS_AHEAD] += int((value > last).sum())
+        bounded: Ints = np.clip(value, first, last)
         return bounded
 
     def _sources(self, messages: Sequence[Message], rows: Ints) -> pa.DictionaryArray:
@@ -253,12 +253,12 @@ def read_stamp(text: str | None) -> int | None:
         return None
     try:
         if text.lstrip("-").isdigit():
-            found = int(text) * 1000
+            result = int(text) * 1000
         else:
             moment = datetime.fromisoformat(text)
             if moment.tzinfo is None:
                 return None
-            found = int(moment.timestamp() * 1e6)
+            result = int(moment.timestamp() * 1e6)
     except (ValueError, OverflowError):
         return None
-    return found if FIRST <= found <= LAST else None
+    return result if FIRST <= result <= LAST else None

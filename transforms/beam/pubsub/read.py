@@ -65,11 +65,11 @@ class DecodeBundle(beam.DoFn):
         counters.add("bytes", self._bytes)
         messages, stamp = self._held, self._stamp
         self.start_bundle()
-        for found in emit(iter(self._decoder.decode(messages))):
-            if isinstance(found, TaggedOutput):
-                yield TaggedOutput(found.tag, stamped(found.value, stamp))
+        for result in emit(iter(self._decoder.decode(messages))):
+            if isinstance(result, TaggedOutput):
+                yield TaggedOutput(result.tag, stamped(result.value, stamp))
             else:
-                yield stamped(found, stamp)
+                yield stamped(result, stamp)
 
 
 class ReadNative(beam.PTransform[Any, Any]):

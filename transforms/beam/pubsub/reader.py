@@ -207,18 +207,18 @@ class Reader:
         self._was_there = True
         if self._vanished_at is not None and question.asked > self._vanished_at:
             self._fail(replaced(self._from.name))
-        found = answer.received_messages
-        if not found:
+        result = answer.received_messages
+        if not result:
             if says_silence:
                 self.frontier.silent(question.asked)
             return None
-        messages = [self._message(one.message) for one in found]
+        messages = [self._message(item.message) for item in result]
         size = sum(len(message.data) for message in messages)
         self._mean = max(1.0, (self._mean + size / len(messages)) / 2)
         counters.add("messages", len(messages))
         counters.add("bytes", size)
-        ids, full = [one.ack_id for one in found], len(found) >= question.count
-        first = min(_published(one.message) for one in found)
+        ids, full = [item.ack_id for item in result], len(result) >= question.count
+        first = min(_published(item.message) for item in result)
         return Pulled(messages, ids, full, self._from.earliest.at(first))
 
     def is_well(self) -> bool:
@@ -239,8 +239,8 @@ class Reader:
             if question is None or question.done or question.call.cancel():
                 continue
             if question.call.exception() is None:
-                found = question.call.result().received_messages
-                self.leases.give_back([one.ack_id for one in found])
+                result = question.call.result().received_messages
+                self.leases.give_back([item.ack_id for item in result])
         self._open = self._probe = None
         self.leases.close()
 
@@ -255,7 +255,7 @@ class Reader:
         """As soon as they are here: a turn may be long in coming."""
         if call.cancelled() or call.exception() is not None:
             return
-        ids = [one.ack_id for one in call.result().received_messages]
+        ids = [message.ack_id for message in call.result().received_messages]
         if ids and not self._closed.is_set():
             self.leases.hold(ids)
 

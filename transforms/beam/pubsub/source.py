@@ -86,8 +86,8 @@ class PullDoFn(ReaderDoFn):
                 reader.leases.give_back(pulled.ids)
                 break
             ids += pulled.ids
-            for found in emit(iter(self._decoder.decode(pulled.messages))):
-                yield stamped(found, stamp)
+            for result in emit(iter(self._decoder.decode(pulled.messages))):
+                yield stamped(result, stamp)
             reader.frontier.answered(reader.wall(), pulled.first, pulled.full)
             if time.monotonic() >= until or self._ends_a_tick(reader, stamp):
                 break

@@ -115,11 +115,11 @@ class Frontier:
         """Stream time; None while nothing is known. Never goes back; nothing new past ``cap``, nor
         past what the slack leaves of the present."""
         if not self.is_held(wall):
-            found = self._estimate(wall)
-            if found is not None:
+            result = self._estimate(wall)
+            if result is not None:
                 latest = self._stream.at(wall - self._slack)  # what came since may still be coming
-                found = min(found, latest, found if cap is None else cap)
-                self._at = found if self._at is None else max(self._at, found)
+                result = min(result, latest, result if cap is None else cap)
+                self._at = result if self._at is None else max(self._at, result)
         return self._at
 
     def _estimate(self, wall: int) -> int | None:

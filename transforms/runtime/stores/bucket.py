@@ -64,8 +64,8 @@ class Bucket(Store):
     def names(self, folder: str) -> list[str]:
         bucket, key = split(folder)
         prefix = f"{key.rstrip('/')}/" if key else ""
-        found = (name[len(prefix) :] for name, _ in self._list(bucket, prefix, True))
-        return [name.rstrip("/") for name in found if name]
+        result = (name[len(prefix) :] for name, _ in self._list(bucket, prefix, True))
+        return [name.rstrip("/") for name in result if name]
 
     def under(self, start: str) -> Iterator[Entry]:
         bucket, prefix = split(start)
@@ -75,8 +75,8 @@ class Bucket(Store):
                 yield Entry(top + key, head.size, head.changed, head.checksum)
 
     def entry(self, path: str) -> Entry | None:
-        found = self._head(*split(path))
-        return None if found is None else Entry(path, found.size, found.changed, found.checksum)
+        result = self._head(*split(path))
+        return None if result is None else Entry(path, result.size, result.changed, result.checksum)
 
     def read(self, path: str) -> bytes | None:
         return self._get(*split(path), None, "")
@@ -88,10 +88,10 @@ class Bucket(Store):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
         def fetch(part: slice) -> bytes:
-            found = self._get(*place, part, head.version)
-            if found is None:
+            result = self._get(*place, part, head.version)
+            if result is None:
                 raise StoreError(path, REPLACED)
-            return found
+            return result
 
         return io.BufferedReader(_Parts(head.size, fetch), BUFFER)
 
@@ -100,8 +100,8 @@ class Bucket(Store):
         if self._put(*split(path), content, writer):
             return True
         # Where the answer was lost and the library asked again, what is there is ours.
-        found = self._head(*split(path))
-        return found is not None and found.writer == writer
+        result = self._head(*split(path))
+        return result is not None and result.writer == writer
 
     def replace(self, path: str, content: bytes) -> None:
         self._put(*split(path), content, "")

@@ -34,18 +34,18 @@ class Disk(Store):
             for name in names:
                 path = os.path.join(folder, name)
                 path = path if top else path.removeprefix("./")
-                found = self.entry(path) if path.startswith(start) else None
-                if found is not None:  # it may be gone by now
-                    yield found
+                result = self.entry(path) if path.startswith(start) else None
+                if result is not None:  # it may be gone by now
+                    yield result
 
     def entry(self, path: str) -> Entry | None:
         try:
-            found = os.stat(path)
+            result = os.stat(path)
         except OSError:
             return None
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(result.st_mode):
             return None
-        return Entry(path, found.st_size, found.st_mtime)  # a pipe, too: its reader refuses it
+        return Entry(path, result.st_size, result.st_mtime)  # a pipe, too: its reader refuses it
 
     def read(self, path: str) -> bytes | None:
         try:

@@ -30,8 +30,8 @@ class Gcs(Bucket):
 
     def _head(self, bucket: str, key: str) -> Head | None:
         with _words(f"gs://{bucket}/{key}"):
-            found = self._client.bucket(bucket).get_blob(key)
-        return None if found is None else _head_of(found)
+            result = self._client.bucket(bucket).get_blob(key)
+        return None if result is None else _head_of(result)
 
     def _get(self, bucket: str, key: str, part: slice | None, version: str) -> bytes | None:
         start, stop = (None, None) if part is None else (part.start, part.stop - 1)
@@ -69,10 +69,10 @@ class Gcs(Bucket):
 
     def _list(self, bucket: str, prefix: str, level: bool) -> Iterator[tuple[str, Head]]:
         with _words(f"gs://{bucket}/{prefix}"):
-            found = self._client.list_blobs(
+            result = self._client.list_blobs(
                 bucket, prefix=prefix or None, delimiter="/" if level else None
             )
-            for page in found.pages:
+            for page in result.pages:
                 yield from ((blob.name, _head_of(blob)) for blob in page)
                 yield from ((name, NOTHING) for name in page.prefixes)
 

@@ -47,13 +47,13 @@ class S3(Bucket):
     def _head(self, bucket: str, key: str) -> Head | None:
         with _words(f"s3://{bucket}/{key}"):
             try:
-                found = self._client.head_object(Bucket=bucket, Key=key)
+                result = self._client.head_object(Bucket=bucket, Key=key)
             except ClientError as error:
                 if _code(error) in _MISSING:
                     return None
                 raise
-        own = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
-        return _head_of(found, found["ContentLength"], own.get(WRITER, ""))
+        own = {name.lower(): value for name, value in result.get("Metadata", {}).items()}
+        return _head_of(result, result["ContentLength"], own.get(WRITER, ""))
 
     def _get(self, bucket: str, key: str, part: slice | None, version: str) -> bytes | None:
         wanted = {} if part is None else {"Range": f"bytes={part.start}-{part.stop - 1}"}
@@ -62,13 +62,13 @@ class S3(Bucket):
         with _words(f"s3://{bucket}/{key}"):
             for left in reversed(range(TRIES)):
                 try:
-                    found = self._client.get_object(Bucket=bucket, Key=key, **wanted)
+                    result = self._client.get_object(Bucket=bucket, Key=key, **wanted)
                 except ClientError as error:
                     if _code(error) in _MISSING:
                         return None
                     raise
                 try:
-                    return bytes(found["Body"].read())
+                    return bytes(result["Body"].read())
                 except (HTTPClientError, IncompleteReadError):
                     if not left:
                         raise
@@ -129,11 +129,12 @@ class S3(Bucket):
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=bucket, Prefix=prefix, **wanted):
                 yield from (
-                    (one["Key"], _head_of(one, one["Size"], "")) for one in page.get("Contents", ())
+                    (item["Key"], _head_of(item, item["Size"], ""))
+                    for item in page.get("Contents", ())
                 )
                 yield from (
-                    (one["Prefix"], Head(0, 0.0, "", "", ""))
-                    for one in page.get("CommonPrefixes", ())
+                    (item["Prefix"], Head(0, 0.0, "", "", ""))
+                    for item in page.get("CommonPrefixes", ())
                 )
 
 

@@ -102,8 +102,8 @@ class Store(ABC):
             pattern += "*"
         start = pattern[: _LITERAL.match(pattern).end()]  # type: ignore[union-attr]  # may be empty
         if start == pattern:
-            found = self.entry(pattern)
-            return [] if found is None else [found]
+            result = self.entry(pattern)
+            return [] if result is None else [result]
         wanted = re.compile("".join(_regex(part) for part in _PARTS.finditer(pattern)), re.DOTALL)
         return sorted(entry for entry in self.under(start) if wanted.fullmatch(entry.path))
 
