@@ -1,11 +1,14 @@
-"""A package of its own adds a continual sum, an aggregate, a learner, a batch solver and a format,
-each by one file and one entry point: those of docs/contributors/extending.md."""
+"""The package of examples/extensions adds a continual sum, an aggregate, a learner, a batch solver,
+a sink and a format, each by one file and one entry point; docs/contributors/extending.md quotes it.
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
 import re
+import shutil
+import sqlite3
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -29,7 +32,8 @@ from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import json_schema
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "contributors" / "extending.md"
+ROOT = Path(__file__).resolve().parents[2]
+EXTENSIONS = ROOT / "examples" / "extensions"
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
 COMMON = """
 name: toys
@@ -55,10 +59,6 @@ CONFIGS = {
 }
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), re.DOTALL)
-
-
 def forget() -> None:
     """Installed packages are looked up anew."""
     importlib.invalidate_caches()
@@ -72,16 +72,12 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     about = site / "weir_toys-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: weir-toys\nVersion: 1.0\n")
-    (told,) = blocks("toml")
-    groups = tomllib.loads(told)["project"]["entry-points"]
+    groups = tomllib.loads((EXTENSIONS / "pyproject.toml").read_text())["project"]["entry-points"]
     lines = []
     for group, entries in groups.items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
     (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    for code in blocks("python"):
-        file = site / code.split("\n")[0].removeprefix("# ")
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(code)
+    shutil.copytree(EXTENSIONS / "weir_toys", site / "weir_toys")
     sys.path.insert(0, str(site))
     forget()
     yield site
@@ -162,6 +158,38 @@ def test_a_format_is_written_and_read(package: Path, tmp_path: Path) -> None:
         0.5,
     ]
     assert f"source: {{orc: {path}}}" in weir("init", str(path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["fresh"], indirect=True)
+def test_a_sink_keeps_each_release_once(job: Path) -> None:
+    job.write_text(job.read_text().replace("sink: {parquet: out/}", "sink: {sqlite: out.db}"))
+    for _ in range(2):
+        weir("run", str(job), "--runner", "direct")
+    with sqlite3.connect(job.parent / "out.db") as database:
+        stored = [json.loads(row) for (row,) in database.execute("SELECT release FROM releases")]
+    assert {(row["tick"], row["over"]) for row in stored} == {
+        (tick, over) for tick in range(12) for over in (None, 3)
+    }
+    assert len(stored) == 24
+    refused = CliRunner().invoke(main, ["run", str(job), "--runner", "local"])
+    assert refused.exit_code != 0 and "--runner" in refused.output
+
+
+@pytest.mark.parametrize("language", ["toml", "python"])
+def test_the_page_quotes_the_package(language: str) -> None:
+    page = (ROOT / "docs" / "contributors" / "extending.md").read_text()
+    blocks = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        named = re.match(r"# (weir_toys/\w+\.py)\n", block)
+        file = named[1] if named else "pyproject.toml"
+        text = (EXTENSIONS / file).read_text()
+        for part in re.split(
+            r"^ *# \.\.\.\n", block[named.end() if named else 0 :], flags=re.MULTILINE
+        ):
+            for piece in re.split(r"\n\n(?=\[)", part) if language == "toml" else [part]:
+                assert piece.strip("\n") in text, (file, piece)
 
 
 def test_installing_a_sum_changes_no_plan(package: Path) -> None:

@@ -1,0 +1,1 @@
+"""Extensions of Weir, one file each: copy the one that is nearest to what you need."""
