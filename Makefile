@@ -20,7 +20,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 # of what collecting them takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test lint bench vega clean
+.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test chaos lint bench vega clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -33,6 +33,7 @@ help:
 	@echo "make engines  all five, side by side"
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
+	@echo "make chaos    every kill and outage of streams on Flink, not only those of make test: half an hour"
 	@echo "make lint     lint, format and types only"
 	@echo "make docs     the documentation as a site, into build/site"
 	@echo "make bench    the benchmarks, each compared with its peer"
@@ -113,6 +114,10 @@ test: lint $(if $(CI),engines)
 		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks --ignore=tests/runners || failed=1; \
 		$(BIN)/python -m pytest tests/runners || failed=1; \
 		exit $$failed
+
+# Whole sets of kills. What is not named test_* is collected only where it is named.
+chaos: $(VENV)/.installed-test engines
+	@$(BIN)/python -m pytest tests/runners/chaos_*.py
 
 bench: $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks --run --short

@@ -6,6 +6,12 @@ import datetime
 import ipaddress
 from pathlib import Path
 
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -13,7 +19,8 @@ from cryptography.x509.oid import NameOID
 
 USER, PASSWORD = "weir", "correct-horse-battery"
 LISTENER = "SECURED"
-PLUGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def certificate(folder: Path) -> Path:
@@ -54,6 +61,15 @@ def settings(folder: Path) -> dict[str, str]:
     return {
         f"{at}.ssl.keystore.type": "PEM",
         f"{at}.ssl.keystore.location": str(folder / "broker.pem"),
-        f"{at}.sasl.enabled.mechanisms": "PLAIN",
-        f"{at}.plain.sasl.jaas.config": f'{PLUGIN} required user_{USER}="{PASSWORD}";',
+        f"{at}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        f"{at}.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+        f"{at}.plain.sasl.jaas.config": f'{PLAIN} required user_{USER}="{PASSWORD}";',
     }
+
+
+def add_user(address: str) -> None:
+    """Gives the user the password for SCRAM, which a broker keeps with its records."""
+    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    user = UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.alter_user_scram_credentials([user])[USER].result()

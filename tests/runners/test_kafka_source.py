@@ -16,7 +16,7 @@ from apache_beam.runners.runner import PipelineState
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.runners.kafka_security import LISTENER, PASSWORD, USER
+from tests.runners.kafka_security import LISTENER, PASSWORD, USER, add_user
 from tests.runners.pulling import SCHEMA, SECOND, Reading, prism_flags, until
 from tests.runners.topics import Topic
 from tests.transforms.running import keep
@@ -235,6 +235,8 @@ def test_a_broker_with_tls_and_a_password(
     monkeypatch: pytest.MonkeyPatch,
     right: bool,
 ) -> None:
+    """By SCRAM; the test of the feed sends it (PLAIN)."""
+    add_user(kafka_broker.address)
     topic = Topic(kafka_broker, "secured", 1)
     topic.publish([line(1)])
     monkeypatch.setitem(faults.REFUSALS, "_AUTHENTICATION", 3.0)
@@ -243,7 +245,7 @@ def test_a_broker_with_tls_and_a_password(
     plain = {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(kafka_broker.folder / "ca.pem"),
-        "sasl.mechanism": "PLAIN",
+        "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": USER,
     }
     secrets = (("sasl.password", PropertyReference(file=str(key))),)

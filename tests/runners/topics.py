@@ -23,6 +23,12 @@ from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
 
 QUIET = {"log_level": 0}
+AHEAD = 28.0
+"""Seconds that a record is published before its stamp: a broker may be away for so long."""
+LEADS = (32.0, 240.0)
+"""Seconds until the clock starts; the second where the machine is too busy for the first."""
+LINES = 20
+"""Of a record."""
 _NUMBERS = itertools.count()
 
 
@@ -171,11 +177,11 @@ class Feed(threading.Thread):
     """
 
     def __init__(
-        self, topic: Topic, recording: Recording, pace: Pace, size: int, ahead: float
+        self, topic: Topic, recording: Recording, pace: Pace, ahead: float = AHEAD
     ) -> None:
         super().__init__(daemon=True)
         self._topic, self._pace, self._ahead = topic, pace, ahead
-        self._messages = list(recording.messages(size))
+        self._messages = list(recording.messages(LINES))
         self._halt = threading.Event()
         self.sent = 0
         self.error: BaseException | None = None
@@ -230,21 +236,21 @@ def besieged_topic(
     values: Iterable[bytes] = (),
     leads: Sequence[float] = (5.0,),
     partitions: int = 3,
-    feed_of: Callable[[Topic, Pace], Feed] | None = None,
+    fed: bool = False,
 ) -> Iterator[tuple[Siege, Topic, Feed | None]]:
     """A job that runs and has a checkpoint.
 
     Args:
       every: ticks of a file. values: what the topic holds before the job is there.
       leads: seconds until the clock starts; where a busy machine has the job there 10 s after that,
-        the next is tried. feed_of: what feeds the topic from before the job on.
+        the next is tried. fed: whether the recording is fed from before the job on.
     """
     held = list(values)
     for lead in leads:
         pace = Pace.soon(lead, HOUR_A_SECOND)
         topic = Topic(broker, "besieged", partitions)
         topic.publish(held)
-        feed = None if feed_of is None else feed_of(topic, pace)
+        feed = Feed(topic, recording, pace) if fed else None
         if feed is not None:
             feed.start()
         extra = "engine: {checkpoint_every: 2s}\n"
