@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SECRET = bytes(range(32)).hex()
 TOPIC = "projects/benchmarks/topics/load"
 SUBSCRIPTION = "projects/benchmarks/subscriptions/load"
-KAFKA_TOPIC = "load"
+KAFKA_TOPIC, PARTITIONS = "load", 2
 CONFIG = """\
 name: load
 schema: {{time: {{column: at, format: epoch_us}}, id: id}}
@@ -185,6 +185,8 @@ class Streaming(NamedTuple):
 
     def acked(self) -> int:
         """Messages that a checkpoint holds."""
+        if self.host != self.server.host:
+            return committed(self.host)
         counts = self.server.counts(TOPIC)
         return counts["messages"] - counts["unacked"]
 
@@ -255,12 +257,22 @@ def streaming(
             yield Streaming(folder / "out", process, server, cluster, host)
 
 
+def committed(host: str) -> int:
+    """Records of the topic that the job's group has committed."""
+    client = library()
+    watcher = client.Consumer({"bootstrap.servers": host, "group.id": KAFKA_TOPIC})
+    places = [client.TopicPartition(KAFKA_TOPIC, number) for number in range(PARTITIONS)]
+    offsets = [place.offset for place in watcher.committed(places, timeout=10)]
+    watcher.close()
+    return sum(max(0, offset) for offset in offsets)
+
+
 def make_topic(host: str) -> None:
-    """A topic of two partitions, stamped by its broker."""
+    """A topic that is stamped by its broker."""
     client = library()
     admin = client.admin.AdminClient({"bootstrap.servers": host})
     stamps = {"message.timestamp.type": "LogAppendTime"}
-    topic = client.admin.NewTopic(KAFKA_TOPIC, 2, 1, config=stamps)
+    topic = client.admin.NewTopic(KAFKA_TOPIC, PARTITIONS, 1, config=stamps)
     admin.create_topics([topic], request_timeout=60)[KAFKA_TOPIC].result()
 
 
@@ -276,7 +288,8 @@ def config_of(
     """Writes the config of a job, and its secret. Arguments as of ``streaming``; host: of Kafka."""
     source = f"pubsub: {{subscription: {SUBSCRIPTION}"
     if load.stream == "kafka":
-        source = f"kafka: {{brokers: '{host}', topic: {KAFKA_TOPIC}, start: earliest"
+        source = f"kafka: {{brokers: '{host}', topic: {KAFKA_TOPIC}, group: {KAFKA_TOPIC}, "
+        source += "start: earliest"
     (folder / "secret.key").write_text(SECRET)
     (folder / "secret.key").chmod(0o600)
     config = folder / "load.yaml"
