@@ -139,6 +139,16 @@ def test_brokers_that_are_away_are_a_warning(monkeypatch: pytest.MonkeyPatch) ->
     assert "purchases cannot be looked up from here" in said
 
 
+@pytest.mark.parametrize("runner", ["local", "direct"])
+def test_a_runner_that_ends_with_its_input_names_those_that_do_not(runner: str) -> None:
+    source = stream().source
+    assert source is not None
+    assert source.read(Plan.from_config(stream().plan_config()), Limits()) is None
+    with pytest.raises(ConfigError, match="a topic has no end: --runner prism") as refused:
+        source.check_runner(runner)
+    assert refused.value.field == "--runner"
+
+
 @pytest.mark.parametrize("runner", ["PrismRunner", "FlinkRunner", "DataflowRunner"])
 def test_every_runner_gets_the_same_reader_and_no_secret(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
