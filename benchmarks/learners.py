@@ -11,7 +11,7 @@ Streams: ``bikes``, hourly demand of Capital Bikeshare, 731 daily ticks of 24 ev
 of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is), and ``bikes_hourly``, the same
 in 17,544 ticks of one; ``flights``, the 327,346 arrivals of 2013 in 8,784 hourly ticks, one model
 for all, ``flights_daily``, the same in 366 ticks, and ``carriers``, those with a model for each of
-16 carriers; and two made-up ones, ``even`` (1,000 ticks of about 10 events, 6 coefficients) and
+16 carriers; and two synthetic ones, ``even`` (1,000 ticks of about 10 events, 6 coefficients) and
 ``narrow`` (400 ticks of about 100, 20 coefficients, features that go together). Ranges are set
 beforehand, protection is for ever, delta = 1e-6; every config says ``expect``, the mean over ticks
 and keys. ``best of nine`` is online.follow_the_leader with schedule: linear under the best of nine

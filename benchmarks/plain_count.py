@@ -6,7 +6,8 @@ On one Flink of two slots, in the same run, through the same Pub/Sub server and 
 job of `benchmarks.stream_throughput`, with deduplication, noise, ticks and files; and a count and a
 sum by key over windows of a second without privacy, as a user of Beam would write them: an element
 for each event, FixedWindows, CombinePerKey, lines of text. The plain one drops no copies and writes
-no error bands. Each is offered more than it takes, for so long that it has some 30 s to do; counted
+no error margins. Each is offered more than it takes, for so long that it has some 30 s to do;
+counted
 is what is acknowledged, that is in a checkpoint (one each 2 s). Short: NDJSON for 10 s; nothing is
 written.
 """

@@ -11,7 +11,8 @@ program itself needs: bounding and exact sums of rows in memory. Ratios are of p
 threads) and, but for short forms, of the clock. The two differ: the pipeline reads in one thread
 and adds up in another, and the peer has Arrow's threads.
 
-Solves: models a second on one core, from noisy moments to coefficients with their bands (``solve``
+Solves: models a second on one core, from noisy moments to coefficients with their margins
+(``solve``
 of the program), over the l2 and l1 balls, one key and 1,000 keys, and the bytes of state that a key
 has. Set OPENBLAS_NUM_THREADS=1, or the peers use all cores.
 """

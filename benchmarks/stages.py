@@ -80,7 +80,7 @@ def profiled(work: Callable[[], Any]) -> tuple[pstats.Stats, float]:
     lock = threading.Lock()
 
     def begin(*_: Any) -> None:
-        # The clock of this thread, whoever reads it: what a thread that waits is in the middle of
+        # The clock of this thread, whichever reads it: what a thread that waits is in the middle of
         # is closed by another one below, whose own clock would make hours of the wait.
         clock = time.pthread_getcpuclockid(threading.get_ident())
         profile = cProfile.Profile(functools.partial(time.clock_gettime, clock))

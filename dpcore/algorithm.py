@@ -26,7 +26,7 @@ class Shown(NamedTuple):
         trace of public numbers, as of what a model was made; or the coefficients of a model: in the
         user's units, or in scaled units, which can be compared with each other.
       part: label of the only component that is drawn; "": all of them.
-      reading: a sentence for who reads its picture; {band} stands for the width of the bands.
+      reading: a sentence for who reads its picture; {band} stands for the width of the margins.
       between: public bounds of the true value; None: it has none on that side.
     """
 
@@ -39,10 +39,10 @@ class Shown(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How a picture of the releases is to be read; {band} stands for the width of the bands.
+    """How a picture of the releases is to be read; {band} stands for the width of the margins.
 
     Attributes:
-      lines: what the lines are. banded, bare: what follows where there are bands, and where none.
+      lines: what the lines are. banded, bare: what follows where there are margins, and where none.
     """
 
     lines: str

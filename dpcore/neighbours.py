@@ -76,7 +76,7 @@ def family_of(algorithm: object) -> Family:
     """What a class, or its base, states.
 
     Raises:
-      WeirError: nothing; says how to mend it.
+      WeirError: nothing; says how to fix it.
     """
     result = getattr(algorithm, "neighbours", None)
     if not isinstance(result, Family):

@@ -128,7 +128,7 @@ class Plan:
             raise ConfigError(
                 "key.discover",
                 self.discovery.discover.min_users,
-                f"takes {result:g} of delta beside the noise, for which dp_accounting has no "
+                f"takes {result:g} of delta next to the noise, for which dp_accounting has no "
                 "event: "
                 "price plan.program.loss(plan.guarantee.window).dp_event() and add that to delta, "
                 "once for each plan and period.",
@@ -180,7 +180,7 @@ class Plan:
 
     @cached_property
     def cap_prices(self) -> tuple[CapPrice, ...]:
-        """What other caps on users would cost in noise; empty where the unit is an event."""
+        """What other contribution bounds would cost in noise; empty where the unit is an event."""
         terms = self.config.terms()
         ticks = self.ticks_to_look_at()
         chosen = next(
@@ -241,7 +241,7 @@ class Plan:
         """Hex SHA-256 of the canonical plan: the noise is a function of it.
 
         The declared keys are not in it: adding a key must not re-draw the noise of the others,
-        which would be a second look at their data.
+        which would be an additional release of their data.
         """
         return sha_of(self.canonical)
 

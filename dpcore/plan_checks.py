@@ -35,13 +35,16 @@ def check_groups(key: Key, privacy: Privacy, has_model: bool) -> None:
         raise refusal(
             "key.groups",
             asked,
-            "is for events: caps of users bound the keys of one grouping, and several keys of a "
+            "is for events: contribution bounds of users bound the keys of one grouping, and "
+            "several keys of a "
             "user meet in a coarser one; set privacy.unit: event, or give each grouping a plan of "
             "its own and their sum to a ledger.",
         )
     if key.discover is not None:
         raise refusal(
-            "key.groups", asked, "cannot stand beside key.discover; list the keys (key.declared)."
+            "key.groups",
+            asked,
+            "cannot be combined with key.discover; list the keys (key.declared).",
         )
 
 
@@ -98,7 +101,7 @@ def check_discovery(key: Key, privacy: Privacy, has_model: bool, every: int | No
         raise refusal(
             "release_every",
             every,
-            "cannot stand beside key.discover, which looks at every tick; remove it, or take a "
+            "cannot be combined with key.discover, which looks at every tick; remove it, or take a "
             "longer clock.period.",
         )
     if key.discover.retire is not None and privacy.per == "all":

@@ -100,7 +100,7 @@ class PlanConfig(Section):
         examples=["{start: 1997-01-01T00:00:00Z, period: 1d}"],
     )
     privacy: Privacy = Field(
-        description="What is promised.",
+        description="What is guaranteed.",
         examples=["{epsilon: 1.0, delta: 1e-6, protect_for: 365d}"],
     )
     expect: Expect | None = Field(
@@ -205,7 +205,7 @@ class PlanConfig(Section):
                     "underscores only.",
                 )
         if self.model is not None and self.aggregates:
-            raise refusal("model", {}, "cannot stand beside aggregates; keep one of them.")
+            raise refusal("model", {}, "cannot be combined with aggregates; keep one of them.")
         if self.model is None and not self.aggregates:
             raise refusal(
                 "aggregates", None, "is missing; write something like `purchases: {count: events}`."
@@ -273,7 +273,7 @@ class PlanConfig(Section):
         )
 
     def terms(self) -> Terms:
-        """What every algorithm gets besides its own section.
+        """What every algorithm gets in addition its own section.
 
         Raises:
           ConfigError: a window that is not a whole number of the clock's periods.

@@ -261,7 +261,8 @@ def warnings_for(
         )
     if promise.epsilon > 10:
         result.append(
-            f"epsilon = {promise.epsilon:g} is a weak promise; 1 is common, 10 is the usual limit."
+            f"epsilon = {promise.epsilon:g} is a weak guarantee; 1 is common, 10 is the usual "
+            "limit."
         )
     if promise.delta > 1e-4:
         result.append(
@@ -284,8 +285,10 @@ def warnings_for(
         )
     if share > UNEVEN:
         result.append(
-            "The promise is so strict, and its noise so large in steps of the lattice, that the "
-            "rounding of doubles is not small beside it. Take a larger epsilon, or, where it "
+            "The guarantee is so strict, and its noise so large in steps of the fixed-point grid, "
+            "that the "
+            "rounding of doubles is not small compared with it. Take a larger epsilon, or, where "
+            "it "
             "can serve, mechanism.noise: discrete_gaussian, which is exact."
         )
     if config.yaml11_numbers:
@@ -296,12 +299,12 @@ def warnings_for(
     if config.schema_.id is None and config.privacy.unit == "user":
         result.append(
             "schema.id is not set: an event that is delivered twice may count twice, within the "
-            "caps of its user."
+            "contribution bounds of its user."
         )
     elif config.schema_.id is None:
         result.append(
             "schema.id is not set: an event that is delivered twice counts twice, and then "
-            "the promise holds for each delivery, not for the event."
+            "the guarantee holds for each delivery, not for the event."
         )
     if config.key is not None and config.key.observed_keys_are_public:
         result.append(
@@ -310,20 +313,23 @@ def warnings_for(
     may_vanish = config.where is not None or config.schema_.arrival is not None
     of_events = config.privacy.unit != "user"
     if of_events and config.privacy.relation == "replace_one" and not may_vanish:
-        is_public = "is public" if config.model is None else "is not covered by the promise"
+        is_public = "is public" if config.model is None else "is not covered by the guarantee"
         result.append(f"Under replace_one the number of events per key and tick {is_public}.")
     person = config.person(config.terms().clock)
     if person is not None and person.periods.longest is None:
         result.append(
-            "per: all without clock.end keeps what every user has used up of the caps for ever: "
-            "state grows with users, and nobody's caps begin anew. Take a period, like per: 30d."
+            "per: all without clock.end keeps what every user has used up of the contribution "
+            "bounds for ever: "
+            "state grows with users, and contribution bounds never begin again. Take a period, "
+            "like per: 30d."
         )
     dear = None if person is None else costly_periods(program, config.terms())
     if dear is not None:
         result.append(
-            f"protect_for is short beside the stays of users: {dear} periods of a user in a row "
-            "cost more than as many promises added up, since what was added is seen in releases "
-            "long after. A longer protect_for makes long stays cheaper."
+            f"protect_for is short compared with the stays of users: {dear} periods of a user in "
+            "a row "
+            "cost more than as many guarantees added up, since what was added is seen in releases "
+            "long after. A longer protect_for makes long stays less expensive."
         )
     result.extend(built.warnings)
     if horizon is None and promise.window is None:

@@ -97,4 +97,4 @@ def _of_users(facts: Mapping[str, Any]) -> str:
         (every["who"], every["epsilon"], every["delta"]),
     ]
     shown = [(who, "no bound" if has is None else has, delta) for who, has, delta in rows]
-    return table(("who", "epsilon", "delta"), shown, "What a user has")
+    return table(("who", "epsilon", "delta"), shown, "Privacy loss of a user")

@@ -1,7 +1,7 @@
 """The algorithms by name: each is one file, and one line here or an entry point of a package.
 
 A continual sum is a ``ContinualSum`` (dpcore/continual/base.py) of that name, which may have
-besides:
+in addition:
   response(n) -> (n, n) array: only where ``materialize`` describes the noise of something else
     than running totals: the clean outputs are this matrix times the leaves.
   tight: ClassVar[bool] = False, only where the stated loss is a bound that no record attains.

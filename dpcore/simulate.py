@@ -97,7 +97,7 @@ class Bound:
       others: (n,) each event's key of every further grouping.
       ticks: (n,) each event's tick. rows: what the program's ``bound`` made of them.
       times: (n,) microseconds. ids: (n,) each event's id, or None.
-      hashes: (n, 2) of each, where caps on users have chosen by them; else None.
+      hashes: (n, 2) of each, where contribution bounds have chosen by them; else None.
     """
 
     names: list[bytes]

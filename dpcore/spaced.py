@@ -197,7 +197,8 @@ def _spaced(algorithm: Algorithm, terms: Terms, every: int) -> Compiled:
             "release_every",
             every,
             "is not for unit: user: ticks that are released together would hold several cells of "
-            "a user in one, which the caps on ticks do not bound; take a longer clock.period.",
+            "a user in one, which the contribution bounds on ticks do not bound; take a longer "
+            "clock.period.",
         )
     if terms.clock.calendar is not None:
         raise ConfigError(

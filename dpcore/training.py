@@ -65,7 +65,7 @@ class Training(Protocol):
 
     **Formal guarantees**: a job's models are a function of public numbers, of its rows and those
     that jobs before it left, and of noise that is keyed with its tick and digests. Nothing else
-    enters: not how it is cut into slices, nor when, where or beside what it runs. Slices end after
+    enters: not how it is cut into slices, nor when, where or next to what it runs. Slices end after
     a number of iterations that follows from public numbers, never from a clock or from data.
 
     Attributes:

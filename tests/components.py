@@ -1,4 +1,4 @@
-"""What a test needs of the programs that are installed beside Weir.
+"""What a test needs of the programs that are installed next to Weir.
 
 In continuous integration a component that is missing fails the tests that need it and says how to
 get it; elsewhere they are skipped with that reason.

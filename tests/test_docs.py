@@ -46,14 +46,6 @@ OPERATORS = "\n".join(
     )
 )
 """What operators read."""
-BANNED = [
-    line.split("\t")
-    for line in (ROOT / "tests" / "language.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-]
-"""(pattern, what to write instead)."""
-FOREIGN = {"reference/algorithms"}
-"""The page whose words are those of the code."""
 
 
 def name_of(page: Path) -> str:
@@ -285,58 +277,12 @@ def test_there_is_one_cure_for_overdue_events() -> None:
     assert "`clock.delay` is no cure" in cure and not re.search(r"raise\s+`clock\.delay`", told)
 
 
-def running(text: str) -> str:
-    """Text without code, and without where its links lead."""
-    without = re.sub(r"^( *)```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"`[^`]*`|\]\([^)]*\)", "", without)
-
-
 def test_the_pages_are_short() -> None:
     """Words outside of code and tables."""
     words = {page: len(" ".join(prose(text)).split()) for page, text in TEXT.items()}
     assert sum(words.values()) + len(" ".join(prose(README)).split()) <= 30_000
     decisions = {page: n for page, n in words.items() if page.startswith("contributors/decisions/")}
     assert sum(decisions.values()) <= 3_000 and max(decisions.values()) <= 600
-
-
-@pytest.mark.parametrize("page", ["README", *sorted(set(TEXT) - FOREIGN)])
-def test_words_are_those_of_the_field(page: str) -> None:
-    text = running(README if page == "README" else TEXT[page])
-    found = [
-        f"{match[0]!r}: write {better}"
-        for pattern, better in BANNED
-        for match in re.finditer(pattern, text, re.IGNORECASE)
-    ]
-    assert found == []
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        *[
-            "promise",
-            "caps",
-            "bands",
-            "beside",
-            "told",
-            "anew",
-            "dear",
-            "rehearsal",
-            "twin",
-            "leaf",
-            "lattice",
-            "whoever",
-        ],
-        *("second look", "made-up events", "protected for", "nobody's events", "private keys"),
-    ],
-)
-def test_a_banned_word_is_found(words: str) -> None:
-    assert any(re.search(pattern, words, re.IGNORECASE) for pattern, _ in BANNED)
-
-
-def test_terms_of_the_field_are_not_banned() -> None:
-    fine = "private key discovery, dead-letter output, capacity, leaves out, bandwidth, dry run"
-    assert not any(re.search(pattern, fine, re.IGNORECASE) for pattern, _ in BANNED)
 
 
 def links(page: Path) -> set[Path]:

@@ -442,7 +442,7 @@ USES_BEAM = {
     "pipelines/sinks/dead_letters.py",
     "weir/beam_yaml.py",
 }
-"""What builds and runs pipelines of Beam, beside the package of its steps."""
+"""What builds and runs pipelines of Beam, next to the package of its steps."""
 
 
 def test_only_its_own_package_and_runners_import_beam() -> None:

@@ -23,7 +23,7 @@ SHARED: Mapping[str, int] = {
     "Released": 2,
     "_Held": 2,
 }
-"""Names that still stand for several classes, and for how many. It only shrinks: whoever renames
+"""Names that still stand for several classes, and for how many. It only shrinks: anyone who renames
 one removes its line."""
 
 

@@ -140,7 +140,7 @@ def in_text(row: ReleaseRow) -> beam.Row:
 
 
 def letter_rows(letters: pa.RecordBatch) -> Any:
-    """Dead letters as rows: where a record was, and why it was put aside."""
+    """Dead letters as rows: where a record was, and why it was rejected."""
     for source, position, field, reason in rows(letters):
         yield beam.Row(source=source, position=position, field=field, reason=reason)
 

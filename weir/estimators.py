@@ -17,10 +17,10 @@ holds for all of them:
 - Bounds have no default, and nothing is read off the data: no mean, no scale, no set of classes, no
   stopping rule. ``fit`` without a bound raises ``ConfigError``.
 - One row is protected, the replacement of any one by any other; their number n is public. Each
-  ``fit`` spends (epsilon, delta) anew: a search over parameters adds up.
+  ``fit`` spends (epsilon, delta) again: a search over parameters adds up.
 - A row with a number that is missing or not finite teaches the model nothing. It raises no error:
   that would tell of one row's content.
-- ``score``, and all that reads the data beside ``fit``, is not private.
+- ``score``, and all that reads the data next to ``fit``, is not private.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class PrivateLasso(RegressorMixin, _PrivateLinear):
       noise: gumbel, laplace (the paper's), gaussian, discrete_gaussian or k_norm; None: the one
         with the least bound on its error.
       secret: where one is kept, ``weir.Secret(file="secret.key")``, for the same bits from the same
-        rows; whoever reads it can take the noise off. None: a fresh one for every fit.
+        rows; anyone who reads it can take the noise off. None: a fresh one for every fit.
 
     Attributes:
       coef_: (p,), intercept_: in the units of X and y. n_iter_: steps. guarantee_: what was spent.
@@ -273,7 +273,9 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         if self.observed_classes_are_public:
             if self.classes is not None:
                 raise ConfigError(
-                    "observed_classes_are_public", True, "cannot stand beside classes; keep one."
+                    "observed_classes_are_public",
+                    True,
+                    "cannot be combined with classes; keep one.",
                 )
             from sklearn.utils.multiclass import check_classification_targets
 

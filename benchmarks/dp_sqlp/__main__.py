@@ -7,8 +7,8 @@
 The public benchmark of DP-SQLP (published.py): 10 million people, a million keys that have to be
 found in private, at most 32 events of a user, epsilon = 6 and delta = 1e-9 for all that a user
 does, 100 or 1,000 ticks. Errors are those of the last tick over all keys, released or not. Weir
-runs as ``weir run`` in a process of its own; beside it in the same run the published mechanism,
-made anew (peer.py), and two bounds on the time (bound.py): numpy draws the noise and Arrow writes
+runs as ``weir run`` in a process of its own; next to it in the same run the published mechanism,
+made again (peer.py), and two bounds on the time (bound.py): numpy draws the noise and Arrow writes
 the releases, nothing else; and events are read and sorted before. Times are by the clock and of
 processors: a machine that others use too stretches the first.
 
@@ -74,7 +74,7 @@ def _run(setting: data.Setting, args: argparse.Namespace, folder: Path) -> None:
             runs = progress(range(args.runs), "DP-SQLP")
             found = [dp_sqlp(setting, ticks, truth, pairs, some, seed + run) for run in runs]
             took = (time.perf_counter() - began) / args.runs
-            note(ticks, "DP-SQLP, made anew", *np.mean(found, axis=0).tolist(), took)
+            note(ticks, "DP-SQLP, made again", *np.mean(found, axis=0).tolist(), took)
         del inside, bounded, pairs
     if not args.way:
         return

@@ -1,8 +1,8 @@
-"""DP-SQLP, the published mechanism, made anew from its description: the peer.
+"""DP-SQLP, the published mechanism, made again from its description: the peer.
 
 A key has a binary tree over all ticks that counts its distinct users, read by Honaker's estimate
 from below, and is released when that is above its standard deviation times a quantile. Then its
-tree of events moves on and is released, and the selection of the key begins anew with a fresh
+tree of events moves on and is released, and the selection of the key begins again with a fresh
 tree: a user who touches C keys may meet C such rounds, which compose. Half of epsilon pays for
 selection, half for the trees of events, whose noise is for all C events of a user on one key. Keys
 without data are looked at by prediction: every tick is tested from a round's first event on.

@@ -1,4 +1,4 @@
-"""What was published: the set-up and the figures that this benchmark stands beside.
+"""What was published: the set-up and the figures that this benchmark stands next to.
 
 Zhang, Doroshenko, Kairouz, Steinke, Thakurta, Ma, Cohen, Apte, Spacek: Differentially Private
 Stream Processing at Scale, PVLDB 17 (2024), section 5.1 and table 1; and what an open

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from benchmarks.dp_sqlp.published import LINES
 from benchmarks.harness import RESULTS, rows_of, write_rows
 
-OTHERS = ("paper", "confidential-storm", "DP-SQLP, made anew")
+OTHERS = ("paper", "confidential-storm", "DP-SQLP, made again")
 """In order."""
 DATA = {
     "clipped": "truth of at most 32 events a user",

@@ -59,7 +59,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a config fixes beside the algorithm, all of it public.
+    """What a config fixes next to the algorithm, all of it public.
 
     Attributes:
       regularise: lambda. low, high: (p,) ranges. map: '' or a map of features. classes: how many.

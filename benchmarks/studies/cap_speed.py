@@ -1,4 +1,5 @@
-"""What do caps on users cost an event, beside dropping copies of ids, and a user who is remembered?
+"""What do contribution bounds cost an event, next to dropping copies of ids, and a user who is
+remembered?
 
     python -m benchmarks.studies.cap_speed [--events 1000000]     # 2 minutes, 1 GB
 

@@ -1,11 +1,11 @@
-"""What stochastic steps leave beside the noise of a fit, and what they cost beside the minimiser.
+"""What stochastic steps leave next to the noise of a fit, and what they cost next to the minimiser.
 
     pip install -e ".[bench]"; python -m benchmarks.studies.erm_sgd
 
 One fit of one block (``erm.output_perturbation``, epsilon = 1, pure), by ``solver: sgd`` after 1 to
 64 passes and by the certified minimiser, from the same rows. ``left`` is the distance of where the
 steps end from the certified point, over the length of the noise that both get; the number of passes
-that is taken where none is given was chosen on the made-up rows alone. Seconds are of the
+that is taken where none is given was chosen on the synthetic rows alone. Seconds are of the
 processor, on one thread (OPENBLAS_NUM_THREADS=1), for one fit. Where double precision leaves the
 certificate no room, the minimiser is refused (-), and the distance is from where its steps would
 end. Writes benchmarks/studies/results/erm_sgd.csv.
@@ -49,7 +49,7 @@ def streams() -> Iterator[tuple[str, Floats, Floats]]:
         x = rng.normal(size=(n, features))
         scores = 2 * x @ rng.normal(size=(features, classes)) / np.sqrt(features)
         y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1).astype(float)
-        yield "made up", x / np.linalg.norm(x, axis=1, keepdims=True), y
+        yield "synthetic", x / np.linalg.norm(x, axis=1, keepdims=True), y
     digits, cancer = datasets.load_digits(), datasets.load_breast_cancer()
     x = digits.data / 8 - 1  # 0 to 16
     yield "digits", x / np.linalg.norm(x, axis=1, keepdims=True), digits.target.astype(float)

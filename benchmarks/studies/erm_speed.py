@@ -1,10 +1,11 @@
-"""How fast models of blocks are fitted, beside scikit-learn on the same windows in the same run.
+"""How fast models of blocks are fitted, next to scikit-learn on the same windows in the same run.
 
     pip install -e ".[bench]"; python -m benchmarks.studies.erm_speed
 
-``erm.sliding_window`` over made-up rows of length 1, blocks of 256 records, lambda 0.1 and 1: the
+``erm.sliding_window`` over synthetic rows of length 1, blocks of 256 records, lambda 0.1 and 1: the
 program's own step (gathering, every fit of the chain that is new, certificate and noise), in
-seconds a block. Beside it ``LogisticRegression`` (lbfgs), without noise, fitted afresh on the whole
+seconds a block. Next to it ``LogisticRegression`` (lbfgs), without noise, fitted afresh on the
+whole
 window at every block, with the same lambda: to its default tolerance, and to the tolerance that
 ours is certified to, which privacy needs. ``sgd``: ours with ``solver: sgd``, whose fits have the
 same noise and no certificate. ``rows`` are rows that the new fits of a block read, on average: what

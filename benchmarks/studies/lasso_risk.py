@@ -1,11 +1,11 @@
-"""How far is a private LASSO from the best model, as n grows, beside other private learners?
+"""How far is a private LASSO from the best model, as n grows, next to other private learners?
 
     python -m benchmarks.studies.lasso_risk [--draws 5] [--site FOLDER] [--width 1000000]
     python -m benchmarks.studies.lasso_risk --features [--draws 5]
 
 Rows of p = 100 signs, a model of 5 coefficients with ||theta||_1 = 0.9 in the l1 ball of radius 1,
 targets with noise of 0.1, clipped to [-1, 1]; epsilon = 1, delta = 1e-6. Excess is that of half the
-mean squared error over the best model of the ball (accelerated projected gradient). Beside it, on
+mean squared error over the best model of the ball (accelerated projected gradient). Next to it, on
 the same ball with the same budget: noisy projected gradient descent (64 steps, noise for gradients
 that lie within the l2 bound of any row), objective perturbation (objective.py), noise on the mean
 gradient chosen by the width of the ball, and diffprivlib's linear regression (the functional

@@ -1,4 +1,4 @@
-"""What does a row a coordinate cost beside a row a vector?
+"""What does a row a coordinate cost next to a row a vector?
 
     python -m benchmarks.studies.layouts [--rows 1000000] [--repeat 5]
 

@@ -1,6 +1,6 @@
 """What does it cost to read wide events: rows of 100,000 features of which 50 are not 0?
 
-Each way of writing the same events is decoded to canonical lists and on to sparse rows, beside
+Each way of writing the same events is decoded to canonical lists and on to sparse rows, next to
 Arrow's bare reader of the same bytes in the same run: events a second, bytes an event on disk and
 in memory, and the peak of Arrow's and numpy's memory. No model is fitted here.
 

@@ -17,7 +17,7 @@ Oracle = Callable[[Any], Any]
 def scales(epsilon: float, delta: float, slope: float, curve: float, length: float) -> Any:
     """Ridge and noise of sum_i loss(<x_i, theta>, y_i) + ridge / 2 ||theta||^2 + <b, theta>.
 
-    (epsilon, delta) where a record is replaced, as with the plans beside it. The density of the
+    (epsilon, delta) where a record is replaced, as with the plans next to it. The density of the
     minimiser at theta is that of b = -(gradient of the rest) times |det| of its Jacobian.
     A record adds to the Jacobian a matrix of rank one, of at most curve length^2 in size, so the
     ratio of determinants is at most 1 + curve length^2 / ridge, replaced or not: half of epsilon.
@@ -48,7 +48,7 @@ def scales(epsilon: float, delta: float, slope: float, curve: float, length: flo
 
 def minimised(gradient: Oracle, smooth: float, ball: L1Ball, steps: int = 3_000) -> Any:
     """The least of a smooth convex function over a ball: accelerated projected gradient, until a
-    step moves less than 1e-9. (The promise is of the exact least.)
+    step moves less than 1e-9. (The guarantee is of the exact least.)
 
     Args:
       gradient: at a point. smooth: its Lipschitz constant.
@@ -59,7 +59,7 @@ def minimised(gradient: Oracle, smooth: float, ball: L1Ball, steps: int = 3_000)
         new = ball.project((y - gradient(y) / smooth)[None])[0]
         following = (1 + math.sqrt(1 + 4 * t * t)) / 2
         ahead = new + (t - 1) / following * (new - x)
-        if (y - new) @ (new - x) > 0:  # begin anew where momentum points uphill
+        if (y - new) @ (new - x) > 0:  # begin again where momentum points uphill
             ahead, following = new, 1.0
         moved, x, y, t = float(np.abs(new - x).max()), new, ahead, following
         if moved < 1e-9:

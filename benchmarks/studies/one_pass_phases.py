@@ -1,19 +1,21 @@
-"""How many phases serve a tree of stochastic Frank-Wolfe best, and does the plan's rehearsal know?
+"""How many phases serve a tree of stochastic Frank-Wolfe best, and does the plan's dry run know?
 
 R = 1 .. 6 of ``optimize.sfw_tree`` and ``sfw_polyhedral``, one run of n = 50,000 records of d = 16
 features, (1, 1e-6), radius 2.5: the excess risk that was measured (mean of ``--seeds``, in
-expectation over 20,000 fresh rows) and the one that was rehearsed (``rehearsed.py``), which knows
+expectation over 20,000 fresh rows) and the one that was tried in a dry run (``rehearsed.py``),
+which knows
 the plan and no data. Laws, on which nothing was shaped: ``even`` features, over their lq norm;
 ``like``, neighbours of correlation 0.7, over theirs; ``rare``, one in four is not 0. The best model
 has four coefficients that are not 0, and lies so far from 0 as told (1: the edge); squared losses
 have noise of 0.15, ``logistic`` labels are drawn from the model. Then: the R that is taken, by
-rehearsal, by ``tree_guess`` and by the bound, and its error over the best R's.
+dry run, by ``tree_guess`` and by the bound, and its error over the best R's.
 
   python -m benchmarks.studies.one_pass_phases [--seeds 6]
 
-Measured (results/one_pass_phases.csv): by rehearsal the error is 1.4 times that of the best R of
+Measured (results/one_pass_phases.csv): by dry run the error is 1.4 times that of the best R of
 each of twelve cells (geometric mean; 3.3 at most), by the old guess 1.6 (9.8), by the bound 2.3
-(7.6). What is rehearsed over what is measured has a median of 1.3, 80 % between 0.6 and 2.9. They
+(7.6). What is tried in a dry run over what is measured has a median of 1.3, 80 % between 0.6 and
+2.9. They
 agree at p = 1.5 (the best R in four laws of four) and p = 2 (in two of four), there in size too:
 p = 1.5, even, 0.3: 0.079 0.016 0.021 0.036 0.043 0.053 against 0.072 0.013 0.014 0.025 0.026 0.022.
 They do not at p = 1, where it takes R = 4 and 2 or 3 is best, 1.1 to 3.3 times: a row with all of
@@ -23,7 +25,8 @@ where features say the same one more. On the laws of one_pass_risk.py, on which 
 shaped and where the model lies at the edge, that guess has half of the error at p = 2, n = 100,000
 (0.0018 against 0.0037, one phase in place of two) and 0.017 against 0.027 at p = 1.5, n = 10,000;
 at p = 1.5, n = 100,000 both take two phases, at p = 2, n = 10,000 they are level (0.012). What was
-rehearsed at first, a model half way, was judged on another twelve cells: 1.5 times (4.6 at most),
+tried in a dry run at first, a model half way, was judged on another twelve cells: 1.5 times (4.6
+at most),
 the old guess 2.2 (12).
 
 Run on 2026-11-23 at 1613314.
@@ -164,12 +167,12 @@ def main() -> None:
             print(f"p {p} {law} {loss} {share}: measured best R {int(mean.argmin()) + 1}", end="; ")
             print(", ".join(f"{n} R {r} x{ratios[n][-1]:.2f}" for n, r in taken.items()))
             print("   measured ", " ".join(f"{one:.2g}" for one in mean))
-            print("   rehearsed", " ".join(f"{one:.2g}" for one in told), flush=True)
+            print("   tried in a dry run", " ".join(f"{one:.2g}" for one in told), flush=True)
     for name, some in ratios.items():
         print(f"{name}: {np.exp(np.mean(np.log(some))):.2f} times the best R's error, at most "
               f"{max(some):.2f}")  # fmt: skip
     low, middle, high = np.quantile(apart, [0.1, 0.5, 0.9])
-    print(f"rehearsed over measured: {middle:.2f}, 80 % between {low:.2f} and {high:.2f}")
+    print(f"tried in a dry run over measured: {middle:.2f}, 80 % between {low:.2f} and {high:.2f}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Logistic data whose best model is known: x uniform in [-1, 1]^d over its largest lq norm, so that
 it is at most 1; P(y = 1 | x) = s(<x, w>), w with two entries that are not 0 and lp norm 3, the
 radius of the set. Excess of the expected log loss over that of w, in expectation over the labels
-of 20,000 fresh rows. Each row of the table of rates has its guides beside it, the paper's upper and
+of 20,000 fresh rows. Each row of the table of rates has its guides next to it, the paper's upper
+and
 lower rate, both times the factor by which the upper one passes through the cell of most records (of
 fewest coefficients, of p = 1); (1, 1e-6), runs of n records, means over ``--seeds``.
 

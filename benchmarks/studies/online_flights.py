@@ -1,4 +1,4 @@
-"""What does privacy cost a forecast of flights, beside river's linear models, and at what speed?
+"""What does privacy cost a forecast of flights, next to river's linear models, and at what speed?
 
     python -m benchmarks.studies.online_flights [--settings]
 

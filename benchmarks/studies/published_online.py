@@ -1,7 +1,7 @@
 """The published table of private online Frank-Wolfe, made again: is Weir below it in every cell?
 
 The data of github.com/liangzp/DP-Streaming-SCO (Han, Liang, Liang, Wang, Yao, Zhang, ICML 2022),
-generated anew by its own recipe: rows x uniform in direction, divided by their lq norm; theta with
+generated again by its own recipe: rows x uniform in direction, divided by their lq norm; theta with
 five equal entries of lp norm 1; y = <x, theta> + N(0, 0.05^2); epsilon = 1, delta = 1/T; relative
 sub-optimality (F(w) - F(theta)) / (F(0) - F(theta)) of the squared loss, here in expectation over
 fresh rows of the same law. Their figures are the best of several learning rates, chosen by the
@@ -28,7 +28,7 @@ products are below in seven. What stood in its way was the bound on a residual: 
 to 9, where residuals are 0.05. That was found on fresh draws of the published law, not on the
 judged data: no judged record is behind it, the law is. Bounds that are learned (``form: learned``,
 shaped on other data: p = 1.25, 1.4, 2, 3, inf, other laws) make it 2.5 to 110 times better than
-``halving``: least where T is small beside d, 2.5, 5.9 and 48 times at T = 1000.
+``halving``: least where T is small compared with d, 2.5, 5.9 and 48 times at T = 1000.
 ``sfw_tree`` steps towards corners of the set, and theta lies inside: its error is that of few, long
 steps. It is for sets without a projection.
 
@@ -40,7 +40,8 @@ is epsilon = 7.3 at T = 1000 and 6.6 at T = 10,000, both of ours are below: 0.00
 
   python -m benchmarks.studies.published_online [--seeds 10]
 
-Which algorithm: ``regression.incremental``, sums of products, over one tick; beside it the one-pass
+Which algorithm: ``regression.incremental``, sums of products, over one tick; next to it the
+one-pass
 algorithms on the same data, each for one run of T records.
 
 Run on 2026-11-24 at 045b51d.

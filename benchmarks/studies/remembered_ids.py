@@ -5,7 +5,8 @@
 ``DropSeen`` with its state in this process, horizon a day in ticks of a second, filled to so many
 ids that the day is full: seconds of this process for a bundle of new ids, of which one in a hundred
 is a copy; bytes that the bundle moves to and from the state; what is stored and what memory holds,
-per id; and seconds to read everything again, as after a start. Beside it, in the same run, the form
+per id; and seconds to read everything again, as after a start. Next to it, in the same run, the
+form
 of the version before: one cell a shard, rewritten with every bundle (measured on one of its eight
 shards, all of which a bundle touches). Without a runner, whose own cost for each shard that a
 bundle touches comes on top. Writes benchmarks/studies/results/remembered_ids.csv.

@@ -5,7 +5,8 @@
 A stream of 128 ticks in 16 blocks with a user each of up to a million junk keys, at uniform ticks
 of one period. ``min_users: 1`` steps every one of them with noise from the period's start on;
 ``min_users: 20`` keeps names and leaves alone. In strides as files are read (128 ticks) and as a
-stream releases (one). Beside each, in the same process, what cannot be spared of the first: drawing
+stream releases (one). Next to each, in the same process, what cannot be spared of the first:
+drawing
 a keyed normal for every key and tick; and numpy's own normals, which nothing names. Each row is
 a process of its own. Writes benchmarks/studies/results/undiscovered_keys.csv.
 

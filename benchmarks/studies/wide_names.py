@@ -13,7 +13,7 @@ number of steps. All learners see the same rows at the same epsilon:
 - descent: noisy projected gradient descent on the same ball, 64 steps, rows within sqrt(32);
 - objective: objective perturbation (objective.py) on the same ball, rows within sqrt(32);
 - theirs: diffprivlib's logistic regression (objective perturbation, pure epsilon), where it is
-  installed beside a scikit-learn that it knows, on dense rows at ``--peers``, rows within
+  installed next to a scikit-learn that it knows, on dense rows at ``--peers``, rows within
   sqrt(32) in l2;
 - bare: Frank-Wolfe without noise, 200 steps.
 

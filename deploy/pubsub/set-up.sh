@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The same as the Terraform files beside it, by gcloud; what is there already stays as it is.
+# The same as the Terraform files next to it, by gcloud; what is there already stays as it is.
 #   PROJECT=acme-data REGION=europe-west1 deploy/pubsub/set-up.sh shop \
 #     serviceAccount:till@acme-data.iam.gserviceaccount.com group:readers@acme.example
 set -euo pipefail

@@ -18,7 +18,7 @@ resource "google_pubsub_subscription" "events" {
   message_retention_duration = "604800s"
   retain_acked_messages      = false
 
-  # Weir counts an event once by its id, checkpoint and replay included; Pub/Sub's own promise
+  # Weir counts an event once by its id, checkpoint and replay included; Pub/Sub's own guarantee
   # holds in one region only, slows readers down, and ends where a worker dies after its pull.
   enable_exactly_once_delivery = false
   enable_message_ordering      = false
@@ -76,7 +76,7 @@ resource "google_pubsub_subscription" "dead" {
   }
 }
 
-# Releases. They may go wherever the promise of the plan may be read.
+# Releases. They may go wherever the guarantee of the plan may be read.
 resource "google_pubsub_topic" "releases" {
   name = "${var.name}-releases"
 }

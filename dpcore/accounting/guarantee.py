@@ -240,16 +240,16 @@ class Guarantee:
       delta_sel: the part of delta that is spent on which keys are found; 0: none is.
 
         >>> from weir import Plan
-        >>> promised = Plan.from_yaml('''
+        >>> guaranteed = Plan.from_yaml('''
         ... name: visits
         ... schema: {time: at}
         ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-08T00:00:00Z}
         ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
         ... aggregates: {visits: {count: events}}
         ... ''').guarantee
-        >>> promised.epsilon, promised.delta, promised.unit, promised.relation
+        >>> guaranteed.epsilon, guaranteed.delta, guaranteed.unit, guaranteed.relation
         (1.0, 1e-06, 'event', 'add_remove')
-        >>> promised.statement.partition(" that are")[0]
+        >>> guaranteed.statement.partition(" that are")[0]
         'Take any two possible input streams'
     """
 

@@ -1,4 +1,4 @@
-"""How large floating-point noise may be before it leaves out steps of the lattice.
+"""How large floating-point noise may be before it leaves out steps of the fixed-point grid.
 
 Real-valued noise is drawn in double precision and rounded to the lattice. From 2^53 steps on a
 double is a multiple of 2: noise of that size misses every other step, and whether an output can
@@ -25,7 +25,8 @@ TAILS: Mapping[str, float] = {"gaussian": 10.0, "k_norm": 40.0}
 (44 scales) for a Laplace number."""
 
 UNEVEN = 1 / 16
-"""From this share on the unevenness of doubles is no longer small beside the guarantee itself."""
+"""From this share on the unevenness of doubles is no longer small compared with the guarantee "
+"itself."""
 
 REMEDIES: Mapping[str, str] = {
     "gaussian": "raise epsilon or delta, or protect for a shorter time.",
@@ -36,7 +37,7 @@ REMEDIES: Mapping[str, str] = {
 def refuse_coarse(
     name: str, noise: str, stddev: float, field: str = "privacy.epsilon", remedy: str = ""
 ) -> None:
-    """Refuses noise that misses steps of the lattice.
+    """Refuses noise that misses steps of the fixed-point grid.
 
     Args:
       name: of the mechanism. noise: gaussian or k_norm; what else there is is exact.
@@ -51,7 +52,8 @@ def refuse_coarse(
         raise ConfigError(
             field,
             None,
-            f"asks {name} for {noise} noise of {stddev:.3g} steps of the lattice: too large, as "
+            f"asks {name} for {noise} noise of {stddev:.3g} steps of the fixed-point grid: too "
+            "large, as "
             "doubles leave out steps from 2^53 on, and its tails reach there (integers end at "
             f"2^61); {remedy or REMEDIES[noise]}",
         )
@@ -94,7 +96,8 @@ def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
             "privacy.epsilon",
             epsilon,
             "asks for noise so large that its rounding to doubles alone may tell "
-            f"{share:.3g} times as much of an event as the promise allows: raise epsilon or delta, "
+            f"{share:.3g} times as much of an event as the guarantee allows: raise epsilon or "
+            "delta, "
             "protect for a shorter time, or try mechanism.noise: discrete_gaussian.",
         )
     return share

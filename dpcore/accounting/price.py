@@ -175,7 +175,7 @@ Unit = Literal["event", "user"]
 
 @dataclass(frozen=True)
 class Point:
-    """The loss of whoever changes in ``periods`` periods of a plan, against all that is released
+    """The loss of anyone who changes in ``periods`` periods of a plan, against all that is released
     until ``horizon`` microseconds after the last of them; None: for ever."""
 
     periods: int
@@ -191,7 +191,7 @@ class Price:
       unit, relation: of the plan.
       first, last: its event times, microseconds; [first, last), None: without end.
       points: prices; a loss rises with periods and horizon, so that each bounds all smaller ones.
-      slack: probability beside the losses that nothing is guaranteed at all, for one period: of a
+      slack: probability next to the losses that nothing is guaranteed at all, for one period: of a
         selection of keys, or the delta of a guarantee that is known as (epsilon, delta) only.
       grid: the periods of a plan of users; None: the unit is an event.
     """
@@ -270,7 +270,7 @@ def known_bound(
 
     pure: (epsilon, delta) of anything. It is as private as something that tells all with
     probability delta and is epsilon-DP otherwise (Kairouz, Oh, Viswanath 2015, Theorem 3.1), so
-    delta adds beside the losses. gdp, zcdp: of one who knows that the noise was Gaussian and was
+    delta adds next to the losses. gdp, zcdp: of one who knows that the noise was Gaussian and was
     calibrated by its exact curve, or that the guarantee came from zCDP: the loss behind the
     numbers.
 

@@ -4,7 +4,7 @@ Whom a ledger's budget is for, and what a plan takes of it.
 
 **Formal guarantees.** A scope fixes, before anything is released under it, one kind of neighbour
 (unit, period, relation), one horizon and one way of adding: GDP (mu^2 adds), zCDP (rho adds) or
-pure DP (epsilon adds), each with slacks that add beside it. Plans may be chosen after seeing what
+pure DP (epsilon adds), each with slacks that add next to it. Plans may be chosen after seeing what
 earlier ones released: for each of the three, refusing what would pass a bound that was fixed
 beforehand is a valid filter. *Which* of them is part of the bound, so it never changes with what is
 asked later; and privacy loss distributions, which are no valid filter in general, gate nothing.
@@ -21,8 +21,8 @@ Of another unit or relation:
 
 Of a guarantee that somebody enters by hand, of a mechanism that nobody can look into:
   - losses over separate times are not added, slacks are: each of k mechanisms may announce at its
-    start, with probability delta, that it will publish everything. Whoever chooses the period of a
-    person after looking takes one that was announced, with probability 1 - (1 - delta)^k. An
+    start, with probability delta, that it will publish everything. Anyone who chooses the period
+    of a person after looking takes one that was announced, with probability 1 - (1 - delta)^k. An
     adversary that stops unless it chose mechanism i attacks i alone, so that delta(eps) is at most
     the sum over all. Weir's own plans draw their noise after the data that it hides, row by row,
     and need no sum (docs/contributors/proofs.md, the row lemma).
@@ -85,7 +85,7 @@ class Scope:
             )
 
     def limit(self, slack: float) -> float:
-        """The most that losses may add up to beside so much slack; rounded down. Below 0: nothing
+        """The most that losses may add up to next to so much slack; rounded down. Below 0: nothing
         fits, not even a loss of 0."""
         rest = self.delta - slack
         if self.accounting == "pure":
@@ -130,7 +130,7 @@ class Charge:
     Attributes:
       first, last: periods of the scope that it meets, both included (microseconds where the unit is
         an event); None: without end.
-      loss: in numbers that add: mu^2, rho or epsilon; rounded up. slack: delta beside it.
+      loss: in numbers that add: mu^2, rho or epsilon; rounded up. slack: delta next to it.
       opaque: whether nobody can look into the mechanism: its slack counts in every period.
     """
 
@@ -342,7 +342,7 @@ def room(scope: Scope, spans: Sequence[Span], asked: Charge) -> float:
 
 
 def fits(scope: Scope, charges: Sequence[Charge], asked: Charge) -> bool:
-    """Whether a charge stays within the budget in every period, beside those that are there.
+    """Whether a charge stays within the budget in every period, next to those that are there.
 
     The gate: plans may be chosen after seeing what earlier ones released (``scope``).
     """

@@ -79,13 +79,14 @@ def statement(
         text += f" {forgetting(forgotten, guarantee.copies)}"
     if groupings > 1:
         text += (
-            f" An event counts in one key of each of {groupings} groupings; the promise is for all "
+            f" An event counts in one key of each of {groupings} groupings; the guarantee is for "
+            "all "
             "of them together."
         )
     if keys_public:
         text += (
             " Which keys occur, and the tick of the first event of each, is published as it is "
-            "and not covered by this promise."
+            "and not covered by this guarantee."
         )
     return " ".join([text, *circumstances.limits])
 
@@ -99,7 +100,8 @@ def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
     )
     return (
         f"An id is remembered for {plural(id_horizon, 'tick')} from the tick of its event: a copy "
-        "of a later tick counts again, as an event of its own, for which this promise holds alone. "
+        "of a later tick counts again, as an event of its own, for which this guarantee holds "
+        "alone. "
         f"Together copies of one id that count have less protection, at most: {text}; nothing "
         "bounds how many there are."
     )
@@ -128,14 +130,14 @@ def guarantee_text(
         f"(epsilon = {epsilon:.6g}){slack} between the two."
     )
     if window is None:
-        return text + " The promise does not expire."
+        return text + " The guarantee does not expire."
     later = [row for row in guarantee.expiration if row.ticks is not None and row.ticks > window]
     if any(math.isinf(row.epsilon) for row in later):
         return text + (
             f" After that {what} has no protection at all: later releases may contain it exactly."
         )
     if not later or later[-1].epsilon <= epsilon * (1 + 1e-9):
-        return text + " Later releases add nothing: the promise is permanent."
+        return text + " Later releases add nothing: the guarantee is permanent."
     steps: list[str] = []
     last = epsilon
     for row in later:
@@ -183,8 +185,9 @@ def user_statement(
         sentences.append(finding(min_users, told.delta_sel))
     if told.event is not None:
         sentences.append(
-            "A single event that moves no cap is protected by itself with epsilon = "
-            f"{told.event:.4g} at most; where a cap bites, it may change which others of its "
+            "A single event that moves no contribution bound is protected by itself with epsilon = "
+            f"{told.event:.4g} at most; where a contribution bound is binding, it may change "
+            "which others of its "
             "user's events count."
         )
     if told.together:
@@ -206,13 +209,13 @@ def user_statement(
         sentences.append("It holds where what users do follows what has been released, too.")
     sentences.append(
         "A user is whom the column of users names: who is named in two ways is two users. The "
-        "promise is conditional on no event being overdue (counted): which events come behind "
+        "guarantee is conditional on no event being overdue (counted): which events come behind "
         "a closed tick is the runner's timing, and not covered."
     )
     if keys_public:
         sentences.append(
             "Which keys occur, and the tick of the first event of each, is published as it is "
-            "and not covered by this promise."
+            "and not covered by this guarantee."
         )
     return " ".join([*sentences, *circumstances.limits])
 
@@ -222,7 +225,7 @@ def finding(min_users: int, delta: float) -> str:
     who = "a user" if min_users == 1 else f"{min_users:,} users or more"
     return (
         f"A key is released once it has {who} in a period and a noisy count of them is large "
-        "enough. Which keys these are, and since when, is covered by this promise: "
+        "enough. Which keys these are, and since when, is covered by this guarantee: "
         f"{delta:g} of the additional probability is for it. Nothing is released of any other key."
     )
 

@@ -70,7 +70,7 @@ class AggregateOutput(ABC):
         return tuple(self.importance())
 
     def canonical(self) -> tuple[Any, ...]:
-        """What shapes its values beside its name, kind, column and spans: JSON-able."""
+        """What shapes its values next to its name, kind, column and spans: JSON-able."""
         return ()
 
     @abstractmethod
@@ -161,7 +161,7 @@ class Aggregate(Section):
       averages: whether its error falls with the number of events.
       in_bins: whether its components are bins of one axis.
       noted: what the plan says of its error, where it is not in the unit of its values.
-      reading: how its picture is to be read, where bands do not speak for themselves.
+      reading: how its picture is to be read, where margins do not speak for themselves.
 
     A plan of users has aggregates of users too: what they count, and what only such a plan can
     (``of_users``), a kind says for itself.

@@ -141,7 +141,7 @@ class AggregatesAlgorithm:
     own_schedule: ClassVar[str] = ""
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the true values are not in this page.",
-        "The band holds 95 % of the noise ({band} standard deviations on either side), known "
+        "The margin holds 95 % of the noise ({band} standard deviations on either side), known "
         "because the noise was added on purpose. It does not cover what contribution bounds and "
         "clips leave out, which stands under each figure, or events that never arrived. Noise may "
         "take a count below 0.",
@@ -214,7 +214,7 @@ class AggregatesAlgorithm:
             yield from aggregate.refused(name)
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm. Nothing can be read of a value whose band is wider than all that it may
+        """See Algorithm. Nothing can be read of a value whose margin is wider than all that it may
         be. A sum since the start of a clock without end outgrows any noise."""
         if terms.events is None:
             return
@@ -228,7 +228,7 @@ class AggregatesAlgorithm:
             if half > reach:
                 over = f"over {info.over}" if info.over else "since the start"
                 yield (
-                    f"{info.name}, {over}, is noise: its 95 % band is \N{PLUS-MINUS SIGN} "
+                    f"{info.name}, {over}, is noise: its 95 % margin is \N{PLUS-MINUS SIGN} "
                     f"{number(half)}, and {number(terms.events)} events a tick (expect.events) can "
                     f"make no more than {number(reach)} of it. Ask for fewer outputs, longer ticks "
                     "or spans, coarser keys, or a larger epsilon; weir rehearse and weir advise "

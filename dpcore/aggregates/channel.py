@@ -62,7 +62,7 @@ class UserCells(NamedTuple):
             raise WeirError("a user's events of a cell are not in one piece.")
         counts = np.diff(starts, append=n_events)
         if len(counts) and counts.max() > most:
-            raise WeirError(f"a user has more events in a cell than their cap, {most}.")
+            raise WeirError(f"a user has more events in a cell than their bound, {most}.")
         return cls(starts, counts, np.asarray(columns[NEW], dtype=bool)[starts])
 
     def totals(self, values: Floats, bound: float, most: int) -> Floats:

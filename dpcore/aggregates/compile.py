@@ -84,7 +84,7 @@ def _where(program: Aggregates) -> tuple[SumPart, int, int] | None:
 
 
 def selecting(way: Strategy[Aggregates], noise: str, terms: Terms) -> Strategy[Aggregates]:
-    """The way, with a count of users beside it where its program has none.
+    """The way, with a count of users next to it where its program has none.
 
     Formal guarantees: the count gets ``discover.share`` of the budget and the rest of the program
     the other; both compose adaptively. Where an output releases the count, finding keys by it is

@@ -65,7 +65,8 @@ class Count(Aggregate):
             raise refusal(
                 "where",
                 self.where,
-                "cannot stand beside per: period: a user counts at the first of all their ticks "
+                "cannot be combined with per: period: a user counts at the first of all their "
+                "ticks "
                 "there, whether or not its events satisfy it. Take over: 1 without per, or the "
                 "config's own where, which holds for everything.",
             )

@@ -48,7 +48,7 @@ class Sum(BoundedAggregate):
             raise refusal(
                 "clip_user",
                 data["clip_user"],
-                "cannot stand beside clip: bound each event by clip, or a user's own total by "
+                "cannot be combined with clip: bound each event by clip, or a user's own total by "
                 "clip_user; remove one.",
             )
         return data

@@ -262,7 +262,7 @@ class Aggregates(Program):
         return tuple(states), tuple(noisy)
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
-        """Noisy channel sums -> the user's aggregates with error bands."""
+        """Noisy channel sums -> the user's aggregates with error margins."""
         where: dict[tuple[int, int | None], tuple[int, int, SumPart]] = {}
         index = 0
         for part in self.parts:

@@ -176,16 +176,16 @@ class QuantileAggregate(Aggregate):
     **Formal guarantees**
       An event adds one to one bin of each of L levels of nested bins: channels like those of a
       histogram, whose joint sensitivity (accounting/joint.py) is sqrt(L) times that of one, and e
-      times that for a user's e events in a cell. Values, bands and all that makes levels agree are
-      post-processing of the noisy counts.
-      Source: Hay, Rastogi, Miklau, Suciu (2010): nested histograms with constrained inference.
+      times that for a user's e events in a cell. Values, margins and all that makes levels agree
+      are post-processing of the noisy counts. Source: Hay, Rastogi, Miklau, Suciu (2010): nested
+      histograms with constrained inference.
     """
 
     kind: ClassVar[str] = "quantile"
     words: ClassVar[str] = "quantiles of {column}"
     noted: ClassVar[str] = (
         "Of a quantile in events: how far the rank of what is released may lie from the share that "
-        "was asked for. Each release has the band of values that follows from it, bins and all."
+        "was requested. Each release has the margin of values that follows from it, bins and all."
     )
 
     reading: ClassVar[str] = (
@@ -202,7 +202,7 @@ class QuantileAggregate(Aggregate):
     edges: EvenlyEdged = Field(
         description="Public edges of the bins, from what you know, never from the data: {log: "
         "[low, high, bins]}, {linear: [low, high, bins]} or a list that rises. A value outside "
-        "counts in the bin at that end; a quantile is told as exactly as its bin is narrow.",
+        "counts in the bin at that end; a quantile is as exact as its bin is narrow.",
         examples=["{log: [1, 10000, 64]}"],
     )
 

@@ -31,7 +31,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class UnitChange:
-    """Two sets of events beside the same background; ``slots`` keys make one trial.
+    """Two sets of events next to the same background; ``slots`` keys make one trial.
 
     Attributes:
       name: in words. here, there: events with the change and without.

@@ -138,7 +138,7 @@ def curve(ones: Floats, others: Floats, points: int = 200) -> tuple[Floats, Floa
 MOST_FEATURES = 400
 """Numbers of a transcript that are learned from; of more, those that differ most between worlds."""
 TREES_FROM, TREES_TO = 400, 48
-"""Trials from which on, and features up to which, trees are tried beside a linear model."""
+"""Trials from which on, and features up to which, trees are tried next to a linear model."""
 
 
 RIDGE, MOST_APART = 0.02, 100.0

@@ -69,7 +69,7 @@ class DiscoverConfig(Section):
     min_users: MinUsers = Field(
         default=MIN_USERS,
         description="Users of a period that a key needs before its noisy count is even looked at: "
-        "more keep junk keys cheap, and find rare keys later.",
+        "more keep junk keys inexpensive, and find rare keys later.",
         examples=[20],
     )
     share: Share = Field(
@@ -94,12 +94,12 @@ class DiscoverConfig(Section):
     max_tracked: MaxTracked = Field(
         default=MAX_TRACKED,
         description="Keys that may wait to be found in each of the plan's blocks; where there are "
-        "more the job stops, which the promise does not cover.",
+        "more the job stops, which the guarantee does not cover.",
         examples=[MAX_TRACKED],
     )
     retire: RetireConfig | None = Field(
         default=None,
-        description="When a key that was found goes again. It may be found anew, its totals from "
+        description="When a key that was found goes again. It may be found again, its totals from "
         "the start of that period on. Needs an aggregate {count: users, per: period}; without it "
         "keys stay for the life of the job.",
         examples=["{below: 20, after: 2}"],
@@ -161,12 +161,13 @@ class Key(Section):
     )
     observed_keys_are_public: bool = Field(
         default=False,
-        description="True says: whoever sees a release may learn which keys occur, and since when.",
+        description="True says: anyone who sees a release may learn which keys occur, and since "
+        "when.",
         examples=[False],
     )
     discover: DiscoverConfig | None = Field(
         default=None,
-        description="Find keys in the data, and tell of those only that enough users have "
+        description="Find keys in the data, and release only those that enough users have "
         "(privacy.unit: user).",
         examples=["{min_users: 20}"],
     )
@@ -205,7 +206,7 @@ class Key(Section):
         if self.columns is not None:
             if self.column is not None:
                 raise refusal(
-                    "columns", [*self.columns], "cannot stand beside column; keep one of them."
+                    "columns", [*self.columns], "cannot be combined with column; keep one of them."
                 )
             for name in self.columns:
                 if self.columns.count(name) > 1:
@@ -217,7 +218,7 @@ class Key(Section):
                     raise refusal(
                         "discover",
                         self.discover.model_dump(exclude_defaults=True),
-                        f"cannot stand beside {name}; keep one of them.",
+                        f"cannot be combined with {name}; keep one of them.",
                     )
             return self
         if self.declared is None and not self.observed_keys_are_public:
@@ -230,7 +231,9 @@ class Key(Section):
             )
         if self.declared is not None and self.observed_keys_are_public:
             raise refusal(
-                "observed_keys_are_public", True, "cannot stand beside declared; keep one of them."
+                "observed_keys_are_public",
+                True,
+                "cannot be combined with declared; keep one of them.",
             )
         if self.declared is not None:
             if not self.declared:

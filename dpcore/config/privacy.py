@@ -100,7 +100,8 @@ Delta = Annotated[
     float,
     Field(ge=0, le=0.5, allow_inf_nan=False),
     Says(
-        "must be 0 or more and below 1, like 1e-6; above 0.5 it would promise next to nothing, and "
+        "must be 0 or more and below 1, like 1e-6; above 0.5 it would guarantee next to nothing, "
+        "and "
         "is not served."
     ),
 ]
@@ -120,7 +121,7 @@ class Privacy(Section):
         examples=[1.0],
     )
     delta: Delta = Field(
-        description="Chance-like slack of the promise, well below one over the number of people; "
+        description="Chance-like slack of the guarantee, well below one over the number of people; "
         "0 needs a pure mechanism.",
         examples=["1e-6"],
     )
@@ -139,12 +140,13 @@ class Privacy(Section):
     ) = Field(
         default=None,
         description="What a neighbour changes; event if absent. user: all events of a user in one "
-        "period, within the caps of contributions.",
+        "period, within the contribution bounds of contributions.",
         examples=["event"],
     )
     per: Per | None = Field(
         default=None,
-        description="With unit: user: the period in which a user is protected and the caps hold, "
+        description="With unit: user: the period in which a user is protected and the contribution "
+        "bounds hold, "
         "a duration from clock.start on, months of the calendar (1 month), or all.",
         examples=["30d"],
     )
@@ -182,7 +184,8 @@ class Privacy(Section):
             raise refusal(
                 "contributions",
                 None,
-                "is missing: unit: user needs caps on what a user may add in a period, like "
+                "is missing: unit: user needs contribution bounds on what a user may add in a "
+                "period, like "
                 "contributions: {ticks: 8, keys: 3, events: 5}.",
             )
         if self.relation == "replace_anywhere":

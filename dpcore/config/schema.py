@@ -185,7 +185,9 @@ class ListColumn(Section):
             for name in ("indices", "values"):
                 if getattr(self, name) is not None:
                     raise refusal(
-                        name, getattr(self, name), "cannot stand beside column; keep one of them."
+                        name,
+                        getattr(self, name),
+                        "cannot be combined with column; keep one of them.",
                     )
         elif not pair:
             missing = "indices" if self.indices is None else "values"

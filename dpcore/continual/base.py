@@ -161,8 +161,9 @@ class ContinualSum(ABC):
     @property
     @abstractmethod
     def real_noise(self) -> tuple[str, float]:
-        """Kind of the noise, and the largest standard deviation, in steps of the lattice, of a
-        number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too coarse."""
+        """Kind of the noise, and the largest standard deviation, in steps of the fixed-point grid,
+        of a number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too
+        coarse."""
 
     # ---- shared
 

@@ -90,7 +90,8 @@ def check_room(mechanism: str, noise_scale: float, scales: Sequence[float], squa
         raise ConfigError(
             "privacy.epsilon",
             None,
-            f"asks {mechanism} for noise that may reach {largest:.3g} steps of the lattice, and "
+            f"asks {mechanism} for noise that may reach {largest:.3g} steps of the fixed-point "
+            "grid, and "
             "integers end at 2^61; raise epsilon or delta, or protect for a shorter time.",
         )
 

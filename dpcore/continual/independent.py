@@ -136,7 +136,7 @@ class CoverSum(ContinualSum):
                     "privacy.epsilon",
                     None,
                     f"asks {self.name} for discrete noise of a variance above 2^80 squared steps "
-                    "of the lattice; raise epsilon or delta, or protect for a shorter time.",
+                    "of the fixed-point grid; raise epsilon or delta, or protect for less time.",
                 )
 
     def roundings(self, ticks: Ints) -> Floats:

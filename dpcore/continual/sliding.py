@@ -185,7 +185,7 @@ class SlidingSum(BufferedSum):
     )
     patterned: ClassVar[bool] = True
     any_signs: ClassVar[bool] = True
-    title: ClassVar[str] = "Correlated noise for one sliding sum, protected for ever"
+    title: ClassVar[str] = "Correlated noise for one sliding sum, with a permanent guarantee"
     permanent: ClassVar[bool] = True
     source: ClassVar[str] = "Li, Miklau, Hay, McGregor, Rastogi (2015); fitted in this project"
 

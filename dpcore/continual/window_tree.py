@@ -72,7 +72,7 @@ class WindowTree(CoverSum):
     neighbours: ClassVar[Family] = Family(
         ("first", "last", "window", "powers"),
         "corners",
-        "trees begin anew with every window, and their covers change inside",
+        "trees begin again with every window, and their covers change inside",
     )
     patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Binary trees over the protection window, nothing after it"

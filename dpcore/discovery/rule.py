@@ -82,7 +82,7 @@ FAR = (1 << 20) - 1
 ROOM = 1 << 61
 """Thresholds end here, where sums do."""
 SPLITS = (0.1, 0.3, 0.6, 0.8, 0.9)
-"""Shares of the budget that are priced beside the one that is taken."""
+"""Shares of the budget that are priced next to the one that is taken."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class DiscoveryRule:
     ``min_users`` or more and their noisy count is at least the tick's threshold.
 
     **Formal guarantees**
-      Unit: a user in a period. Relation: add_remove; replace_one doubles ``delta``, which whoever
+      Unit: a user in a period. Relation: add_remove; replace_one doubles ``delta``, which anyone
+      who
         makes the rule has done.
       Guarantee: delta(eps) = delta_program(eps) + ``delta``, for every eps, in both directions and
         without a factor e^eps, where delta_program is that of all noisy rows of all keys from the

@@ -16,7 +16,7 @@ from weir.dpcore.errors import WeirError
 from weir.dpcore.program import NoiseOf, Program
 
 TICKS = 128
-"""Ticks that are made up for at once, where noise begins before a key has its users."""
+"""Ticks that are synthetic for at once, where noise begins before a key has its users."""
 NUMBERS = 1 << 19
 """Numbers in the leaves of a group of keys over so many ticks, at most."""
 SWEPT = 4

@@ -144,7 +144,7 @@ class LpBall(NormBall):
             moves = u - new > _DONE * u
             if not moves.any():
                 break
-            u = np.where(moves, new, u)  # each entry stops by itself, whoever is beside it
+            u = np.where(moves, new, u)  # each entry stops by itself, anyone who is next to it
             power = u ** (s - 1)
         return _Powers(u, power * u) if wide else _Powers(power * u, u)
 

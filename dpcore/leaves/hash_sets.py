@@ -5,7 +5,7 @@ Orders of many 64-bit words at once: by sorting them, not places that point to t
 The place of a word takes the bits that the sort needs least, so that one sort of plain numbers,
 which processors are quick at, gives the order; the few that it cannot tell apart are sorted again.
 
-A set of hashes that knows when: 128-bit hashes, the newest tick of each, and notes beside it.
+A set of hashes that knows when: 128-bit hashes, the newest tick of each, and notes next to it.
 
 Plain numpy, no Beam and no Arrow. Deduplicate keeps hashes of ids in it, and the caps of users what
 each has spent of them.
@@ -23,7 +23,7 @@ each has spent of them.
 
 **What it costs.** Entries lie in sorted runs, each more than ``GROWTH`` times as long as the next.
 ``add`` merges the short ones at the end: an entry is copied O(GROWTH log n) times in all,
-whatever is in the set beside it. ``find`` looks each hash up in every run, of which there are
+whatever is in the set next to it. ``find`` looks each hash up in every run, of which there are
 O(log n). ``since`` reads everything once, so it is called once for a slice of time, not a bundle.
 16 bytes an entry, and those of its tick and its notes.
 
@@ -151,7 +151,7 @@ class TimedSet:
 
     Attributes:
       runs: entries sorted by (high, low), each hash once in a run, longest run first.
-      noted: c, how many numbers are noted beside a hash.
+      noted: c, how many numbers are noted next to a hash.
     """
 
     runs: tuple[Entries, ...] = ()

@@ -145,7 +145,7 @@ class Keys:
         """What several groupings add to the canonical plan; nothing where there is one.
 
         The combinations are in it: a further one would change sums of keys that were there before,
-        which would be a second look at their data.
+        which would be an additional release of their data.
         """
         if not self.groups:
             return {}

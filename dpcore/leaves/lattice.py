@@ -147,7 +147,7 @@ def check_capacity(largest: int, events: int, field: str = "clip") -> None:
         raise ConfigError(
             field,
             largest,
-            f"{events} events a tick of up to {largest} lattice steps each could overflow; "
+            f"{events} events a tick of up to {largest} grid steps each could overflow; "
             f"at most {(CAPACITY - 1) // max(largest, 1)} events fit.",
         )
 
@@ -220,7 +220,7 @@ def sum_cells(cells: Ints, rows: Sequence[LatticeRows], n_cells: int, dimension:
         # Slot 0 of each cell takes the events that add nothing.
         slots = max(int(coordinate.max()), 0) + 2
         if coordinate.min() < -1 or start + slots - 1 > dimension:
-            raise ValueError("a coordinate is outside the leaf.")
+            raise ValueError("a coordinate is outside the vector.")
         index = cells * slots
         index += coordinate
         index += 1
@@ -277,10 +277,10 @@ def add_wide(total: Ints, leaves: Ints) -> Ints:
     """
     out = np.empty((*leaves.shape, 2), dtype=np.int64)
     mask = np.int64((1 << LIMB) - 1)
-    largest = 0  # one leaf fits beside a low limb in any case
+    largest = 0  # one leaf fits next to a low limb in any case
     if len(leaves) > 1 and leaves.size:
         largest = max(int(leaves.max()), -int(leaves.min()))
-    if largest * len(leaves) < 1 << LIMB:  # the sum of the stride fits beside a low limb
+    if largest * len(leaves) < 1 << LIMB:  # the sum of the stride fits next to a low limb
         low = leaves.copy()
         low[:1] += total[..., 0]
         accumulate(np.add, low)

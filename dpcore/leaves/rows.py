@@ -247,18 +247,18 @@ class RowLeaf:
         """Inverse of ``to_bytes``. The arrays are read-only views of ``data``.
 
         Raises:
-          CodecError: not a row leaf of this version, or damaged.
+          CodecError: not stored rows of this version, or damaged.
         """
         if len(data) < _HEADER.size:
-            raise CodecError(f"a row leaf has at least {_HEADER.size} bytes, got {len(data)}.")
+            raise CodecError(f"stored rows have at least {_HEADER.size} bytes, got {len(data)}.")
         magic, kind, n_keys, n, width = _HEADER.unpack_from(data)
         sparse = kind == _SPARSE
         if magic != _MAGIC or not (sparse or kind in _TYPES) or min(n_keys, n, width) < 0:
-            raise CodecError("not a row leaf, or one of another version.")
+            raise CodecError("not stored rows, or of another version.")
         own = n + 1 if sparse else n * width
         size = _HEADER.size + 8 * (n_keys + 1 + 3 * n + own)
         if len(data) < size:
-            raise CodecError(f"a row leaf of {size} bytes, got {len(data)}.")
+            raise CodecError(f"stored rows of {size} bytes, got {len(data)}.")
         at = _HEADER.size
 
         def take(count: int, dtype: Any) -> NDArray[Any]:
@@ -276,12 +276,12 @@ class RowLeaf:
             numbers = int(inner[-1])
             size += 8 * numbers
             if numbers < 0 or len(data) != size:
-                raise CodecError(f"a row leaf of {size} bytes, got {len(data)}.")
+                raise CodecError(f"stored rows of {size} bytes, got {len(data)}.")
             values, indices = take(numbers, "<f4"), take(numbers, "<i4")
             rows = SparseRows(_checked(inner, numbers), indices, values, width)
         else:
             if len(data) != size:
-                raise CodecError(f"a row leaf of {size} bytes, got {len(data)}.")
+                raise CodecError(f"stored rows of {size} bytes, got {len(data)}.")
             rows = take(n * width, _TYPES[kind]).reshape(n, width)
         return cls(offsets, rows, event_time, id_hash)
 
@@ -312,7 +312,7 @@ def joined(parts: Sequence[Any]) -> Any:
 def _checked(offsets: Ints, last: int) -> Ints:
     """Raises unless offsets begin at 0, do not decrease, and end at ``last``."""
     if offsets[0] != 0 or offsets[-1] != last or (np.diff(offsets) < 0).any():
-        raise CodecError("the offsets of a row leaf are damaged.")
+        raise CodecError("the offsets of stored rows are damaged.")
     return offsets
 
 

@@ -1,4 +1,4 @@
-"""Clipped gradients of a leaf of rows, and the sums of products beside them."""
+"""Clipped gradients of a leaf of rows, and the sums of products next to them."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class Moments:
     def capacity(self) -> int:
         """Events of a key and tick that exact sums have room for; 2^29 at 16 bits.
 
-        A cell of more events is held within 2^61 by whoever sums, and they are counted.
+        A cell of more events is held within 2^61 by anyone who sums, and they are counted.
         """
         return (1 << ROOM) // self.largest
 

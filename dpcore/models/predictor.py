@@ -61,8 +61,8 @@ class Predictor(Section):
       public: releases that are computed from public numbers and noise alone.
       own_schedule: see Algorithm.
       event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
-        account all that a user may add to a cell (``Terms.person``). It is said beside ``compile``,
-        or below it: a class that compiles in another way does not inherit it.
+        account all that a user may add to a cell (``Terms.person``). It is said next to
+        ``compile``, or below it: a class that compiles in another way does not inherit it.
     """
 
     algorithm: str = Field(

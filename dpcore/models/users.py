@@ -25,7 +25,7 @@ def events_of(terms: Terms, cap: int) -> int | None:
         raise ConfigError(
             "model.cap",
             cap,
-            f"has no room for one user's events (privacy.contributions.events: {events}); set "
+            f"is too small for one user's events (privacy.contributions.events: {events}); set "
             f"{events} or more.",
         )
     return events

@@ -29,7 +29,7 @@ CLIPPED = {
 }
 """Fields of ``model.clip`` -> what they do, in scaled units."""
 
-OWN_UNITS = Shown("the same in the columns' own units", role="model")
+OWN_UNITS = Shown("in the columns' own units", role="model")
 """The release ``coefficients``."""
 
 
@@ -117,18 +117,18 @@ def advice(
 
     Args:
       name: of the algorithm. squared: whether that is its loss. coefficients: d.
-      fades: whether its pull to the centre does; None: there is none, or the user chose it.
+      fades: whether its regularisation does; None: there is none, or the user chose it.
     """
     if fades is False and terms.events is None:
         yield (
-            "The pull to the centre grows with the ticks and never fades. Say how many events a "
+            "The regularisation grows with the ticks and never fades. Say how many events a "
             "key has in a tick, as `expect: {events: 2000}`, and leave model.curvature out: then "
             "it fades, and steps fit."
         )
     elif name == ROWS and squared:
         yield (
             f"For squared losses {LEADER} (to predict the next events) and {MOMENTS} (to describe "
-            "all so far, with bands) have less error at most ticks. This is for a few exact "
+            "all so far, with margins) have less error at most ticks. This is for a few exact "
             "models: at four fits in all (model.every) its last one is nearer than theirs."
         )
     elif name == MOMENTS and coefficients >= MANY:
@@ -136,12 +136,12 @@ def advice(
             f"With {coefficients:,} coefficients {LEADER} has less noise, "
             f"{_times(coefficients):.1f} times less in a sum that a model follows, and is the one "
             "to predict next events, unless features change as slowly as seasons do. This "
-            "describes all events so far, with bands."
+            "describes all events so far, with margins."
         )
     elif name == LEADER and squared and fades and coefficients <= FEW:
         yield (
             f"With {coefficients:,} coefficients and squared losses {MOMENTS} comes as near or "
-            "nearer late in a stream, and has bands; this learns sooner, and follows what drifts."
+            "nearer late in a stream, and has margins; this learns sooner, and follows what drifts."
         )
 
 

@@ -5,7 +5,7 @@ compiler was at hand when Weir was installed, or other sources were; ``weir doct
 but speed may hang on it: workers of one job may differ in it, and a retry may move between them. So
 a kernel uses what IEEE 754 and integer arithmetic fix, one rounding an operation, nothing of the
 platform's ``libm`` but square roots, and is compiled without contraction to fused operations; tests
-hold it to the bits of the path beside it.
+hold it to the bits of the path next to it.
 
 A kernel comes in only where it halves the time of something that a user waits for. It takes
 contiguous buffers, keeps nothing, and releases the lock of the interpreter.

@@ -79,7 +79,7 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
     checked = [operator.index(variance) for variance in variances]
     for variance in checked:
         if not 0 <= variance <= MAX_VARIANCE:
-            raise ConfigError("variance", variance, "must lie in [0, 2^80] lattice units squared.")
+            raise ConfigError("variance", variance, "must lie in [0, 2^80] grid steps squared.")
     shape = *streams.shape, len(checked)
     live = [i for i, variance in enumerate(checked) if variance]
     if not live:

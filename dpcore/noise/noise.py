@@ -14,7 +14,7 @@ from weir.dpcore.errors import ConfigError
 
 
 class Noise(Protocol):
-    """Keyed noise for one stride: bound to (plan, part, ticks, user keys) by whoever makes it.
+    """Keyed noise for one stride: bound to (plan, part, ticks, user keys) by anyone who makes it.
 
     K keys, n ticks starting at ``first_tick``. Draws are a function of (root key, part, purpose,
     label, user key, digest, counter) only: never of the position of a key in its block, nor of

@@ -1,4 +1,4 @@
-"""The terms of a release: all that an algorithm gets besides its own section of the config."""
+"""The terms of a release: all that an algorithm gets in addition its own section of the config."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Terms:
       version: of the plan. A default that differs between versions is chosen by it.
       person: the user as privacy unit: caps and periods; None: the unit is an event.
       users: the same of users, where they are the unit.
-      delta_sel: what finding keys spends of the guarantee's delta besides ``delta``, for one unit
+      delta_sel: what finding keys spends of the guarantee's delta in addition ``delta``, for one
+      unit
         and under the relation; 0: no key is found in private.
       discover: how keys are found in private; None: they are not.
       groupings: in how many keys each event counts, one of each grouping (accounting/groupings.py).

@@ -92,7 +92,7 @@ def loss_of_periods(
 def costly_periods(program: Program, terms: Terms) -> int | None:
     """Periods in a row that cost more than as many guarantees added up; None where none do.
 
-    The window is short then beside what it is followed by: later releases still depend on what was
+    The window is short then next to what it is followed by: later releases still depend on what was
     added long before, and each further period is seen in more of them.
     """
     rows = together(program, terms)

@@ -29,7 +29,7 @@ class ContributionBounds:
       events: e, events in a cell.
       spacing: g, fewest ticks from one of these ticks to the next: 1 sets no bound.
       ticks_per_key: q, ticks with events of one key. period_keys: K, keys. total: cells. None: no
-        cap besides what the others say.
+        cap in addition what the others say.
 
     Raises:
       ConfigError: a cap is below 1 or above 2^16 - 1.
@@ -290,7 +290,7 @@ class UserUnit:
                 "privacy.contributions.ticks",
                 self.caps.ticks,
                 f"must be at most {room}: a period (privacy.per) of {longest:,} "
-                f"tick{'' if longest == 1 else 's'}{apart} has room for no more.",
+                f"tick{'' if longest == 1 else 's'}{apart} is full.",
             )
 
     @property

@@ -1,4 +1,5 @@
-"""``make flights``: private models that forecast the delay of flights, beside models without noise.
+"""``make flights``: private models that forecast the delay of flights, next to models without
+noise.
 
 The truth and what is not private are shown here only, because these flights are public.
 """
@@ -69,7 +70,7 @@ def example(config: Path, cache: Path, out: Console) -> int:
     if forget(results, "flights"):
         out.print(f"   The releases of the last time in {results} are removed.")
     steps = (
-        ("2. The promise, before any data are read", ["plan", str(config)]),
+        ("2. The guarantee, before any data are read", ["plan", str(config)]),
         ("3. The models, one a carrier and hour", ["run", str(config)]),
         ("4. The report", ["report", str(results)]),
     )

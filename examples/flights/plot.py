@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 LOOK = {
     CENTRE: ("#8590a3", "as late as it left: the public guess"),
-    MADE_UP: ("#0d7f6c", "as it left, less what last week's flights made up (not private)"),
+    MADE_UP: ("#0d7f6c", "as it left, less what last week's flights synthetic (not private)"),
     PRIVATE: ("#0b68b4", "private: epsilon = {}"),
     EXACT: ("#c2410c", "the same learner without noise (not private)"),
 }

@@ -1,4 +1,4 @@
-"""How good the forecasts of flights are, beside the truth. Public data only, as in the demo.
+"""How good the forecasts of flights are, next to the truth. Public data only, as in the demo.
 
 A forecast is made when a flight leaves its gate, with the last model that was released before.
 """

@@ -1,4 +1,4 @@
-"""Made-up deliveries, as differences from what is usual: python -m examples.lasso.data FILE."""
+"""Synthetic deliveries, as differences from what is usual: python -m examples.lasso.data FILE."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``make demo``: private releases from real purchases as a user would make them, beside the truth.
+"""``make demo``: private releases from real purchases as a user would make them, next to the truth.
 
-Customers are protected, with all that they buy in a quarter; beside that stands what it costs: the
-same figures with the weaker promise that protects single purchases.
+Customers are protected, with all that they buy in a quarter; next to that stands what it costs: the
+same figures with the weaker guarantee that protects single purchases.
 
 The truth is shown here only, because these purchases are public. No other command can show it.
 """
@@ -49,10 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def demo(config: Path, beside: Path, cache: Path, out: Console) -> int:
-    """Fetches, plans, runs, draws, and compares with the truth and with a weaker promise.
+    """Fetches, plans, runs, draws, and compares with the truth and with a weaker guarantee.
 
     Args:
-      config: protects customers. beside: the same figures with purchases protected.
+      config: protects customers. next to: the same figures with purchases protected.
       cache: where the events are fetched to.
       out: the terminal.
 
@@ -75,7 +75,7 @@ def demo(config: Path, beside: Path, cache: Path, out: Console) -> int:
         if forget(found, name):
             out.print(f"   The releases of the last demo in {found} are removed.")
     steps = (
-        ("2. The promise to customers, before any data are read", ["plan", str(config)]),
+        ("2. The guarantee to customers, before any data are read", ["plan", str(config)]),
         ("3. The releases", ["run", str(config)]),
         ("4. The report", ["report", str(results)]),
     )
@@ -111,25 +111,29 @@ def demo(config: Path, beside: Path, cache: Path, out: Console) -> int:
 def compare(
     purchases: ResultFolder, customers: ResultFolder, events: data.Purchases, out: Console
 ) -> Path:
-    """Prints the table of both promises beside the truth, and draws the picture."""
+    """Prints the table of both guarantees next to the truth, and draws the picture."""
     from examples.shop import plot  # needs libraries that take a second to import
 
     truth, capped = demo_truth.Truth(events), demo_truth.Truth(events, capped=True)
     out.print(
         "   True values are shown in this demo only, because these purchases are public.\n"
-        "   all: since the start; last 28: the last 28 days; values with their 95 % band."
+        "   all: since the start; last 28: the last 28 days; values with their 95 % margin."
     )
     out.print(demo_truth.table(purchases, customers, truth, capped))
-    for run, true, bounds in ((purchases, truth, "the clip"), (customers, capped, "clip and caps")):
+    for run, true, bounds in (
+        (purchases, truth, "the clip"),
+        (customers, capped, "clip and contribution bounds"),
+    ):
         inside, bands = demo_truth.coverage(run, true)
         out.print(
             f"   {run.name}: over all {run.last_tick + 1} days {inside / max(bands, 1):.1%} of "
-            f"{bands:,} bands hold the true value within {bounds}."
+            f"{bands:,} margins hold the true value within {bounds}."
         )
     out.print(
-        f"   95 % is what bands are made for. No band covers what is left out: the clip at "
+        "   95 % is what margins are made for. No margin of error covers what is left out: the "
+        "clip at "
         f"{demo_truth.CLIP:.0f} dollars moved\n   {truth.clipped_share:.1%} of all dollars out "
-        f"of the sum, the caps {capped.capped_share:.1%} of all purchases."
+        f"of the sum, the contribution bounds {capped.capped_share:.1%} of all purchases."
     )
     return plot.draw(purchases, customers, truth, customers.directory / PICTURE)
 

@@ -55,7 +55,7 @@ def draw(purchases: ResultFolder, customers: ResultFolder, truth: Truth, path: P
             f"Differentially private releases, epsilon = {short(epsilon)} and delta = "
             f"{short(delta)} within a year, for any one purchase or for all purchases of a "
             "customer in a quarter.",
-            "Bands hold 95 % of the noise; with customers protected, "
+            "Margins hold 95 % of the noise; with customers protected, "
             f"{runs[1]['purchases', 28][0].left_out}. The truth is public here.",
         ],
         fontSize=18,

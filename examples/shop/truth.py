@@ -1,4 +1,4 @@
-"""The truth beside the demo's releases. Public data only: nothing else may compare so."""
+"""The truth next to the demo's releases. Public data only: nothing else may compare so."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def series(run: ResultFolder) -> list[tuple[ReleasedOutput, Series]]:
 
 
 def coverage(run: ResultFolder, truth: Truth) -> tuple[int, int]:
-    """How many bands hold the true value within clip and caps, of how many."""
+    """How many margins hold the true value within clip and contribution bounds, of how many."""
     inside = bands = 0
     for output, found in series(run):
         true = truth.values(output, bounded=True)[found.ticks]
@@ -111,7 +111,7 @@ def coverage(run: ResultFolder, truth: Truth) -> tuple[int, int]:
 
 
 def table(purchases: ResultFolder, customers: ResultFolder, truth: Truth, capped: Truth) -> Table:
-    """The last day: private values with their bands under both promises, and the truth.
+    """The last day: private values with their margins under both guarantees, and the truth.
 
     Args:
       purchases, customers: the runs of shop.yaml and customers.yaml.
@@ -120,7 +120,7 @@ def table(purchases: ResultFolder, customers: ResultFolder, truth: Truth, capped
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
     made.add_column(words.when(customers, customers.last_tick), no_wrap=True)
     for title in ("a purchase\nis protected", "a customer\nis protected", "true\nvalue",
-                  "within\nthe clip", "and within\nthe caps"):  # fmt: skip
+                  "within\nthe clip", "and within\nthe contribution bounds"):  # fmt: skip
         made.add_column(title, justify="right", no_wrap=True)
     both = zip(series(purchases), series(customers), strict=True)
     tick = customers.last_tick

@@ -2,7 +2,8 @@
 
 Starts a server of Pub/Sub, or of Kafka, and a Flink cluster of two TaskManagers, submits a job with
 ``weir run``, feeds it with ``weir feed`` and shows what it releases. Ctrl-C, or ``--seconds``, ends
-all of it and leaves no process behind. The events are made up, or a recorded file that is replayed.
+all of it and leaves no process behind. The events are synthetic, or a recorded file that is
+replayed.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Stack:
       config: of the job; its source, sink, secret and engine folder are replaced, and it
         keeps no dead letters.
       out: folder of the releases.
-      replay: what to feed; None: made-up events.
-      rate: made-up events per second.
+      replay: what to feed; None: synthetic events.
+      rate: synthetic events per second.
       tell: takes a sentence for the person who waits.
       kind: of the stream, pubsub or kafka.
     """
@@ -248,7 +249,8 @@ class Stack:
 
     @property
     def truth(self) -> Path | None:
-        """Where the feed writes what its made-up events come to; None where nothing is made up or
+        """Where the feed writes what its synthetic events come to; None where nothing is synthetic
+        or
         nothing is counted or summed."""
         counts = any(one.kind in ("count", "sum") for one in self._job.aggregates.values())
         return self._folder / "truth.ndjson" if self._replay is None and counts else None
@@ -277,13 +279,13 @@ class Stack:
     "--from",
     "recorded",
     type=click.Path(exists=True, path_type=Path),
-    help="Replay this file, not made-up events.",
+    help="Replay this file, not synthetic events.",
 )
 @click.option(
     "--speed", type=float, default=24.0, show_default=True, help="Of a replay, times real time."
 )
 @click.option(
-    "--rate", type=float, default=1000.0, show_default=True, help="Made-up events per second."
+    "--rate", type=float, default=1000.0, show_default=True, help="Synthetic events per second."
 )
 @click.option(
     "--out",

@@ -66,7 +66,7 @@ class View:
 
     Args:
       folder: of the releases; need not be there yet.
-      job: the config. truth: what the made-up events come to, as ``weir feed --truth`` writes it.
+      job: the config. truth: what the synthetic events come to, as ``weir feed --truth`` writes it.
     """
 
     def __init__(self, folder: Path, job: JobConfig, truth: Path | None = None) -> None:
@@ -216,16 +216,17 @@ class View:
                 f"{shown.checkpoints:,} checkpoints",
             ]
         told = ", ".join([*parts, f"{self.ticks:,} ticks released"])
-        text = Text(f"{told}; ± is the 95 % band of the noise", style="dim")
+        text = Text(f"{told}; ± is the 95 % margin of the noise", style="dim")
         if self._truth is not None:
             text.append(
-                "; in brackets the truth before noise and clip, which only made-up events may show"
+                "; in brackets the truth before noise and clip, which only synthetic events may "
+                "show"
             )
         return text.append("; Ctrl-C ends it")
 
 
 class Exact:
-    """What made-up events come to: follows a file of ``weir feed --truth``."""
+    """What synthetic events come to: follows a file of ``weir feed --truth``."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0

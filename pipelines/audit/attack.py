@@ -48,7 +48,7 @@ class Report:
     """What an audit found.
 
     Attributes:
-      audits: a row each. alone: what one record moves besides its own cell, and what differs
+      audits: a row each. alone: what one record moves in addition its own cell, and what differs
         outside of what is released. notes: what differs from the config. name: of the plan.
     """
 

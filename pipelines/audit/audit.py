@@ -54,7 +54,8 @@ class Audited:
     """A job under audit.
 
     Attributes:
-      job: over made-up files, without secret or ledger; its keys are few. plan: of it: program and
+      job: over synthetic files, without secret or ledger; its keys are few. plan: of it: program
+      and
         clock are those of every run. notes: what differs from the config.
       bare: whether the config has no key, so that a column of keys was added.
     """
@@ -102,7 +103,7 @@ class Audited:
             if short < wanted:
                 notes.append(
                     f"the clock has {wanted:,} ticks; audited over the first {short}, under the "
-                    "promise that a clock so short has (--ticks sets another)."
+                    "guarantee that a clock so short has (--ticks sets another)."
                 )
                 job = _ended(job, short)
                 plan = plan_of(_over(job, Path("."), Path(".")))
@@ -205,7 +206,7 @@ MOST_CURVE = 200
 
 @dataclass(frozen=True)
 class PrivacyClaim:
-    """What a plan promises of releases within some ticks.
+    """What a plan guarantees of releases within some ticks.
 
     Attributes:
       epsilon, delta: of the expiration table. mu: of Gaussian differential privacy (sqrt(2 rho) of

@@ -1,4 +1,4 @@
-"""Which change an audit makes: the worst that public numbers know of, and others beside it."""
+"""Which change an audit makes: the worst that public numbers know of, and others next to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FEW = 3
 ROWS = 4
 """Rows of features that a model is attacked with, each with the target at either end."""
 OTHERS = 24
-"""Changes beside the worst that one run tries."""
+"""Changes next to the worst that one run tries."""
 AVERAGED = 120
 """Background of means and variances, whose error is linearised."""
 
@@ -261,7 +261,7 @@ class Choice:
         return pairs[:FEW]
 
     def others(self, worst: UnitChange) -> list[UnitChange]:
-        """Changes beside the worst: every tick of the family, every content, odd ones."""
+        """Changes next to the worst: every tick of the family, every content, odd ones."""
         sound = self.maker.offered
         here = worst.arrival
         result = [content for content in self.contents(self.ticks[:8]) if content != worst]

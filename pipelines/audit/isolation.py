@@ -41,7 +41,7 @@ class RecordFeed:
 
     Attributes:
       form: of files or messages. text: how lines are written. plain: whether records are lines,
-        each of which can be spoilt by itself. sent: whether they are messages.
+        each of which can be malformed by itself. sent: whether they are messages.
     """
 
     form: str
@@ -158,7 +158,7 @@ class Isolation:
       moved: of those, keys whose releases differ. wide: forms whose own key moved further than its
         clip and its noise allow. noise: what is wrong with whose noise is whose, in words.
       side: what else differs. seconds: of the run with them and of the one without: measured, not
-        promised.
+        guaranteed.
     """
 
     forms: tuple[str, ...]

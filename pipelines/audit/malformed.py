@@ -51,7 +51,7 @@ RAW_NUMBERS = (
 
 
 class MalformedForm(NamedTuple):
-    """A way to spoil a line. name: in words. spoil: a good line -> bytes without a line end."""
+    """A way to damage a line. name: in words. damage: a good line -> bytes without a line end."""
 
     name: str
     spoil: Callable[[bytes], bytes]
@@ -66,7 +66,7 @@ def text_forms(
     ids: Sequence[str],
     text: TextForm,
 ) -> Iterator[MalformedForm]:
-    """Every way to spoil a line of csv or ndjson.
+    """Every way to damage a line of csv or ndjson.
 
     Args:
       columns: of a line, in order. numbers, times, keys: those that hold one. ids: those of an id
@@ -158,7 +158,7 @@ def _without(column: str, line: bytes) -> bytes:
 
 
 class MalformedValue(NamedTuple):
-    """A way to spoil a row of a typed format: another value in one column."""
+    """A way to damage a row of a typed format: another value in one column."""
 
     name: str
     column: str
@@ -166,7 +166,7 @@ class MalformedValue(NamedTuple):
 
 
 def typed_forms(schema: pa.Schema, ids: Sequence[str] = ()) -> Iterator[MalformedValue]:
-    """Every way to spoil a row of Parquet, Arrow or Avro that its columns' types allow; ids: see
+    """Every way to damage a row of Parquet, Arrow or Avro that its columns' types allow; ids: see
     ``text_forms``."""
     for column in ids:
         yield from (MalformedValue(f"{column}: {other!r}", column, other) for other in OTHERS)
@@ -236,10 +236,10 @@ def malformed_messages(
     places: Sequence[int],
     forms: Sequence[MalformedForm | MalformedValue],
 ) -> list[bytes]:
-    """Events of which row ``places[i]`` is spoilt by ``forms[i]``, and messages that hold none.
+    """Events of which row ``places[i]`` is malformed by ``forms[i]``, and messages that hold none.
 
-    A line, or a value of a typed row, is spoilt among its neighbours in a message; where bytes of a
-    container are, it holds that row alone, as who sends other bytes sends them in a message.
+    A line, or a value of a typed row, is malformed among its neighbours in a message; where bytes
+    of a container are, it holds that row alone, as who sends other bytes sends them in a message.
     """
     if FORMATS[payload].is_text:
         lines = FORMATS[payload].encode(batch).split(b"\n")
@@ -260,7 +260,7 @@ def malformed_messages(
 
 
 def container_forms() -> Iterator[MalformedForm]:
-    """Ways to spoil the bytes of a container."""
+    """Ways to damage the bytes of a container."""
     yield MalformedForm("a container cut short", lambda data: data[: len(data) // 2])
     yield MalformedForm("a container without its last byte", lambda data: data[:-1])
     yield MalformedForm("a container twice", lambda data: data + data)

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scene(NamedTuple):
-    """A change, and the events of every trial beside it, of one key."""
+    """A change, and the events of every trial next to it, of one key."""
 
     change: UnitChange
     behind: tuple[Placed, ...]
@@ -118,7 +118,7 @@ def _tried(
 
 
 def scenes(choice: Choice) -> list[Scene]:
-    """What to try, the most promising first."""
+    """What to try, the most guaranteeing first."""
     changes = choice.searchable()
     behind = _backgrounds(choice)
     first, *others = dict.fromkeys(change.arrival for change in changes)
@@ -126,7 +126,7 @@ def scenes(choice: Choice) -> list[Scene]:
     results = [Scene(change, own) for _, own in behind[:1] for change in now]
     later = [item for item in changes if item.arrival in others]
     results += [Scene(item, behind[0][1]) for item in later[: len(others)]]
-    # Then the other backgrounds in turn, each beside every change at the first place.
+    # Then the other backgrounds in turn, each next to every change at the first place.
     for change in now:
         for words, own in behind[1:]:
             results.append(Scene(replace(change, name=f"{change.name}, {words}"), own))
@@ -150,7 +150,7 @@ def _backgrounds(choice: Choice) -> list[tuple[str, tuple[Placed, ...]]]:
         results += [(f"beside: {offered.names[item]}",
                    tuple(placed._replace(candidate=item) for placed in usual))
                   for item in some]  # fmt: skip
-        results.append(("beside nothing", ()))
+        results.append(("next to nothing", ()))
         return results
     if choice.linear:
         return results

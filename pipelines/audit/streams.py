@@ -29,7 +29,7 @@ from weir.pipelines.sources.files import Files
 from weir.transforms.columns.predicate import Predicate
 
 LOOKED_AT = 4096
-"""Made-up events among which one is looked for that the predicate lets through."""
+"""Synthetic events among which one is looked for that the predicate lets through."""
 CHUNK = 1 << 18
 
 
@@ -114,7 +114,7 @@ class EventMaker:
 
     @classmethod
     def of(cls, audited: Audited, offered: CandidateEvents) -> EventMaker:
-        """Looks for an event that passes the predicate, among made-up ones.
+        """Looks for an event that passes the predicate, among synthetic ones.
 
         Raises:
           ConfigError: there is none.
@@ -133,7 +133,7 @@ class EventMaker:
             places = np.flatnonzero(np.asarray(mask))
             if not len(places):
                 raise ConfigError(
-                    "where", plan.where, "lets none of the made-up events of an audit through."
+                    "where", plan.where, "lets none of the synthetic events of an audit through."
                 )
             built = built.slice(int(places[0]))
         return cls(audited, offered, built.slice(0, 1))

@@ -215,7 +215,7 @@ def _log(live: bool = False) -> Iterator[list[str]]:
 
 
 PRIVATE = frozenset({*COUNTERS, *REASONS, "bytes", "messages"}) - {"divergent"}
-"""Counters of the operator's that may tell of events, besides those by column."""
+"""Counters of the operator's that may tell of events, in addition those by column."""
 OWN = ("operator", "refused", "seconds", "sink")
 """Of a run's summary: the operator's counts, time, and where this run of an audit lies."""
 _VARIES = re.compile(r"/\S*weir-audit-\S*|0x[0-9a-f]+|\d+\.\d+ ?m?s\b")
@@ -229,7 +229,7 @@ def public(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 def outside(done: TrialRun, alone: bool) -> dict[str, Any]:
-    """What leaves the operator's side besides releases, by what it is.
+    """What leaves the operator's side in addition releases, by what it is.
 
     Files, their rows, row groups and metadata; the plan; lines of the log. Of a run that is alone
     in its process every other file of the folder too, counters and summary: on a cluster they tell

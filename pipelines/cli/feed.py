@@ -1,4 +1,4 @@
-"""``weir feed``: the options of a rehearsal."""
+"""``weir feed``: the options of a dry run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
-@click.command(short_help="Send a rehearsal stream to a file, stdout or Pub/Sub.")
+@click.command(short_help="Send a dry run stream to a file, stdout or Pub/Sub.")
 @CONFIG
 @SETS
 @click.option(
@@ -39,7 +39,7 @@ from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
     is_flag=True,
     help="Make the topic, and the config's subscription to it, if they are not there.",
 )
-@click.option("--from", "recorded", metavar="FILE", help="Replay this file, not made-up events.")
+@click.option("--from", "recorded", metavar="FILE", help="Replay this file, not synthetic events.")
 @click.option("--events", type=click.IntRange(min=1), help="How many events.  [default: 10,000]")
 @click.option("--rate", type=float, help="Events per second.  [default: as fast as possible]")
 @click.option("--speed", type=float, help="Replay at this many times real time.")
@@ -62,7 +62,7 @@ from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 @click.option(
     "--truth",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write exact counts and sums of the made-up events here, a line of JSON a tick "
+    help="Write exact counts and sums of the synthetic events here, a line of JSON a tick "
     "(--times now).",
 )
 @AS_JSON
@@ -87,7 +87,7 @@ def feed(
 ) -> None:
     """Send a stream that matches CONFIG to a file, stdout or a topic.
 
-    For rehearsals: made-up events with the config's columns and keys, or a recorded file, at a
+    For dry runs: synthetic events with the config's columns and keys, or a recorded file, at a
     rate, with late, repeated and broken records mixed in as you ask. Never run the config over them
     under its own secret: the same noise on events that others know gives it away. `weir rehearse`
     makes and runs events in one go, under a secret of its own.

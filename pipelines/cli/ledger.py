@@ -96,14 +96,14 @@ def show(place: str, sets: tuple[str, ...], scope: str | None, as_json: bool) ->
 @PLACE
 @SETS
 @SCOPE
-@click.option("--epsilon", type=float, help="Its promise to one unit of the scope.")
+@click.option("--epsilon", type=float, help="Its guarantee to one unit of the scope.")
 @click.option("--delta", type=float, default=0.0, show_default=True)
 @click.option(
     "--kind",
     type=click.Choice(["pure", "gdp", "zcdp"]),
     default="pure",
     show_default=True,
-    help="What the promise came from: pure serves any (epsilon, delta); gdp if it was Gaussian "
+    help="What the guarantee came from: pure serves any (epsilon, delta); gdp if it was Gaussian "
     "noise by its exact curve, zcdp if it was zCDP: then it adds up to less.",
 )
 @click.option(
@@ -140,7 +140,7 @@ def add(
 ) -> None:
     """Enter what another system spent on the people of a scope.
 
-    It is spent already, so nothing is refused; what is left shrinks. The promise must be to one
+    It is spent already, so nothing is refused; what is left shrinks. The guarantee must be to one
     unit of the scope (weir ledger show tells which). The deltas of all charges that are entered by
     hand add up over the whole scope, whatever times they cover.
 
@@ -153,7 +153,7 @@ def add(
 
     if budget is None:
         if epsilon is None:
-            raise ConfigError("--epsilon", None, "is missing: what did the other system promise?")
+            raise ConfigError("--epsilon", None, "is missing: what did the other system guarantee?")
         if not note or not note.strip():
             raise ConfigError("--note", note, "is missing: say whose and what it was.")
         _check(epsilon, delta, "--epsilon", "--delta")

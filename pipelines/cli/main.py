@@ -40,14 +40,14 @@ from weir.pipelines.cli.status import doctor, status, top, watch
 def main(debug: bool) -> None:
     """Differentially private releases from a stream of sensitive events.
 
-    One YAML file says which events, which releases and which promise. Every command reads it.
+    One YAML file says which events, which releases and which guarantee. Every command reads it.
 
     \b
       weir init purchases.csv > shop.yaml   a config to fill in
-      weir plan shop.yaml                   the promise and the error, before any data are read
+      weir plan shop.yaml                   the guarantee and the error, before any data are read
       weir advise shop.yaml --target "..."  what would make it as exact as you need
-      weir rehearse shop.yaml               the same on made-up events, beside the truth
-      weir audit shop.yaml                  what an attacker proves of the promise
+      weir rehearse shop.yaml               the same on synthetic events, next to the truth
+      weir audit shop.yaml                  what an attacker proves of the guarantee
       weir run shop.yaml                    the releases
       weir report out/                      a page with pictures
     """
@@ -72,7 +72,7 @@ def main(debug: bool) -> None:
     "--schema",
     "with_schema",
     is_flag=True,
-    help="Write the schema that editors check the config with beside it, too: weir.schema.json.",
+    help="Write the schema that editors check the config with next to it, too: weir.schema.json.",
 )
 @AS_JSON
 def init(
@@ -102,7 +102,9 @@ def init(
     from weir.pipelines.init import init as command
 
     if with_schema and out is None:
-        raise ConfigError("--schema", None, "needs --out: the schema is written beside the config.")
+        raise ConfigError(
+            "--schema", None, "needs --out: the schema is written next to the config."
+        )
     names = None if columns is None else [item.strip() for item in columns.split(",")]
     if names is not None and (not all(names) or len(set(names)) < len(names)):
         raise ConfigError("--columns", columns, "must be different names with commas between them.")
@@ -135,15 +137,15 @@ def _begun(text: str, out: Path | None) -> dict[str, Any]:
     return {"config": text, "out": None if out is None else str(out), "to_fill_in": left}
 
 
-@main.command(short_help="Show the promise, the error and the cost. Reads no data.")
+@main.command(short_help="Show the guarantee, the error and the cost. Reads no data.")
 @CONFIG
 @SETS
 @AS_JSON
 def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
-    """Show the promise, the error and the cost of CONFIG. Reads no data.
+    """Show the guarantee, the error and the cost of CONFIG. Reads no data.
 
     Tells who is protected from what and for how long, what that does to the exactness of every
-    release, which mechanisms could keep the promise, and what will be refused.
+    release, which mechanisms could keep the guarantee, and what will be refused.
 
     \b
       weir plan shop.yaml
@@ -207,7 +209,7 @@ def report(
 ) -> None:
     """Draw the releases in DIRECTORY: a PNG and one self-contained HTML page.
 
-    Error bands come from the noise, which is known; no data are read but the releases, and what
+    Error margins come from the noise, which is known; no data are read but the releases, and what
     --holdout names.
 
     \b
@@ -253,7 +255,7 @@ def report(
 def diff(a: Path, b: Path, as_json: bool) -> None:
     """Show what changes from config A to config B, and what that means.
 
-    Field by field, then noise, promise and state: whether B can go on where A stopped, and what
+    Field by field, then noise, guarantee and state: whether B can go on where A stopped, and what
     running both costs.
 
     \b

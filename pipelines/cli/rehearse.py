@@ -10,7 +10,7 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
-@click.command(short_help="Run a config on made-up or public events, and show how far it errs.")
+@click.command(short_help="Run a config on synthetic or public events, and show how far it errs.")
 @CONFIG
 @SETS
 @click.option(
@@ -21,13 +21,13 @@ from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 @click.option(
     "--on",
     metavar="FILES",
-    help="Public events (a file, folder or glob) instead of made-up ones. The files of the source "
-    "are refused, and what holds the same.",
+    help="Public events (a file, folder or glob) instead of synthetic ones. The files of the "
+    "source are refused, and what holds the same.",
 )
 @click.option(
     "--like",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="YAML with what is known in public of made-up events: events or keys, users, values.",
+    help="YAML with what is known in public of synthetic events: events or keys, users, values.",
 )
 @click.option(
     "--within",
@@ -68,7 +68,7 @@ def rehearse(
     wide: bool,
     as_json: bool,
 ) -> None:
-    """Run CONFIG on made-up or public events, before any real one, and compare with the truth.
+    """Run CONFIG on synthetic or public events, before any real one, and compare with the truth.
 
     Neither the source nor the secret of CONFIG is touched, and no budget is spent: a run over known
     events under the real secret would give the real noise away. For each output: how far it lies
@@ -79,7 +79,7 @@ def rehearse(
       weir rehearse shop.yaml
       weir rehearse shop.yaml --on last-years-public.csv --picture errors.png
       weir rehearse shop.yaml --like counts.yaml --within 0.05
-      weir rehearse shop.yaml --events 1000000 --late 0.01 --malformed 0.001 --out rehearsal/
+      weir rehearse shop.yaml --events 1000000 --late 0.01 --malformed 0.001 --out dry run/
     """
     from weir.pipelines import vega
     from weir.pipelines.cli.base import discreet
@@ -100,7 +100,7 @@ def rehearse(
         for name, value in built.items():
             if value:
                 raise ConfigError(
-                    name, str(value), "is of made-up events, and --on names others: leave one."
+                    name, str(value), "is of synthetic events, and --on names others: leave one."
                 )
     shape = Shape() if like is None else load_shape(like)
     if picture is not None:
@@ -139,7 +139,7 @@ def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_jso
     """Say which epsilon, period or outputs make CONFIG as exact as the targets ask.
 
     Makes and prices plans, and nothing else: no data are read and no budget is spent. A target
-    names an output, its span where it has several, and half of its 95 % band: a number in its own
+    names an output, its span where it has several, and half of its 95 % margin: a number in its own
     unit, or a share of a value that you know. Behind it may stand "a day" or "per 12h": then the
     number is of such a time, and longer ticks have more of it. Exits with 1 where nothing reaches
     all targets.
@@ -162,7 +162,7 @@ def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_jso
         click.get_current_context().exit(1)
 
 
-@click.command(short_help="Attack the promise of a config, on made-up streams.")
+@click.command(short_help="Attack the guarantee of a config, on synthetic streams.")
 @CONFIG
 @SETS
 @click.option(
@@ -208,9 +208,9 @@ def audit(
 
     Thousands of keys carry copies of one small stream, half of them with one event (or user)
     changed where that moves most. What tells them apart is a lower bound of what the plan loses;
-    it is printed beside the claim, for every row of the table of losses. Then streams are driven
+    it is printed next to the claim, for every row of the table of losses. Then streams are driven
     whose next event depends on what was released before. Another part writes
-    records that are malformed in every way, and looks at what they move besides their own key.
+    records that are malformed in every way, and looks at what they move in addition their own key.
 
     Source, sink and secret of CONFIG are not touched. Exit 1: a claim is broken.
 

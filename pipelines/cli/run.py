@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 @click.option(
     "--new",
     is_flag=True,
-    help="If the sink's folder is taken, write beside it: OUT-2, OUT-3 and so on. Says what that "
+    help="If the sink's folder is taken, write next to it: OUT-2, OUT-3 and so on. Says what that "
     "costs.",
 )
 @click.option(
@@ -195,7 +195,7 @@ def run(
     "--out",
     "-o",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write here; its ending says the format.  [default: NAME.predicted.parquet beside DATA]",
+    help="Write here; its ending says the format.  [default: NAME.predicted.parquet next to DATA]",
 )
 @click.option("--tick", type=click.IntRange(min=0), help="Models of this tick, not of the last.")
 @AS_JSON

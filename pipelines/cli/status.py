@@ -76,7 +76,7 @@ def top(
 ) -> None:
     """Show the largest keys of a release in DIRECTORY, and how sure their order is.
 
-    Of a count, sum or mean: each key with its band, and with the ranks that it can have, all keys
+    Of a count, sum or mean: each key with its margin, and with the ranks that it can have, all keys
     together at 95 %. It reads releases only, so it costs no budget. Keys are those that the config
     declares, or that were found; of several groupings those of one, the finest unless --by says.
 

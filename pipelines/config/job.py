@@ -65,7 +65,7 @@ class JobConfig(PlanConfig):
         examples=["{sqlite: ledger.db, scope: customers, budget: {epsilon: 4, delta: 1e-6}}"],
     )
     limits: Limits = Field(
-        default=Limits(), description="Caps on bad input.", examples=["{line_bytes: 1048576}"]
+        default=Limits(), description="Limits on bad input.", examples=["{line_bytes: 1048576}"]
     )
 
     engine: Engine = Field(
@@ -89,7 +89,7 @@ class JobConfig(PlanConfig):
                 "deduplicate.horizon",
                 self.deduplicate.horizon,
                 "has no meaning where privacy.unit is user: copies of an id vanish within the tick "
-                "of their user, by the caps, and none is remembered; remove it.",
+                "of their user, by the contribution bounds, and none is remembered; remove it.",
             )
         if not users and self.deduplicate is not None and self.schema_.id is None:
             raise refusal(
@@ -285,7 +285,7 @@ def refuse_mixed(letters: DeadLetters | None, sink: Sink | None) -> None:
         letters.field,
         letters.place,
         f"{how} ({sink.field} = {sink.place!r}), and only operators may see dead letters: give "
-        "them a folder of their own beside it.",
+        "them a folder of their own next to it.",
     )
 
 
@@ -308,7 +308,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _walk(value: Any) -> Any:
-    """Examples are written as YAML beside the fields: here they become values."""
+    """Examples are written as YAML next to the fields: here they become values."""
     if isinstance(value, list):
         return [_walk(item) for item in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Sections of a job that shape no plan, beside its source and its sinks: what keys the noise, and
+"""Sections of a job that shape no plan, next to its source and its sinks: what keys the noise, and
 what runs it."""
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Deduplicate(Section):
     horizon: Duration | None = Field(
         default=None,
         description="On a stream, how far the public clock runs on before an id may be forgotten: "
-        "a copy whose time is more than that ahead counts again, as another event, and the promise "
+        "a copy whose time is more than that ahead counts again, as another event, and the "
+        "guarantee "
         "says so. Without it, and on files, ids are remembered for the whole job.",
         examples=["7d"],
     )
@@ -187,7 +188,7 @@ class Engine(Section):
         default=None,
         description="Folder or bucket for checkpoints, savepoints and what a resume needs: on "
         "Flink, in reach of the cluster and of `weir run`. It holds clean sums: protect it like "
-        "the events. Without it .weir/NAME beside the config.",
+        "the events. Without it .weir/NAME next to the config.",
         examples=["gs://acme-weir/state"],
     )
     checkpoint_every: Duration = Field(

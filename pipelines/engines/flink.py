@@ -197,7 +197,7 @@ class FlinkCluster:
         return self.folder / "logs"
 
     def environment_config(self) -> str:
-        """``--environment_config`` of a job here, beside ``--environment_type=PROCESS``."""
+        """``--environment_config`` of a job here, next to ``--environment_type=PROCESS``."""
         return environment_config(self.folder / "worker")
 
     def start(self) -> FlinkCluster:
@@ -306,7 +306,7 @@ class FlinkCluster:
         return all(part is not None and part.alive for part in parts)
 
     def is_worn(self, jobs: int) -> bool:
-        """Whether a TaskManager has seen so many jobs, each of which loaded its classes anew.
+        """Whether a TaskManager has seen so many jobs, each of which loaded its classes again.
 
         True also where nobody knows: a JobManager that is younger than they are has forgotten.
         """

@@ -91,7 +91,7 @@ class TaskManagerMemory:
 
     Attributes:
       heap: of tasks: state, and bundles on their way to Python.
-      metaspace: classes; every submitted job loads its jar anew, and old ones go late.
+      metaspace: classes; every submitted job loads its jar again, and old ones go late.
     """
 
     heap: int = 512 * MB

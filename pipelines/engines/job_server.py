@@ -25,7 +25,7 @@ FORGETFUL = (
 SOURCES = Path(__file__).with_name("job_server_maven")
 JAR = "flink-job-server.jar"
 STOCK = "stock"
-"""Folder beside the jar: Beam's own class that ours stands in for, for tests that compare."""
+"""Folder next to the jar: Beam's own class that ours stands in for, for tests that compare."""
 
 HANDLER = (
     "org/apache/beam/runners/fnexecution/control/"

@@ -66,7 +66,7 @@ class ProcessGuard:
             try:
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
-            except BrokenPipeError:  # somebody killed the guard: the next one is told anew
+            except BrokenPipeError:  # somebody killed the guard: the next one is told again
                 self._process = None
 
 

@@ -76,7 +76,7 @@ def _make_pubsub(folder: Path) -> None:
 
 
 def _patch(go: str, build: Path) -> None:
-    """Puts a changed copy of the module beside the program and has it compiled instead."""
+    """Puts a changed copy of the module next to the program and has it compiled instead."""
     original = Path(ask([go, "list", "-m", "-f", "{{.Dir}}", MODULE], build))
     copy = build / "pubsub"
     shutil.copytree(original, copy)

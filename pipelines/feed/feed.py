@@ -104,7 +104,7 @@ class Pace:
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(name, value, "must be a finite number above 0.")
         if self.rate is not None and self.speed is not None:
-            raise ConfigError("--speed", self.speed, "cannot stand beside --rate; keep one.")
+            raise ConfigError("--speed", self.speed, "cannot be combined with --rate; keep one.")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def feed(
       stream: what wall time stands for; a recording with a speed and without this starts now.
       clockwork: the clock. told: called with the number of messages sent so far.
       truth: adds up what is made, before it is sent; closed at the end.
-      shape: what is known of sizes and values of made-up events that are spread over the clock.
+      shape: what is known of sizes and values of synthetic events that are spread over the clock.
     """
     clockwork = clockwork or Clockwork()
     if recorded is not None:
@@ -263,18 +263,19 @@ def _sleep_until(moment: float, clockwork: Clockwork) -> None:
 
 
 def notes(config: JobConfig, shares: Shares, live: bool, recorded: bool) -> list[str]:
-    """What a rehearsal with these options cannot show."""
+    """What a dry run with these options cannot show."""
     results = []
     if shares.late and recorded:
         results.append("--late is for synthetic events; a recorded stream keeps its own times.")
     elif shares.late and config.schema_.arrival is None and not live:
         results.append("nothing is late without schema.arrival (or Pub/Sub with --times now).")
     if shares.duplicate and config.schema_.id is None:
-        results.append("without schema.id a duplicate cannot be told from another event.")
+        results.append("without schema.id a duplicate cannot be distinguished from another event.")
     if config.secret is not None:
         results.append(
             "a run over these events under the config's secret gives its noise away: weir "
-            "rehearse runs made-up ones under a secret of its own; elsewhere --set another secret."
+            "rehearse runs synthetic ones under a secret of its own; elsewhere --set another "
+            "secret."
         )
     return results
 

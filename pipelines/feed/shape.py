@@ -1,4 +1,4 @@
-"""What is known in public of a stream's sizes and values, so that made-up events have its shape.
+"""What is known in public of a stream's sizes and values, so that synthetic events have its shape.
 
 A file of it, for ``--like``, is YAML; every field may be left out::
 
@@ -96,7 +96,9 @@ class Shape(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.events is not None and self.keys is not None:
-            raise refusal("events", self.events, "cannot stand beside keys, which say it of each.")
+            raise refusal(
+                "events", self.events, "cannot be combined with keys, which say it of each."
+            )
         if self.keys is not None and not self.keys:
             raise refusal("keys", {}, "must name at least one key.")
         return self

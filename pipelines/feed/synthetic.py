@@ -1,4 +1,4 @@
-"""A synthetic stream that fits a config: the same made-up events for the same seed, everywhere.
+"""A synthetic stream that fits a config: the same synthetic events for the same seed, everywhere.
 
 Nothing here looks at data, and nothing is private: values are a public hash of (seed, column, row).
 """
@@ -219,7 +219,7 @@ def _keys(key: Key, seed: int, rows: NDArray[np.uint64], shape: Shape) -> dict[s
     if key.declared is None:
         result = tuple(f"key-{i}" for i in range(10))
         return {column: spread(result, column) for column in key.names}
-    # One draw for all columns: what is made up is one of the declared combinations.
+    # One draw for all columns: what is synthetic is one of the declared combinations.
     declared = [(item,) if isinstance(item, str) else item for item in key.declared]
     return {
         column: spread([values[at] for values in declared], key.names[0])

@@ -1,6 +1,6 @@
-"""What made-up events come to, exactly: beside releases it shows what noise and clip do to them.
+"""What synthetic events come to, exactly: next to releases it shows what noise and clip do to them.
 
-Only for made-up events. The exact numbers of real ones are what a release must not show.
+Only for synthetic events. The exact numbers of real ones are what a release must not show.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def refuse_truth(recorded: str | None, live: bool, shares: Shares) -> None:
     """
     if recorded is not None:
         raise ConfigError(
-            "--truth", recorded, "is of made-up events only; --from may hold real ones. Leave it."
+            "--truth", recorded, "is of synthetic events only; --from may hold real ones. Leave it."
         )
     if shares != Shares() or not live:
         raise ConfigError(

@@ -47,7 +47,7 @@ class Spent:
         return None if self.spending is None else self.spending.facts()
 
     def start(self) -> None:
-        """Right before the job is submitted: says so in the ledger, and beside results and state.
+        """Right before the job is submitted: says so in the ledger, and next to results and state.
 
         Raises:
           ConfigError: the entry is another run's by now.

@@ -13,7 +13,7 @@ from weir.pipelines.sources.source import Source, schema_of
 
 
 def plan_under(job: JobConfig) -> Plan:
-    """The plan of a job, with the promise that holds for this job.
+    """The plan of a job, with the guarantee that holds for this job.
 
     Raises:
       ConfigError: it cannot be planned.

@@ -26,7 +26,8 @@ class Parts:
     """What is left of a config once it is read: no room is handed the whole of it.
 
     Attributes:
-      plan: what is released and promised. source, sink, letters: where events come from, and where
+      plan: what is released and guaranteed. source, sink, letters: where events come from, and
+      where
         releases and dead letters go. limits: caps on bad input.
       secrets: what keys the noise, each with its first tick, the first at tick 0: a fresh one where
         the config names none.

@@ -91,7 +91,7 @@ def listed_words(listed: tuple[str, int] | None) -> list[str]:
 
 
 def columns_words(used: list[str], more: int) -> list[str]:
-    """Features that are columns, and how many there are beside them."""
+    """Features that are columns, and how many there are next to them."""
     lines = ["  features:                        # leave out what is not known when you predict"]
     lines += [f"    - {word(name)}" for name in used]
     return lines + ([f"    # and {more} columns of numbers more"] if more else [])
@@ -117,7 +117,7 @@ def classifier(
 
 MOST_NUMBERS = 6
 SCHEMA = "weir.schema.json"
-"""The file that the first line names: editors look for it beside the config."""
+"""The file that the first line names: editors look for it next to the config."""
 
 
 def config_text(
@@ -151,7 +151,7 @@ def config_text(
 
 
 def write_schema(folder: Path) -> None:
-    """The schema that the first line of a config names, beside it; an older one is replaced.
+    """The schema that the first line of a config names, next to it; an older one is replaced.
 
     Raises:
       OSError: it cannot be written.
@@ -170,7 +170,7 @@ def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Ite
       target: what a model predicts; None: aggregates.
     """
     yield f"# yaml-language-server: $schema={SCHEMA}"
-    yield f"# Editors check and complete this by that file, beside it: weir schema > {SCHEMA}"
+    yield f"# Editors check and complete this by that file, next to it: weir schema > {SCHEMA}"
     yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
     yield "# Fill in what stands in <...>: from what you know, never from the data, because a bound"
     yield "# that is read off the data reveals them. Then: weir plan, weir run. Fields: weir schema"
@@ -206,12 +206,12 @@ def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Ite
 
 def users(unit: str) -> Iterator[str]:
     """How to protect a user instead of an event. Caps are for people to choose."""
-    yield f"  # or all that one {word(unit)} does in a period, within caps on what counts of it:"
+    yield f"  # or all that one {word(unit)} does in a period, within bounds on what counts:"
     yield "  # unit: user"
     yield "  # per: 1d                        # or 30d, 1 month, all: protected in one of these"
     yield "  # contributions: {ticks: <TICKS>, keys: <KEYS>, events: <EVENTS>}"
     yield "  #   ticks of a user in a period, keys in each of these ticks, events of each of these"
-    yield "  #   keys; what is beyond is left out. Noise grows with caps: weir plan prices them."
+    yield "  #   keys; what is beyond is left out. Noise grows with them: see weir plan."
     yield "  #   Choose what most users stay within: from what you know, never from the data."
 
 

@@ -35,7 +35,7 @@ class ExternalCharge:
     """What another system spent.
 
     Attributes:
-      epsilon, delta: its promise to one unit of the scope, for ever. kind: pure: nothing else is
+      epsilon, delta: its guarantee to one unit of the scope, for ever. kind: pure: nothing else is
         known of it; gdp: Gaussian noise by its exact curve; zcdp: from zCDP.
       first, last: event times that it covers, as a config writes moments; None: since ever, and
         without end.
@@ -146,7 +146,7 @@ def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Balanc
 
 
 def rebudget(store: LedgerStore, scope: str, epsilon: float, delta: float) -> Balance:
-    """Gives a scope another budget. A larger one is a weaker promise to its people.
+    """Gives a scope another budget. A larger one is a weaker guarantee to its people.
 
     Raises:
       ConfigError: there is no such scope.

@@ -27,8 +27,8 @@ class Balance:
       epsilon, delta: the budget.
       spent: of all entries but the plan's own, in the periods that the plan meets.
       asked: of the plan alone, as the scope adds it; None: no plan is asked about.
-      together: of both. left: beside both, or beside what is spent where both do not fit.
-      slack: delta that is spent beside losses, the plan's included.
+      together: of both. left: next to both, or next to what is spent where both do not fit.
+      slack: delta that is spent next to losses, the plan's included.
       fits: whether the plan may run: it is entered already, or there is room for it.
       fitting: epsilon of the same plan that would fit, at the plan's own delta; 0: none.
       entry: id of the plan's own entry; None: it has none.
@@ -115,8 +115,8 @@ def balance_with(
 
     Args:
       price: of the plan. own: its entry, if it has one.
-      loss: of the plan at its own window, and delta: of its promise; for ``fitting``.
-      beside: what else would be entered before it.
+      loss: of the plan at its own window, and delta: of its guarantee; for ``fitting``.
+      next to: what else would be entered before it.
 
     Raises:
       ConfigError: the scope cannot add it.
@@ -153,7 +153,7 @@ def _with(scope: Scope, others: Sequence[Charge], asked: Charge) -> tuple[float,
 
 
 def _left(scope: Scope, loss: float, slack: float) -> float:
-    """Epsilon, at the budget's delta, of what may still be lost beside so much."""
+    """Epsilon, at the budget's delta, of what may still be lost next to so much."""
     rest = room(scope, (), Charge(0, 0, 0.0, slack)) - loss
     return 0.0 if rest <= 0 else scope.epsilon_of(rest, slack)
 

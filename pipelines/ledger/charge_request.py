@@ -20,7 +20,7 @@ from weir.dpcore.users.unit import Months
 from weir.pipelines.ledger.ledger import Ledger
 
 TIMES: Final = (1, 2, 10, 100)
-"""Windows at which a price is kept besides the scope's horizon."""
+"""Windows at which a price is kept in addition the scope's horizon."""
 
 
 def opened(ledger: Ledger, plan: Plan) -> Scope:

@@ -25,7 +25,7 @@ class Budget(Section):
 
     epsilon: Epsilon = Field(description="Privacy loss of one unit, of all plans.", examples=[4])
     delta: Delta = Field(
-        description="Slack of that promise; 0 with accounting: pure alone.", examples=["1e-6"]
+        description="Slack of that guarantee; 0 with accounting: pure alone.", examples=["1e-6"]
     )
 
 

@@ -134,7 +134,7 @@ class Reservation:
         return ConfigError(
             "ledger.scope",
             self.standing.scope,
-            f"entry {self.entry} {what} since this run asked for it. Run again.",
+            f"entry {self.entry} {what} since this run requested it. Run again.",
         )
 
 
@@ -257,7 +257,7 @@ def look(ledger: Ledger, plan: Plan, beside: Plan | None = None) -> Balance:
     secret.
 
     Args:
-      beside: another plan, to be counted too if it has no entry yet.
+      next to: another plan, to be counted too if it has no entry yet.
 
     Raises:
       ConfigError: see ``reserve``; not where there is no room.

@@ -93,7 +93,8 @@ def _rotates(
     return ConfigError(
         "secret.rotate",
         "(not shown)",
-        "changes the secret of a tick that may be released already, which would be a second look "
+        "changes the secret of a tick that may be released already, which would be a additional "
+        "release "
         f"at its events. {back}.",
     )
 

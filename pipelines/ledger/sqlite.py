@@ -89,7 +89,7 @@ def open_file(path: Path, create: bool) -> LedgerStore | None:
         if not create:
             return None
         with _told(path):
-            # For its owner only: whoever may write to it decides what is spent.
+            # For its owner only: anyone who may write to it decides what is spent.
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     return SqliteStore(path, create)
 

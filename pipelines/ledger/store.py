@@ -154,7 +154,7 @@ class LedgerStore(ABC):
 
     @abstractmethod
     def key(self, create: bool) -> bytes | None:
-        """32 random bytes beside the records, not in them: what digests of events are keyed with.
+        """32 random bytes next to the records, not in them: what digests of events are keyed with.
 
         Args:
           create: whether to make them where there are none.

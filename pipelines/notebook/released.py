@@ -30,7 +30,7 @@ class Released:
     """Releases of one call. Iterating gives ``ReleaseRow``.
 
     Attributes:
-      plan: what was promised.
+      plan: what was guaranteed.
       table: rows of ``RELEASE_SCHEMA``, by tick.
       counters: the operator's counts of what was read and refused: private numbers, which a
         notebook does not show by itself.
@@ -70,7 +70,7 @@ class Released:
 
     def to_wide(self) -> pandas.DataFrame:
         """A row for each key and tick, by key and start of the tick; of each number a column with
-        its value, and "low" and "high" where it has a band."""
+        its value, and "low" and "high" where it has a margin."""
         pandas = _pandas()
         titles, order = self._titles()
         long = self.table.select(["key", "tick_start", "value", "low", "high"]).to_pandas()
@@ -99,7 +99,7 @@ class Released:
         return f"<Released {self._caption()}>"
 
     def _repr_html_(self) -> str:
-        """The promise and the newest ticks. Whatever a key or a name holds is escaped."""
+        """The guarantee and the newest ticks. Whatever a key or a name holds is escaped."""
         parts = [f"<div>{paragraphs([self._caption(), self.plan.guarantee.statement])}"]
         if self.table.num_rows:
             parts.append(self._newest())
@@ -143,7 +143,9 @@ class Released:
         left += (
             [f"{len(titles) - len(columns):,} more numbers"] if len(titles) > len(columns) else []
         )
-        caption = f"The newest {min(SHOWN_TICKS, len(starts))} ticks, with 95 % bands of the noise"
+        caption = (
+            f"The newest {min(SHOWN_TICKS, len(starts))} ticks, with 95 % margins of the noise"
+        )
         caption += f" ({' and '.join(left)}: to_pandas() has all)" if left else ""
         return table(("key", "tick_start", *columns), body, caption)
 

@@ -267,7 +267,7 @@ def _any(models: Models) -> Any:
 
 @contextlib.contextmanager
 def _whole(out: Path) -> Iterator[Path]:
-    """A file beside ``out`` that takes its place once it is whole."""
+    """A file next to ``out`` that takes its place once it is whole."""
     part = out.with_name(f".{out.name}.part")
     try:
         yield part

@@ -1,4 +1,4 @@
-"""Public or made-up events as the graph decodes and assigns them, held in memory and looked at.
+"""Public or synthetic events as the graph decodes and assigns them, held in memory and looked at.
 
 Nobody may look so at events that are private: all here follows from the data.
 """
@@ -103,7 +103,7 @@ class EventStats:
         return {**free, **{name: min(MOST, value) for name, value in most.items()}}
 
     def lost_under(self, caps: ContributionBounds) -> int:
-        """Events that other caps on users would leave out, each id of a cell once."""
+        """Events that other contribution bounds would leave out, each id of a cell once."""
         person = self.plan.person
         assert person is not None
         keys = CapKeys.derive(_PUBLIC, self.plan.digest)
@@ -161,7 +161,7 @@ class EventStats:
 
 
 def event_stats(parts: Parts) -> EventStats:
-    """Reads the events of a job whose events are public or made up.
+    """Reads the events of a job whose events are public or synthetic.
 
     Raises:
       ConfigError: what is there cannot be what the config says.

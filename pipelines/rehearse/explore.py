@@ -47,7 +47,7 @@ def _planned(written: _Written) -> Mapping[Place, float]:
 
 
 def prices(config: PlanConfig) -> Mapping[Place, float]:
-    """Half the 95 % band of each output at its worst tick; NaN: not known beforehand.
+    """Half the 95 % margin of each output at its worst tick; NaN: not known beforehand.
 
     Raises:
       ConfigError: the config cannot be served.
@@ -100,7 +100,7 @@ def with_period(config: PlanConfig, ratio: Fraction) -> PlanConfig | None:
 
     Returns:
       None where ticks of that length do not fit: a model or ``release_every`` counts in ticks, or
-      the caps of users do, which only their owner can say anew.
+      the caps of users do, which only their owner can say again.
     """
     if ratio == 1:
         return config
@@ -208,7 +208,7 @@ LONGER = (1, 7, 30)
 
 @dataclass(frozen=True)
 class ErrorGrid:
-    """Errors beside the size of the value, for 19 of 20 values.
+    """Errors next to the size of the value, for 19 of 20 values.
 
     Attributes:
       epsilons, periods: of the config and others. shares: output -> (periods, epsilons); NaN: it

@@ -22,7 +22,7 @@ from weir.transforms.formats.stored import COMPRESSED, File, is_local
 from weir.transforms.runtime.files import open_raw
 from weir.transforms.sources.matching import match
 
-_REMEDY = "a rehearsal shows true values, so it takes public events only; name others, or leave it."
+_REMEDY = "a dry run shows true values, so it takes public events only; name others, or leave it."
 
 
 def refuse_source_files(source: Source | None, on: str) -> tuple[File, ...]:
@@ -89,7 +89,7 @@ def over(job: JobConfig, source: Source, folder: Path, ticks: int) -> JobConfig:
     """The job over other events: no source, secret, ledger or place of the config is left.
 
     Args:
-      source: of public or made-up events. folder: of the releases.
+      source: of public or synthetic events. folder: of the releases.
       ticks: of the clock where the config's has no end.
     """
     sink = None if job.sink is None else job.sink.at(str(folder))
@@ -147,7 +147,7 @@ def unpromised(job: JobConfig, folder: Path) -> JobConfig:
     changed: dict[str, Any] = {
         "privacy": job.privacy.model_copy(update={"epsilon": NO_PROMISE}),
         "sink": ParquetSink(parquet=str(folder)),
-        # What the plan chose by the promise may not serve this one, and noise is no matter here.
+        # What the plan chose by the guarantee may not serve this one, and noise is no matter here.
         "mechanism": type(job.mechanism)(),
     }
     if job.key is not None and job.key.discover is not None:

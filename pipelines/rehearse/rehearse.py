@@ -3,8 +3,8 @@
 **Why it never resolves the config's secret.** Noise is a keyed function of the plan, the key and
 the key's data. Two runs of one plan with one secret therefore give the same noise wherever the data
 are the same: for every key that is silent in both, and for every other until its first event. Of
-made-up events everybody may know the sums, so a rehearsal under the real secret would hand out the
-real noise, and with it exact sums of real events. A rehearsal draws a fresh secret every time and
+synthetic events everybody may know the sums, so a dry run under the real secret would hand out the
+real noise, and with it exact sums of real events. A dry run draws a fresh secret every time and
 forgets it, and it never reads the config's source: public events are refused if they are the
 source's own. It asks no ledger: nothing is spent.
 """
@@ -44,10 +44,10 @@ from weir.pipelines.run.run import run
 from weir.pipelines.runners.local import LOCAL
 from weir.pipelines.sources.registry import source_of
 
-NOTE = "Made-up events under a secret of this rehearsal alone: nothing here is about anyone."
-PUBLIC = "Public events under a secret of this rehearsal alone: show it if they may be shown."
+NOTE = "Synthetic events under a secret of this dry run alone: nothing here is about anyone."
+PUBLIC = "Public events under a secret of this dry run alone: show it if they may be shown."
 EVENTS = 10_000
-"""Made-up events where nobody says how many."""
+"""Synthetic events where nobody says how many."""
 MOST_EVENTS = 2_000_000
 WITHIN = 0.2
 """Share of its size that an error may be, where nobody says."""
@@ -55,7 +55,7 @@ WITHIN = 0.2
 
 @dataclass(frozen=True)
 class SyntheticEvents:
-    """How events are made up.
+    """How events are synthetic.
 
     Attributes:
       events: how many; None: what the shape or ``expect`` says. seed, shares: of them.
@@ -70,11 +70,11 @@ class SyntheticEvents:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What a rehearsal came to.
+    """What a dry run came to.
 
     Attributes:
       result: of the run. within: what makes an output useful.
-      scores: each output beside the truth; () where there is none, as ``notes`` of the result say.
+      scores: each output next to the truth; () where there is none, as ``notes`` of the result say.
       clipped, caps: what bounds take. advised, grid: what would make outputs useful.
     """
 
@@ -111,7 +111,7 @@ def rehearse(
     Args:
       job: the config; its source, sink, secret, ledger and dead letters are not touched.
       out: a new folder for the releases; None: one among the temporary files, which stays.
-      built: how events are made up. on: public events instead, a path, a folder or a glob.
+      built: how events are synthetic. on: public events instead, a path, a folder or a glob.
       within: what share of its size an error may be, for an output to be useful.
 
     Raises:
@@ -174,7 +174,7 @@ def _compared(
 def _made_up(
     job: JobConfig, place: Path, folder: Path, events: SyntheticEvents
 ) -> tuple[JobConfig, tuple[str, ...]]:
-    """The job over events that are made up here, and what that cannot show."""
+    """The job over events that are synthetic here, and what that cannot show."""
     result = made_up(job, place, folder)
     notes = (NOTE, *_bare(result, events.shape), *feed.notes(result, events.shares, False, False))
     notes += _open(job)
@@ -207,7 +207,7 @@ def expected(config: PlanConfig, shape: Shape) -> int:
 
 
 def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
-    """The job over a file of made-up events: no source, secret or place of the config is left.
+    """The job over a file of synthetic events: no source, secret or place of the config is left.
 
     Args:
       place: folder of the events. folder: of the releases.
@@ -235,7 +235,7 @@ def _ended_after(found: JobConfig, job: JobConfig, seen: EventStats) -> JobConfi
 def _new_folder(job: JobConfig, out: Path | None) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="weir-rehearsal-")) if out is None else out.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError("--out", str(folder), "is not a new folder; name one for the rehearsal.")
+        raise ConfigError("--out", str(folder), "is not a new folder; name one for the dry run.")
     if job.sink is not None and job.sink.place is not None:
         real = Path(job.sink.place).absolute()
         if folder == real:
@@ -254,17 +254,18 @@ def _bare(config: PlanConfig, shape: Shape) -> tuple[str, ...]:
     if not bare:
         return ()
     return (
-        f"Values of {', '.join(bare)} are made up from their own bounds, so what the clip takes of "
+        f"Values of {', '.join(bare)} are generated from their own bounds, so what the clip takes "
+        "of "
         "them tells nothing of real ones: say how they are spread (--like), or take public events "
         "(--on).",
     )
 
 
 def _open(job: JobConfig) -> tuple[str, ...]:
-    """What the rehearsal of a stream cannot show."""
+    """What the dry run of a stream cannot show."""
     if job.clock.end is not None:
         return ()
     return (
-        f"The clock of the config has no end; the one of this rehearsal ends after {OPEN_TICKS} "
+        f"The clock of the config has no end; the one of this dry run ends after {OPEN_TICKS} "
         "ticks, and its noise is that of a stream so long.",
     )

@@ -91,7 +91,7 @@ def advised(
     """Remedies for each output that is not useful and whose error is known beforehand.
 
     Args:
-      caps: what other caps on users would take.
+      caps: what other contribution bounds would take.
       known: columns whose values are spread as real ones are, so that they may say where a clip
         should lie; None: all of them.
     """
@@ -112,7 +112,7 @@ def advised(
 
 @dataclass(frozen=True)
 class _Output:
-    """One output: what was measured of it, and half of its band at the worst tick as planned."""
+    """One output: what was measured of it, and half of its margin at the worst tick as planned."""
 
     config: PlanConfig
     seen: EventStats
@@ -127,7 +127,7 @@ class _Output:
 
     @property
     def target(self) -> ErrorTarget | None:
-        """The band that leaves the error within its share; None: the clip alone takes more."""
+        """The margin that leaves the error within its share; None: the clip alone takes more."""
         allowed, clip = self.within * self.score.true, self.score.clip
         if not clip < allowed:
             return None
@@ -138,7 +138,9 @@ class _Output:
     def remedies(self, plan: Plan, public: bool) -> Iterator[Remedy]:
         target = self.target
         if target is None:
-            takes = "clip and caps alone take" if self.caps else "the clip alone takes"
+            takes = (
+                "clip and contribution bounds alone take" if self.caps else "the clip alone takes"
+            )
             yield Remedy("privacy.epsilon", None, f"none: {takes} more than that")
             yield from self._caps()
             if public:
@@ -156,7 +158,7 @@ class _Output:
     def _epsilon(self, target: ErrorTarget) -> Remedy:
         result = least_epsilon(self.config, [target])
         if result.reaches:
-            weak = ", a weak promise" if result.value > 10 else ""
+            weak = ", a weak guarantee" if result.value > 10 else ""
             return Remedy("privacy.epsilon", result.value, f"{number(result.value)} or more{weak}")
         return Remedy("privacy.epsilon", None, f"none up to {MOST_EPSILON:g} is enough")
 

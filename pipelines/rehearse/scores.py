@@ -98,7 +98,8 @@ def _clipped(plan: Plan, seen: EventStats) -> Iterator[ClippingLoss]:
 
 
 def caps_of(plan: Plan, seen: EventStats) -> tuple[BoundLoss, ...]:
-    """What the caps on users take, as they are and as they might be; () where events are the unit.
+    """What the contribution bounds take, as they are and as they might be; () where events are the
+    unit.
 
     The rows without another value stand first: what all caps together take now.
     """
@@ -133,13 +134,14 @@ class Score:
 
     Attributes:
       name, over, dimension: of the output. what: it is, in words. cells: values that were compared.
-      true: the mean size of its true values. band: half the 95 % band that the release tells, on
+      true: the mean size of its true values. margin: half the 95 % margin that the release tells,
+      on
         average; NaN: it tells none.
       noise: off what clips and caps leave. clip: of that off the truth. error: of the release off
         the truth.
-      inside: share of the bands that hold what clips and caps leave.
+      inside: share of the margins that hold what clips and caps leave.
       missing: keys of the truth that are not released at all.
-      grade: by the error beside ``true``.
+      grade: by the error next to ``true``.
     """
 
     name: str

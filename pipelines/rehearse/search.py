@@ -38,10 +38,10 @@ EXAMPLE = '"total: 5% of 2000 a day", "total over 7: 300" or "basket: 0.5"'
 
 @dataclass(frozen=True)
 class ErrorTarget:
-    """A band that an output must keep.
+    """A margin that an output must keep.
 
     Attributes:
-      place: the output. half: half of its 95 % band at most, in its own unit, under the config's
+      place: the output. half: half of its 95 % margin at most, in its own unit, under the config's
         own ticks. grows: whether it may be larger where longer ticks make the value larger.
       text: as it was written, or in words.
     """
@@ -58,7 +58,7 @@ class ErrorTarget:
         return f"{name}, {span(over)}"
 
     def at(self, config: PlanConfig, ratio: Fraction) -> float:
-        """The band under ticks that are ``ratio`` times as long."""
+        """The margin under ticks that are ``ratio`` times as long."""
         return self.half * (growth(config, self.place, ratio) if self.grows else 1.0)
 
 
@@ -143,7 +143,7 @@ def _wrong(text: str, remedy: str) -> NoReturn:
 
 
 def shown(half: float) -> str:
-    """A band as people read it."""
+    """A margin as people read it."""
     return f"\N{PLUS-MINUS SIGN} {number(half)}"
 
 
@@ -165,7 +165,7 @@ class Candidate:
 
     Attributes:
       value: what was changed to what: an epsilon, a period, names of the outputs that stay.
-      halves: half of the 95 % band of each target, in the order of the targets. reaches: all of
+      halves: half of the 95 % margin of each target, in the order of the targets. reaches: all of
         them.
     """
 

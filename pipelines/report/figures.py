@@ -76,9 +76,9 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[FigureSectio
     if models:
         banded = any(map(words.is_banded, models))
         note = (
-            "Bands: 95 %, as the plan says; where noise dominates, a model may be anywhere."
+            "Margins: 95 %, as the plan says; where noise dominates, a model may be anywhere."
             if banded
-            else "No band: the noise is in the sums that a model follows."
+            else "No margin of error: the noise is in the sums that a model follows."
         )
         note += f" {left:,} more that are 0 or stay closer to it are not drawn." if left else ""
         note = " ".join([note, *(sentence(f"{item}.") for item in _left_out(models))])

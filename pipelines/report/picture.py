@@ -79,7 +79,8 @@ def _tooltip(*fields: str) -> list[alt.Tooltip]:
 
 
 def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
-    """Lines with their bands: grey where noise hides the value, a point where a line has no length.
+    """Lines with their margins: grey where noise hides the value, a point where a line has no
+    length.
 
     Rows: t (milliseconds), v, lo, hi, s (v where noise does not hide it), slot, key, alone, and the
     texts when, tick, told.
@@ -116,7 +117,7 @@ def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
 
 
 def bars(y: Ends = None) -> Chart:
-    """Bins at one time, with their bands. Rows: bin, v, lo, hi, noise, told."""
+    """Bins at one time, with their margins. Rows: bin, v, lo, hi, noise, told."""
     base = alt.Chart(ROWS).encode(
         y=alt.Y("bin:N", sort=None, title=None, axis=alt.Axis(grid=False, labelLimit=140))
     )
@@ -233,9 +234,9 @@ def _title(data: ReportData) -> alt.TitleParams:
         f"\N{GREEK SMALL LETTER DELTA} = {words.short(delta)} per {words.unit(run)}, "
         f"protected {lasting}."
     )
-    # Bands of models may cover more than noise.
+    # Margins of models may cover more than noise.
     of = ", as the plan says" if any(output.is_model for output in run.outputs) else " of the noise"
-    note = f"Lines: released values. Bands: 95 %{of}. Grey: hidden by noise."
+    note = f"Lines: released values. Margins: 95 %{of}. Grey: hidden by noise."
     if data.ranked_by is not None and data.keys > len(data.drawn):
         note += f" The {len(data.drawn)} keys with the largest last {data.ranked_by.name}."
     lines = [f"{words.facts(data)} {promise}", words.unfinished(run) or note]

@@ -42,7 +42,7 @@ def statement_page(run: ResultFolder, version: str, day: date | None = None) -> 
         strength=strength(run),
         always=words.every_period(run),
         against="Anyone who sees all that is released, alone or with others, now or later, and "
-        "whatever else they know, be it all other records. Not against whoever runs the job.",
+        "whatever else they know, be it all other records. Not against anyone who runs the job.",
         lasting=lasting(run),
         left_open=list(left_open(run)),
         expiration=words.expiration(run),
@@ -107,7 +107,8 @@ def left_open(run: ResultFolder) -> Iterator[str]:
     plan = run.plan
     guarantee = plan.get("guarantee") or {}
     yield (
-        "What the releases tell of everybody. It is what they are for, and it is known with or "
+        "What the releases reveal about everybody. It is what they are for, and it is known with "
+        "or "
         "without any one record."
     )
     if guarantee.get("unit") == "user":
@@ -123,17 +124,18 @@ def left_open(run: ResultFolder) -> Iterator[str]:
             if several
             else ""
         )
-        yield f"Several records of one person: each more weakens the promise{much}."
+        yield f"Several records of one person: each more weakens the guarantee{much}."
     keys = (plan.get("canonical") or {}).get("key")
     if keys is not None:
         result = plan.get("discovery") is not None
         yield (
-            "Which keys there are is released too, and protected as the promise says."
+            "Which keys there are is released too, and protected as the guarantee says."
             if result
             else "Which keys there are: the list of them is public."
         )
     yield (
-        "The data themselves, checkpoints, logs and the secret: whoever runs the job can see them."
+        "The data themselves, checkpoints, logs and the secret: anyone who runs the job can see "
+        "them."
     )
     yield "Other releases of the same records: what they cost adds to this."
 
@@ -164,7 +166,7 @@ class ReportPaths:
       png: the picture; None: the library that draws it is not installed.
       html: the page; None if only the picture was asked for.
       caption: what the table shows; apart from it, as a narrow table would fold it.
-      table: last values with the half width of their 95 % band.
+      table: last values with the half width of their 95 % margin.
       note: one line on what is missing from the run, or "".
       statement: the page to sign; None: it was not asked for.
       left_out: what bounds keep out of the values of the table, in a sentence each.
@@ -198,7 +200,7 @@ def report(
       png_only: no page. A picture needs the extra ``weir-dp[png]``; without it the page is written
         alone, and the note says so.
       holdout: a file of events that are public: models' predictions of them are drawn too.
-      statement: write ``statement.html`` beside the page: what is protected, to be signed.
+      statement: write ``statement.html`` next to the page: what is protected, to be signed.
 
     Returns:
       Paths and the table for a terminal.

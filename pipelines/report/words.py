@@ -91,12 +91,12 @@ def unfinished(run: ResultFolder) -> str:
 
 
 def numbers(run: ResultFolder) -> list[tuple[str, str]]:
-    """The promise in numbers: (value, label)."""
+    """The guarantee in numbers: (value, label)."""
     guarantee = run.plan.get("guarantee") or {}
     epsilon, delta, window = run.promise
     relation = guarantee.get("relation")
     lasting = "always" if window is None else lasts(run, window)
-    label = "protected" if window is None else f"protected for ({window:,} ticks)"
+    label = "protected" if window is None else f"protection horizon ({window:,} ticks)"
     results = [(short(epsilon), "epsilon"), (short(delta), "delta"), (lasting, label)]
     results.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))
     return results
@@ -123,13 +123,13 @@ def period(run: ResultFolder) -> str | None:
 
 
 def statement(run: ResultFolder) -> str:
-    """The promise in words, as the plan states it."""
+    """The guarantee in words, as the plan states it."""
     guarantee = run.plan.get("guarantee") or {}
     text = guarantee.get("statement")
     if text:
         return str(text)
     return (
-        "The folder has no _plan.json, so the promise is known only by its numbers, "
+        "The folder has no _plan.json, so the guarantee is known only by its numbers, "
         "which every row carries."
     )
 

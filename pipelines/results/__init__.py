@@ -1,7 +1,7 @@
 """A folder of results as a run left it.
 
 ``run`` opens a folder, ``files`` reads its files, ``series`` gives rows as arrays with margins
-of error, ``plan_file`` and ``secret_marks`` what lies beside them. ``verdict`` says whether
+of error, ``plan_file`` and ``secret_marks`` what lies next to them. ``verdict`` says whether
 releases may be published, and has the result of a run.
 """
 

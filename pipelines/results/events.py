@@ -1,4 +1,4 @@
-"""Events of a file beside a run: those that a model is tried on, or is used for."""
+"""Events of a file next to a run: those that a model is tried on, or is used for."""
 
 from __future__ import annotations
 

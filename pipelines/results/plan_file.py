@@ -121,7 +121,7 @@ def model_of(stored: Mapping[str, Any]) -> Predictor | None:
 
 
 def note(folder: str, name: str, facts: Mapping[str, Any]) -> None:
-    """Puts a field beside those of the plan in a folder of results that was begun."""
+    """Puts a field next to those of the plan in a folder of results that was begun."""
     path = sinks_place.join(folder, sinks_place.PLAN_FILE)
     stored = json.loads(sinks_place.read(path) or b"{}")
     text = json.dumps({**stored, name: dict(facts)}, indent=2, sort_keys=True) + "\n"
@@ -173,16 +173,16 @@ def refuse_changed(stored: Mapping[str, Any], plan: Plan, field: str, place: str
             field,
             place,
             "belongs to another plan: the fields are the same, so another version of Weir made it. "
-            "Finish with that version, or start anew in another place."
+            "Finish with that version, or start again in another place."
             if stored.get("config")
-            else "belongs to another plan: start anew in another place (weir diff compares).",
+            else "belongs to another plan: start again in another place (weir diff compares).",
         )
     name, _, now = changed[0]
     raise ConfigError(
         name,
         now,
         f"differs from the plan in {place}, and a stream cannot go on under another plan: "
-        f"{_listed(changed)}. Put it back, or start anew in another place.",
+        f"{_listed(changed)}. Put it back, or start again in another place.",
     )
 
 
@@ -200,8 +200,8 @@ def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> N
         raise ConfigError(
             "deduplicate.horizon",
             "absent" if now is None else f"{now:,} ticks",
-            f"differs from the promise in {place}, where ids are remembered {said}: put it back, "
-            "or start anew in another place.",
+            f"differs from the guarantee in {place}, where ids are remembered {said}: put it back, "
+            "or start again in another place.",
         )
     shards, stored_in = plan.circumstances.id_shards, stored["id_shards"]
     if stored_in != shards:
@@ -209,7 +209,7 @@ def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> N
             "deduplicate.shards",
             shards,
             f"differs from {place}, where ids are in {stored_in} shards: put it back, or start "
-            "anew in another place.",
+            "again in another place.",
         )
 
 

@@ -1,4 +1,4 @@
-"""A folder of results as a run left it: what was promised, how far it came, and its rows.
+"""A folder of results as a run left it: what was guaranteed, how far it came, and its rows.
 
 Rows are read in batches, never all at once: 10,000 keys over 1,000 ticks are 10 million an output.
 """
@@ -231,7 +231,8 @@ class ResultFolder:
 
     @property
     def band(self) -> float:
-        """Half the width of a 95 % band in standard deviations of the noise that the plan chose."""
+        """Half the width of a 95 % margin in standard deviations of the noise that the plan "
+        "chose."""
         chosen = (item for item in self.plan.get("alternatives") or [] if item.get("chosen"))
         return band_of(next((item.get("noise") for item in chosen), "gaussian"))
 

@@ -1,8 +1,8 @@
-"""The marks of secrets: 16 bytes that tell one secret from another, beside state and results.
+"""The marks of secrets: 16 bytes that tell one secret from another, next to state and results.
 
 A mark may be read by everybody. It is an HKDF-SHA256 expansion of the root key of one plan, under a
 label of its own: it says nothing of the noise's keys, and marks of one secret under two plans have
-nothing in common. Whoever could guess the secret could try a guess at a mark; but a guess can be
+nothing in common. Anyone who could guess the secret could try a guess at a mark; but a guess can be
 tried at the releases themselves, and the secret is 32 random bytes.
 """
 
@@ -20,7 +20,7 @@ from weir.transforms.sinks import place
 from weir.transforms.sinks.held import twice
 
 MARKS_FILE = "_marks.json"
-"""Beside ``_plan.json``."""
+"""Next to ``_plan.json``."""
 
 Marks = Mapping[str, str]
 """First tick, as text -> mark in hex of the secret that keys the noise from there on."""
@@ -61,7 +61,7 @@ def differ(before: Marks, now: Marks, ticks: int) -> bool:
 
 
 def read(folder: str, field: str) -> dict[str, str] | None:
-    """The marks beside results; None where there are none.
+    """The marks next to results; None where there are none.
 
     Raises:
       ConfigError: the file is not ours.
@@ -110,9 +110,9 @@ def refuse_other(folder: str, field: str, now: Marks | None, plan: Plan) -> None
 
 
 def keep(folder: str, field: str, now: Marks | None) -> None:
-    """Stores the marks of a run beside its results; call after ``refuse_other``.
+    """Stores the marks of a run next to its results; call after ``refuse_other``.
 
-    Not beside releases that have none: nobody knows with which secret they were made.
+    Not next to releases that have none: nobody knows with which secret they were made.
     """
     if now is None or (place.has_results(folder) and read(folder, field) is None):
         return

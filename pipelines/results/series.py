@@ -210,7 +210,7 @@ def limits(
     """Ends of an axis for values and margins, within public bounds. Without low and high a margin
     is half on either side.
 
-    A band that is wide only at its beginning (a mean of few events) must not flatten the rest.
+    A margin that is wide only at its beginning (a mean of few events) must not flatten the rest.
     """
     fine = np.isfinite(value)
     if not fine.any():

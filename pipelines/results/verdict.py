@@ -294,7 +294,7 @@ COUNTERS = {
     "missing_id": "without an id",
     "key_too_long": "of a key with too long a name",
     "no_user": "of nobody: schema.unit is missing or empty",
-    "over_capacity": "beyond the room of a cell",
+    "over_capacity": "beyond the bound of a cell",
     "capped_events": "beyond contributions.events of their user, key and tick",
     "capped_keys": "of keys beyond contributions.keys of their user and tick",
     "capped_ticks": "of ticks beyond contributions.ticks of their user",

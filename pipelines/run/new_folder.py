@@ -1,4 +1,4 @@
-"""``weir run --new``: the next free folder beside the sink's, and what another run costs."""
+"""``weir run --new``: the next free folder next to the sink's, and what another run costs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def beside(parts: Parts) -> tuple[Sink, str | None]:
 
 
 def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
-    """What one run more costs beside those in some folders, in words."""
+    """What one run more costs next to those in some folders, in words."""
     from weir.pipelines.results import secret_marks
 
     marks = secret_marks.whole(secrets, plan)
@@ -63,14 +63,14 @@ def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
     promise = plan.guarantee
     if not looks:
         return (
-            "Plan and secret are those of the runs beside it: over the same events it releases "
+            "Plan and secret are those of the runs next to it: over the same events it releases "
             "the same bytes and costs nothing more; if its events differ from theirs, it adds "
             f"epsilon {promise.epsilon:g}, delta {promise.delta:g} for every event that both hold."
         )
     epsilon = promise.epsilon + sum(look for look, _ in looks.values())
     delta = promise.delta + sum(look for _, look in looks.values())
     return (
-        "It spends the budget again: runs beside it have another secret, or another plan, so all "
+        "It spends the budget again: runs next to it have another secret, or another plan, so all "
         f"of them over the same events cost together at most epsilon {epsilon:g}, delta {delta:g}."
     )
 

@@ -1,4 +1,4 @@
-"""A line of progress beside a blocking run: events read, ticks released, rate, time left."""
+"""A line of progress next to a blocking run: events read, ticks released, rate, time left."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Total:
 
     @classmethod
     def of(cls, source: Source, plan: Plan) -> Total:
-        """What there is to read and to step, as far as that is cheap to know."""
+        """What there is to read and to step, as far as that is inexpensive to know."""
         rows, size = None, None
         with contextlib.suppress(Exception):  # the run itself will say what is wrong with the files
             rows, size = source.amount()

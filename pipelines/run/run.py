@@ -66,8 +66,8 @@ def run(
       runner: local, direct, prism, flink or dataflow.
       flags: options for Beam.
       flink: where and how on Flink.
-      rehearsal: the events are made up, and nobody minds that the secret is lost.
-      new: whether to write beside the sink's folder if that is taken.
+      dry run: the events are synthetic, and nobody minds that the secret is lost.
+      new: whether to write next to the sink's folder if that is taken.
 
     Raises:
       ConfigError: refused before any data is read.
@@ -194,7 +194,7 @@ def refuse_short(sink: Sink, plan: Plan, counts: Mapping[str, int], bounded: boo
     """Ends a run that has not released all that its plan owes.
 
     Args:
-      counts: of the run; none where they begin anew when it is resumed. bounded: over files.
+      counts: of the run; none where they begin again when it is resumed. bounded: over files.
 
     Raises:
       RunFailed: says how much is missing.

@@ -48,7 +48,7 @@ class OlderJob:
 
     @classmethod
     def of(cls, noted: Mapping[str, Any]) -> OlderJob | None:
-        """The job that was last noted beside the state, if it is alive."""
+        """The job that was last noted next to the state, if it is alive."""
         if not noted:
             return None
         rest = FlinkRest(str(noted["url"]), timeout=3.0)
@@ -192,7 +192,7 @@ class FlinkRun:
         What can be refused without it has been refused by now. Sets ``flags`` and ``fence``.
 
         Args:
-          ticks: of the clock; None: it never ends. places: folders beside that of the state.
+          ticks: of the clock; None: it never ends. places: folders next to that of the state.
           written: whether the last tick is in the sink, where that can be seen.
           finish: marks the results as complete.
 

@@ -57,13 +57,13 @@ def settled(plan: Plan, given: Sequence[str], state: StateFolder, resumed: bool)
             asked,
             f"differs from the {retained} groups that the state in {state.path} is cut into for "
             "ever: "
-            "leave it out, or start anew in another place.",
+            "leave it out, or start again in another place.",
         )
     return asked or retained or groups_of(plan)
 
 
 def keep(state: StateFolder, groups: int) -> None:
-    """Notes the number for whoever resumes."""
+    """Notes the number for anyone who resumes."""
     text = json.dumps({OPTION: groups}) + "\n"
     place.replace(place.join(state.path, FILE), text.encode())
 

@@ -1,4 +1,4 @@
-"""Options of every runner, and where a job runs on Flink: cheap to import."""
+"""Options of every runner, and where a job runs on Flink: inexpensive to import."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FlinkTarget:
     Attributes:
       master: ``[local]`` for a Flink inside the job server, else HOST:PORT of its REST interface.
       parallelism: workers; None: what the config says, or the slots that are free.
-      resume: ``latest``, or path or URI of a checkpoint or savepoint; None: start anew.
+      resume: ``latest``, or path or URI of a checkpoint or savepoint; None: start again.
       detach: return once it runs.
       jar: of the job server; None: the one in the cache.
       rewind: Pub/Sub snapshot that the subscription is taken back to, for an older savepoint.

@@ -1,6 +1,7 @@
 """What a stream needs to go on: checkpoints, savepoints, the plan and the marks of its secrets.
 
-**Threat model.** Checkpoints hold clean sums: whoever reads this folder reads the data. It is made
+**Threat model.** Checkpoints hold clean sums: anyone who reads this folder reads the data. It is
+made
 for its owner only, and is never the folder of the releases. The secrets are not in it.
 """
 
@@ -148,7 +149,7 @@ class StateFolder:
         sinks_place.remove(sinks_place.join(self.path, acked.FOLDER))
 
     def forget(self) -> None:
-        """A stream begins anew: what starts before it acknowledged and counted is not its own."""
+        """A stream begins again: what starts before it acknowledged and counted is not its own."""
         self.forget_acknowledged()
         sinks_place.remove(sinks_place.join(self.path, kept_counts.FOLDER))
 

@@ -59,7 +59,7 @@ class Waiter:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM is Ctrl-C here: whoever stops a service gets a savepoint."""
+    """SIGTERM is Ctrl-C here: anyone who stops a service gets a savepoint."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -214,7 +214,7 @@ class Submitted:
       resumed: URI of what it goes on from. savepoints: where they go.
       often: seconds between its checkpoints.
       fence: tells whether another job has taken its place. end: looks for the end of its stream.
-      note: keeps its id for whoever resumes; called once, at its first checkpoint.
+      note: keeps its id for anyone who resumes; called once, at its first checkpoint.
     """
 
     name: str
@@ -334,7 +334,7 @@ class Submitted:
                     waiter.join(30.0)
                     raise WeirError(refused)
                 if not ending and self.end.has_come(self.rest, job):
-                    _log.info("the stream is over: the job is asked to end")
+                    _log.info("the stream is over: the job is requested to end")
                     # Flink keeps a job whose sources have ended, so that it can save. A drain that
                     # fails, as when a worker dies in it, restarts the job: then it is asked again.
                     if self.fence.state is not None:

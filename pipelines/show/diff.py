@@ -20,7 +20,7 @@ from weir.pipelines.terminal import bytes_text, count, heading, indent, number, 
 def compared(
     a: Mapping[str, Any] | None, b: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, float | None, float | None]]:
-    """Epsilon of a user in several periods in two plans; None: there is no such promise."""
+    """Epsilon of a user in several periods in two plans; None: there is no such guarantee."""
     reported = [
         {row["count"]: row["epsilon"] for row in (item or {}).get("periods", ())} for item in (a, b)
     ]
@@ -62,7 +62,7 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
 
 
 def budgets(*sides: tuple[JobConfig, Plan]) -> list[dict[str, Any] | None]:
-    """How the ledger of each stands for it; in one scope, for B beside A."""
+    """How the ledger of each stands for it; in one scope, for B next to A."""
     results: list[dict[str, Any] | None] = []
     for job, plan in sides:
         first_job, first_plan = sides[0]
@@ -154,13 +154,13 @@ def meaning(same: bool, same_layout: bool, a: Plan, b: Plan) -> list[str]:
     return [
         "The plans differ, so noise is not shared: even with one secret, B draws its own.",
         "State and folders do not carry over: B starts from its first tick in its own folder.",
-        f"{_who(a, b)} that both release is protected by both promises together: at most epsilon "
+        f"{_who(a, b)} that both release is protected by both guarantees together: at most epsilon "
         f"{number(epsilon)}, delta {delta:g}, within the shorter of the two windows.",
     ]
 
 
 def _who(a: Plan, b: Plan) -> str:
-    """What both promise to protect."""
+    """What both guarantee to protect."""
     if a.person is None and b.person is None:
         return "An event"
     if a.person is not None and b.person is not None and a.person.periods == b.person.periods:
@@ -215,7 +215,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         out.print(indent(Text(note, style="dim")))
     out.print(heading("What that means"))
     reported = [
-        f"Budget of {budget['scope']}, {name}{' beside A' if budget['beside'] else ''}: "
+        f"Budget of {budget['scope']}, {name}{' next to A' if budget['beside'] else ''}: "
         f"{budget['words']}."
         for name, budget in zip("AB", result.get("ledger", (None, None)), strict=True)
         if budget is not None

@@ -247,7 +247,7 @@ def to_json(found: Sequence[Finding]) -> dict[str, Any]:
 
 
 def render(found: Sequence[Finding], out: Console) -> None:
-    """For people: a table a group; of packages only what is to be mended, and how many are good."""
+    """For people: a table a group; of packages only what is to be fixed, and how many are good."""
     for group in dict.fromkeys(item.group for item in found):
         out.print(heading(group))
         rows = table("", "", "")
@@ -269,4 +269,4 @@ def render(found: Sequence[Finding], out: Console) -> None:
         out.print(indent(rows))
     wrong = sum(item.state == "wrong" for item in found)
     out.print()
-    out.print("Nothing is wrong." if not wrong else f"{wrong} to mend: see what is marked wrong.")
+    out.print("Nothing is wrong." if not wrong else f"{wrong} to fix: see what is marked wrong.")

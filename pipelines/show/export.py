@@ -79,8 +79,8 @@ DBT_COLUMNS: Mapping[str, str] = {
     "stddev": "Standard deviation of its noise; null where the error is not additive.",
     "low": "Lower end of the 95 % margin of error, of noise alone, within public ends.",
     "high": "Upper end of the 95 % margin of error, of noise alone, within public ends.",
-    "epsilon": "Epsilon of the promise.",
-    "delta": "Delta of the promise.",
+    "epsilon": "Epsilon of the guarantee.",
+    "delta": "Delta of the guarantee.",
     "window": "Ticks for which an event is protected; null: for ever.",
     "plan": "Digest of the plan that made the number.",
 }
@@ -95,7 +95,7 @@ def source_file(plan: Plan | None = None, sink: Sink | None = None) -> str:
     """A file for dbt's ``models`` folder.
 
     Args:
-      plan: names the table, its outputs and its promise; None: a table called releases.
+      plan: names the table, its outputs and its guarantee; None: a table called releases.
       sink: where releases go; None: nobody knows.
     """
     table: dict[str, Any] = {"name": "releases" if plan is None else plan.name}

@@ -70,7 +70,7 @@ def space(group: str, what: str, folder: Path) -> Finding:
     free = shutil.disk_usage(there).free
     return judged(
         group, what, free >= LEAST_DISK, f"{folder}, {bytes_text(free)} free",
-        f"make room: {bytes_text(LEAST_DISK)} or more",
+        f"free space: {bytes_text(LEAST_DISK)} or more",
     )  # fmt: skip
 
 
@@ -305,7 +305,7 @@ def _tried(group: str, what: str, check: Any) -> Finding:
 
 
 def _written(job: JobConfig) -> Iterator[tuple[str, str]]:
-    """Folders of this machine that a run writes to, beside that of its releases."""
+    """Folders of this machine that a run writes to, next to that of its releases."""
     letters = None if job.dead_letters is None else job.dead_letters.place
     if letters is not None and not is_remote(letters):
         yield "dead letters", letters

@@ -1,4 +1,4 @@
-"""``weir plan`` for a person: the promise in words, what it costs, what else there was."""
+"""``weir plan`` for a person: the guarantee in words, what it costs, what else there was."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def sections(
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
     yield from promise(plan)
     if facts["user"] is not None:
-        yield heading("What a user has")
+        yield heading("Privacy loss of a user")
         yield indent(users.promises(facts))
-    yield heading("What a release may reveal later")
+    yield heading("Privacy loss over time")
     yield indent(expiration(plan, facts))
     if budget is not None:
         yield heading(f"The budget of {budget.scope}")
@@ -71,10 +71,10 @@ def sections(
         yield indent(groupings(plan))
         yield indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
     if facts["user"] is not None and facts["user"]["cap_prices"]:
-        yield heading("What caps on users cost")
+        yield heading("What contribution bounds cost")
         yield indent(users.caps(facts))
         yield indent(Text(users.LOST, style="dim"))
-    yield heading("Mechanisms, priced for the same promise")
+    yield heading("Mechanisms, priced for the same guarantee")
     yield indent(alternatives(plan, facts))
     yield heading("Size")
     yield indent(size(plan, facts))
@@ -89,7 +89,7 @@ def sections(
 def promise(plan: Plan) -> Iterator[RenderableType]:
     """The guarantee in words, and its numbers."""
     guarantee = plan.guarantee
-    yield heading("The promise")
+    yield heading("The guarantee")
     yield indent(Text(guarantee.statement))
     window = (
         "for ever"
@@ -152,8 +152,8 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
 def releases(plan: Plan) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
     rows = table(
-        "name", "what", "over", "values", "noise (std)", "95 % band",
-        right=("values", "noise (std)", "95 % band"),
+        "name", "what", "over", "values", "noise (std)", "95 % margin",
+        right=("values", "noise (std)", "95 % margin"),
     )  # fmt: skip
     algorithm, ticks, width = plan.config.algorithm, plan.ticks_to_look_at(), plan.band
     for info in plan.outputs:
@@ -178,7 +178,7 @@ def left_out(plan: Plan) -> list[str]:
 
 
 def groupings(plan: Plan) -> RenderableType:
-    """Each grouping with its share, and its noise beside what it would be alone."""
+    """Each grouping with its share, and its noise next to what it would be alone."""
     rows = table(
         "by", "keys", "share", "epsilon, alone", "noise", right=("keys", "share", "epsilon, alone")
     )
@@ -292,8 +292,8 @@ def refused(plan: Plan) -> Iterator[str]:
         most = config.key.discover.max_bytes
         yield f"events whose {', '.join(keys)} has more than {most:,} bytes"
     if plan.person is not None:
-        yield f"events without a {schema.unit}: they are nobody's"
-        yield "events of a user beyond the caps: not dead letters, but not in any sum"
+        yield f"events without a {schema.unit}, which belong to no user"
+        yield "events of a user beyond the contribution bounds: no dead letters, but in no sum"
         if schema.id is not None:
             yield f"events whose {schema.id} the same user has in the same key and tick already"
     elif config.schema_.id is not None:
@@ -312,7 +312,7 @@ def protected(plan: Plan) -> str:
 
 
 def one_line(plan: Plan) -> str:
-    """The promise in one line, for the end of a run."""
+    """The guarantee in one line, for the end of a run."""
     guarantee = plan.guarantee
     window = (
         "for ever"

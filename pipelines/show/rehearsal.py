@@ -57,8 +57,8 @@ def advice_sections(advice: Advice) -> Iterator[RenderableType]:
         )
     yield indent(
         Text(
-            "\nHalf the 95 % band at the worst tick, from noise alone: what a clip takes, weir "
-            "rehearse says.",
+            "\nHalf the 95 % margin at the worst tick, from noise alone: `weir rehearse` shows "
+            "what the clip takes.",
             style="dim",
         )
     )
@@ -67,7 +67,7 @@ def advice_sections(advice: Advice) -> Iterator[RenderableType]:
 def _epsilon(found: Candidate) -> str:
     if not found.reaches:
         return f"none up to {MOST_EPSILON:g} is enough"
-    weak = " (a weak promise)" if found.value > 10 else ""
+    weak = " (a weak guarantee)" if found.value > 10 else ""
     return f"{number(found.value)} or more{weak}"
 
 
@@ -100,7 +100,7 @@ SHOWN = 40
 
 
 def render(found: Rehearsal, out: Console) -> None:
-    """Prints what a rehearsal found. All of it is of made-up or public events."""
+    """Prints what a dry run found. All of it is of synthetic or public events."""
     for part in sections(found):
         out.print(part)
 
@@ -115,7 +115,7 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield heading("What clips take")
         yield indent(clips(found.clipped))
     if found.caps:
-        yield heading("What caps on users take")
+        yield heading("What contribution bounds take")
         yield indent(caps(found.caps))
     if found.advised:
         yield heading(f"What would bring an error within {100 * found.within:g} %, one at a time")
@@ -128,8 +128,8 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
 def errors(scores: tuple[Score, ...]) -> RenderableType:
     """A row for each output."""
     rows = table(
-        "output", "over", "true value", "band", "noise", "clip", "error", "share", "in band", "",
-        right=("true value", "band", "noise", "clip", "error", "share", "in band"),
+        "output", "over", "true value", "band", "noise", "clip", "error", "share", "in margin", "",
+        right=("true value", "band", "noise", "clip", "error", "share", "in margin"),
     )  # fmt: skip
     for score in scores[:SHOWN]:
         rows.add_row(
@@ -148,8 +148,10 @@ def errors(scores: tuple[Score, ...]) -> RenderableType:
 def told(found: Rehearsal) -> str:
     """What the columns are."""
     lines = [
-        "true value: its mean size. band: half the 95 % band that the release tells. noise: off "
-        "what clip and caps leave; clip: of that off the truth; error: both. useful: an error of "
+        "true value: its mean size. margin: half the 95 % margin that the release tells. noise: "
+        "off "
+        "what clip and contribution bounds leave; clip: of that off the truth; error: both. "
+        "useful: an error of "
         f"{100 * found.within:g} % of the true value or less; useless: as large as the value."
     ]
     lines.extend(
@@ -200,7 +202,7 @@ def remedies(found: Rehearsal) -> RenderableType:
 
 
 def grid(found: Rehearsal) -> RenderableType:
-    """Errors beside values: a row for each output and period, a column for each epsilon."""
+    """Errors next to values: a row for each output and period, a column for each epsilon."""
     assert found.grid is not None
     columns = [f"epsilon {number(epsilon)}" for epsilon in found.grid.epsilons]
     rows = table("output", "over", "tick", *columns, right=tuple(columns))
@@ -284,7 +286,7 @@ def render_audit(report: Report, out: Console) -> None:
             f"Bytes: records malformed in {len(result.forms)} ways moved {result.moved} of "
             f"{result.bystanders} keys that they do not belong to; a run took "
             f"{result.seconds[0]:.2f} s with them and {result.seconds[1]:.2f} s without "
-            "(measured, not promised)."
+            "(measured, not guaranteed)."
         )
     for words in report.broken:
         out.print(f"BROKEN: {words}", style="bold red")

@@ -152,7 +152,7 @@ def _told(said: str, every: float) -> Iterator[Text]:
     now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
     yield Text()
     if said:
-        yield Text(f"{said} Asked again every {every:g} s.", style="bold red")
+        yield Text(f"{said} Read again every {every:g} s.", style="bold red")
     yield Text(f"{now}; every {every:g} s; Ctrl-C ends it", style="dim")
 
 
@@ -174,7 +174,7 @@ class Rates:
             if events is not None and "job" in entry:
                 then, before = self._before.get(entry["job"], (seconds, events))
                 self._before[entry["job"]] = (seconds, events)
-                if seconds > then and events >= before:  # a restart may count anew
+                if seconds > then and events >= before:  # a restart may count again
                     rate = (events - before) / (seconds - then)
                     entry = {**entry, "events_per_second": round(rate, 1)}
             out.append(entry)

@@ -1,4 +1,4 @@
-"""The end of a run: the last releases with error bands, what was counted, what it cost."""
+"""The end of a run: the last releases with error margins, what was counted, what it cost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         held_back(result, out)
     elif result.folder is not None and result_files(result.folder):
         run = ResultFolder.open(result.folder)
-        out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
+        out.print(
+            heading(f"Last releases of {result.plan.name} (value ± 95 % margin of the noise)")
+        )
         drawn = not run.is_empty
         if drawn:
             last_releases(result, run, out, wide)
@@ -144,7 +146,7 @@ def refused_table(rows: Sequence[Refused], loss: tuple[str, str] | None = None) 
     if loss is not None:
         built.add_row("(file)", "could not be read", *loss)
     for row in rows:
-        retained = "put aside" if row.put_aside else "kept, the value counts as missing"
+        retained = "rejected" if row.put_aside else "kept, the value counts as missing"
         built.add_row(
             row.field or "(record)", row.reason.replace("_", " "), f"{row.count:,}", retained
         )
@@ -279,7 +281,7 @@ def long_table(
     """One row per key, release and bin; one column per tick.
 
     Args:
-      rows: of the results, in order. width: of a band, in standard deviations.
+      rows: of the results, in order. width: of a margin, in standard deviations.
       labels: (name, over) -> names of the components.
     """
     keyed = any(row["key"] for row in rows)

@@ -55,7 +55,7 @@ class Top(NamedTuple):
     Attributes:
       of: name of the release. over: its span in ticks. tick, starts: which tick, and its date.
       keys: how many there are. ranked: the largest, in order. others: keys that are not among them
-        and may belong there. band: half the width of a 95 % band of one key, in stddevs.
+        and may belong there. margin: half the width of a 95 % margin of one key, in stddevs.
       by: columns of the grouping that they are of; None: the plan has one grouping.
       left_out: what public bounds keep out of the numbers, as the plan says it.
     """
@@ -77,9 +77,9 @@ class Top(NamedTuple):
 
 
 def width(keys: int, band: float) -> float:
-    """Half the width, in standard deviations, of bands that hold the numbers of all keys at once.
+    """Half the width, in standard deviations, of margins that hold the numbers of all keys at once.
 
-    A key's band fails with CHANCE / keys at most, so that one of them fails with CHANCE at most.
+    A key's margin fails with CHANCE / keys at most, so that one of them fails with CHANCE at most.
     """
     each = CHANCE / max(1, keys)
     if band >= LAPLACE_BAND:
@@ -217,7 +217,9 @@ def render(found: Top, out: Console) -> None:
             f"{of_grouping}, {span(found.over)}, {found.starts} (tick {found.tick:,})"
         )
     )
-    built = table("rank", "key", "value ± 95 % band", "can be", right=("rank", "value ± 95 % band"))
+    built = table(
+        "rank", "key", "value ± 95 % margin", "can be", right=("rank", "value ± 95 % margin")
+    )
     for place, row in enumerate(found.ranked, 1):
         can = str(row.best) if row.best == row.worst else f"{row.best:,} to {row.worst:,}"
         built.add_row(f"{place:,}", row.key, one(row.value, row.stddev, found.band), can)

@@ -21,7 +21,8 @@ CAPS = {
 """Caps in words."""
 
 LOST = (
-    "What each cap takes in events, these and others, weir rehearse says of made-up events of a "
+    "What each bound takes in events, these and others, is shown by `weir rehearse` for synthetic "
+    "events of a "
     "known shape (--like) or of public ones (--on)."
 )
 
@@ -30,12 +31,17 @@ def promises(facts: Mapping[str, Any]) -> RenderableType:
     """Epsilon of one event, of a user in one period, and of a user in several."""
     user, reported = facts["user"], facts["guarantee"]
     rows = table(
-        "what all releases tell of", "epsilon", "anywhere in a year", "delta",
+        "what all releases reveal", "epsilon", "anywhere in a year", "delta",
         right=("epsilon", "anywhere in a year"),
     )  # fmt: skip
     delta = f"{reported['delta']:g}"
     if user["event_epsilon"] is not None:
-        rows.add_row("one event, where no cap bites", _epsilon(user["event_epsilon"]), "", delta)
+        rows.add_row(
+            "one event, where no contribution bound is binding",
+            _epsilon(user["event_epsilon"]),
+            "",
+            delta,
+        )
     rows.add_row("one user in one period", _epsilon(reported["epsilon"]), "", delta)
     for row in user["periods"]:
         rows.add_row(
@@ -50,8 +56,8 @@ def promises(facts: Mapping[str, Any]) -> RenderableType:
 
 
 def caps(facts: Mapping[str, Any]) -> RenderableType:
-    """Noise for the same promise under other caps."""
-    rows = table("cap (privacy.contributions)", "", "is", "noise if it were", right=("is",))
+    """Noise for the same guarantee under other caps."""
+    rows = table("bound (privacy.contributions)", "", "is", "noise if it were", right=("is",))
     prices: dict[str, list[str]] = {}
     values: dict[str, int] = {}
     for fact in facts["user"]["cap_prices"]:

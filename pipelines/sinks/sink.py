@@ -35,7 +35,7 @@ class Sink(Connector):
 
     layout: Literal["flat", "packed"] = Field(
         default="flat",
-        description="flat: a row for each number, with its label, index and 95 % band. packed: a "
+        description="flat: a row for each number, with its label, index and 95 % margin. packed: a "
         "row for each vector, with lists of numbers.",
         examples=["packed"],
     )
@@ -131,7 +131,7 @@ class Sink(Connector):
         return False
 
     def note(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Keeps public facts of a run beside its releases, where there is a place for them."""
+        """Keeps public facts of a run next to its releases, where there is a place for them."""
 
     def missing(self, plan: Plan) -> Sequence[str] | None:
         """Names of the files of a plan's releases that are not there, published or held; None

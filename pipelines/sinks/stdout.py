@@ -23,7 +23,7 @@ class StdoutSink(Sink):
     wide: bool = Field(
         default=False,
         description="A row for each key and tick, with a column for each number and one for its 95 "
-        "% band; `weir run --wide` asks for it too.",
+        "% margin; `weir run --wide` asks for it too.",
         examples=[True],
     )
 

@@ -132,7 +132,8 @@ def files_of(form: Format) -> type[Files]:
 
 
 QUOTES = (
-    "Quoted fields may hold newlines, so where a record ends follows from its quotes: the promise "
+    "Quoted fields may hold newlines, so where a record ends follows from its quotes: the "
+    "guarantee "
     "compares streams whose records close the quotes that they open within {:,} bytes. One that "
     "does not takes what lies up to there with it, other records among them."
 )
@@ -164,7 +165,7 @@ class CsvSource(Files):
     encoding: str = Field(
         default="utf-8",
         description="How CSV is written: utf-8, latin-1, cp1252, utf-16, or another of Python's "
-        "encodings in which a newline stands for itself. What cannot be decoded spoils its field.",
+        "encodings in which a newline stands for itself. What cannot be decoded damages its field.",
         examples=["cp1252"],
     )
     quoted_newlines: bool = Field(
@@ -209,7 +210,7 @@ def _check_columns(header: bool, columns: tuple[str, ...] | None) -> None:
     """Refuses a file of which nobody, or both file and config, name the columns."""
     if not header and columns is None:
         raise refusal(
-            "header", header, "needs columns beside it: the names of all fields, in order."
+            "header", header, "needs columns next to it: the names of all fields, in order."
         )
     if columns is None:
         return

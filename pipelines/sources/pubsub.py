@@ -21,7 +21,7 @@ ANSWER = 10.0
 
 
 class Replay(Section):
-    """A recorded stream fed anew: stream time = origin + speed * (wall time - started)."""
+    """A recorded stream fed again: stream time = origin + speed * (wall time - started)."""
 
     origin: Timestamp = Field(
         description="Event time at which the replay starts.", examples=["2013-01-01T05:00:00Z"]
@@ -101,7 +101,7 @@ class SubscriptionConfig(Section):
     )
     replay: Replay | None = Field(
         default=None,
-        description="Stream time of a recorded stream that is fed anew.",
+        description="Stream time of a recorded stream that is fed again.",
         examples=["{origin: 2013-01-01T05:00:00Z, started: 2026-01-01T12:00:00Z, speed: 24}"],
     )
 

@@ -1,5 +1,6 @@
-"""The kinds of sources by name: one for each format of files, and those that are a file beside this
-one and a line here. Another package adds one by an entry point in the group ``weir.sources``."""
+"""The kinds of sources by name: one for each format of files, and those that are a file next to
+this one and a line here. Another package adds one by an entry point in the group
+``weir.sources``."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Source(Connector):
         return TextForm(line_bytes=line_bytes)
 
     def caveats(self, limits: Limits) -> Iterator[str]:
-        """Sentences on what the promise does not cover where events come from here."""
+        """Sentences on what the guarantee does not cover where events come from here."""
         if self.bounded:
             yield PUBLICATION
 
@@ -163,7 +163,7 @@ class Source(Connector):
             )
 
     def check(self) -> Iterator[str]:
-        """Asks whoever serves a stream, before a runner near it does. Yields what to warn of.
+        """Asks anyone who serves a stream, before a runner near it does. Yields what to warn of.
 
         Raises:
           ConfigError: it is not there, or not as the config says.
@@ -171,7 +171,7 @@ class Source(Connector):
         return iter(())
 
     def amount(self) -> tuple[int | None, int | None]:
-        """Records and bytes that there are to read, as far as that is cheap to know."""
+        """Records and bytes that there are to read, as far as that is inexpensive to know."""
         return None, None
 
     def seal(self, key: bytes) -> tuple[str | None, Source]:

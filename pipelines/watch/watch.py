@@ -123,8 +123,8 @@ def watch(
         raise ConfigError(
             "PLACE",
             place or "",
-            "is asked for, or --subscription, and not both: the folder that a run writes to (the "
-            "status of a job on Flink has no releases; --private --flink-master shows it beside).",
+            "is given, or --subscription, and not both: the folder that a run writes to (the "
+            "status of a job on Flink has no releases; --private --flink-master shows it next to).",
         )
     if master is not None and not private:
         raise ConfigError(

@@ -62,7 +62,7 @@ def worlds(newcomer: bool, second: int) -> list[int]:
 
 @pytest.mark.parametrize("second", range(4, 20))
 def test_a_copy_counts_again_whatever_else_the_shard_holds(second: int) -> None:
-    """Neither when ids are dropped nor what counts depends on the events beside them."""
+    """Neither when ids are dropped nor what counts depends on the events next to them."""
     assert worlds(True, second) == worlds(False, second)
     assert worlds(False, second) == ([4] if second <= 4 + HORIZON else [4, second])
 

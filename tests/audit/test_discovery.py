@@ -79,7 +79,7 @@ def broken(
     bound: tuple[float, float],
     edges: Sequence[int] = (),
 ) -> bool:
-    """Whether the promise of (mu, delta) = bound is seen to be broken, either way."""
+    """Whether the guarantee of (mu, delta) = bound is seen to be broken, either way."""
     without = transcripts(*world, others, edges)
     with_user = transcripts(*world, list(np.add(others, user)), edges)
     for epsilon in EPSILONS:

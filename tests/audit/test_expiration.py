@@ -46,7 +46,7 @@ def test_rows_of_the_table_hold(mechanism: str, noise: str, times: int) -> None:
 
 
 def test_a_window_tree_keeps_nothing_after_its_window() -> None:
-    """The table promises nothing after W ticks, and rightly so: the loss grows with every block,
+    """The table guarantees nothing after W ticks, and rightly so: the loss grows with every block,
     and a second run on other data has the same noise around a record that has left the window."""
     world = world_of("window_tree", keys=20)
     table = {row.ticks: row.epsilon for row in world.plan.guarantee.expiration}

@@ -301,7 +301,7 @@ def test_keys_and_blocks_that_a_pipeline_could_not_hold_are_refused() -> None:
         build(blocks=1 << 40)
 
 
-# ---- what real-valued noise cannot promise
+# ---- what real-valued noise cannot guarantee
 
 
 def test_a_delta_below_the_grain_of_real_noise_is_served_by_exact_noise_only() -> None:

@@ -239,7 +239,7 @@ def test_without_its_cap_a_user_passes_the_claim() -> None:
     assert found.epsilon > made.guarantee.epsilon
     more = ContributionBounds(**{**CAPS, "events": 2 * CAPS["events"]})
     free.__dict__["person"] = UserUnit(more, made.person.periods)
-    with pytest.raises(WeirError, match="more events in a cell than their cap"):
+    with pytest.raises(WeirError, match="more events in a cell than their bound"):
         attacked(free, *streams(made, greed=2), PER_TRIAL)
 
 

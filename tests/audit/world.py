@@ -87,7 +87,7 @@ def make(
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two sets of events beside the same background; ``slots`` keys make one trial."""
+    """Two sets of events next to the same background; ``slots`` keys make one trial."""
 
     here: tuple[Placed, ...]
     there: tuple[Placed, ...]

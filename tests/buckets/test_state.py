@@ -1,4 +1,4 @@
-"""What a stream keeps beside its checkpoints, in a bucket as on a disk."""
+"""What a stream keeps next to its checkpoints, in a bucket as on a disk."""
 
 from __future__ import annotations
 

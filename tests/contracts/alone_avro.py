@@ -128,7 +128,7 @@ def files(draw: st.DrawFn, schema: EventSchema, nest: bool = False) -> Records:
 
 
 def _nested(draw: Any, types: dict[str, Type], cells: dict[str, Any]) -> tuple[Any, Any]:
-    """Some fields inside of records, of which one may be null and one beside another type."""
+    """Some fields inside of records, of which one may be null and one next to another type."""
 
     def within(name: str, fields: str, more: dict[str, Type], rest: list[Any]) -> tuple[Any, Any]:
         kinds = {one: types.pop(one) for one in fields} | more

@@ -198,7 +198,7 @@ def _object(pairs: Pairs) -> bytes:
 
 
 def _nested(draw: st.DrawFn, pairs: Pairs) -> Pairs:
-    """Fields inside of others, sometimes with something else in their place or beside them."""
+    """Fields inside of others, sometimes with something else in their place or next to them."""
     inner = [(INSIDE[k][4:], v) for k, v in pairs if INSIDE.get(k, "").startswith("m.o.")]
     outer = [(INSIDE[k][2:], v) for k, v in pairs if INSIDE.get(k, "m.o.")[:4] != "m.o."]
     odd = draw(st.integers(0, 11))

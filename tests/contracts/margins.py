@@ -1,4 +1,4 @@
-"""Margins of error of whatever is released, beside the truth that they are about.
+"""Margins of error of whatever is released, next to the truth that they are about.
 
 Keys have noise of their own, so hundreds of keys with the same events are as many draws of one
 release. What its margin is about differs: the same sums without noise, the least-squares model of

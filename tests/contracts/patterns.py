@@ -88,7 +88,7 @@ def dense(case: Case, mechanism: object, ticks: int) -> tuple[np.ndarray, np.nda
 def columns(
     case: Case, mechanism: object, first: int, span: int, rows: int, ticks: int
 ) -> np.ndarray:
-    """(units, span): the cheapest units that move the outputs as a leaf of each tick does.
+    """(units, span): the least expensive units that move the outputs as a leaf of each tick does.
 
     Of the outputs up to row ``first + rows``; where there are none, inf.
     """

@@ -1,4 +1,4 @@
-"""Each record is read alone: whatever stands beside it, the same values, bits and reasons.
+"""Each record is read alone: whatever stands next to it, the same values, bits and reasons.
 
 For every format of files and every payload of messages, of which each must have its records here
 to be registered at all: records are read one by one, and then in pairs, all together, turned

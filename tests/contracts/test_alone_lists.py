@@ -1,4 +1,4 @@
-"""Lists of each record are read alone, in every format, whatever lists stand beside them; and the
+"""Lists of each record are read alone, in every format, whatever lists stand next to them; and the
 same numbers are the same canonical lists, whatever the format and however they were written."""
 
 from __future__ import annotations

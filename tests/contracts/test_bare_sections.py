@@ -111,7 +111,7 @@ def test_a_bare_value_is_answered_with_what_to_write(path: Path) -> None:
     for value in BARE:
         error = refusal(put(around, path, value))
         if error is None or error.field != ".".join(path) or "must be a section" not in str(error):
-            continue  # the field takes it, or says what it takes besides a section
+            continue  # the field takes it, or says what it takes in addition a section
         answered += 1
         assert not error.remedy.endswith("fields ."), error
         line = re.search(r"Write something like `(.*)`\.$", error.remedy)

@@ -1,7 +1,8 @@
 """Every encoding of a column, in every role: as its plain values are read, or refused by its type.
 
 A file's schema is a public fact. So a column that cannot play its role is refused by file, column
-and type before a record is read, by whoever looks at the file: the check before a run, the reader,
+and type before a record is read, by anyone who looks at the file: the check before a run, the
+reader,
 and ``weir init``, which proposes no such column. And how values are encoded is no matter of theirs:
 a dictionary with indices of any width, runs and views hold what plain values do, however many names
 there are, and whatever one of them is.

@@ -60,7 +60,7 @@ CONFIGS = {
 
 
 def forget() -> None:
-    """Installed packages are looked up anew."""
+    """Installed packages are looked up again."""
     importlib.invalidate_caches()
     registry.installed.cache_clear()
 
@@ -89,7 +89,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(params=CONFIGS)
 def job(request: pytest.FixtureRequest, package: Path, tmp_path: Path) -> Path:
-    """A config that uses one of them, beside its events."""
+    """A config that uses one of them, next to its events."""
     rng = np.random.default_rng(4)
     lines = ["t,u,y"]
     for i in range(240):

@@ -67,7 +67,7 @@ def test_the_stated_loss_is_never_exceeded_and_is_attained(case):
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_the_budget_is_spent_not_saved(case):
     mechanism = case.build() if case.window else case.make(TICKS)
-    # sliding promises for ever, whatever the window.
+    # sliding guarantees for ever, whatever the window.
     permanent = getattr(CONTINUAL_SUMS[case.name], "permanent", False)
     loss = mechanism.loss(None if permanent else case.window)
     assert loss.value == pytest.approx(BUDGET[loss.kind], rel=1e-6)
@@ -84,7 +84,7 @@ def test_the_loss_grows_with_what_is_seen(case):
 def inner_products(case: Case, mechanism, ticks: int) -> np.ndarray:
     """(n, n): inner products of what records of different ticks move, against the first outputs.
 
-    The cheapest units x with B x = M e_i move the outputs as the leaf of tick i does.
+    The least expensive units x with B x = M e_i move the outputs as the leaf of tick i does.
     """
     dense, clean = mechanism.materialize(ticks), response(mechanism, ticks)
     if None not in case.overs and not hasattr(mechanism, "response"):

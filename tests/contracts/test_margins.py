@@ -2,7 +2,7 @@
 registered output, whatever publishes ``stddev``, or ``low`` and ``high``.
 
 Statistical: hundreds of keys with noise of their own, under a fixed secret. A release of 15 times
-the noise that its margin is made of fails, and so does one whose plan promises a fifteenth of it.
+the noise that its margin is made of fails, and so does one whose plan guarantees a fifteenth of it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def each_of(plan: Plan) -> int:
 
 
 def strength(name: str) -> float:
-    """Epsilon: regressions show their errors only where noise is small beside their sums, and the
+    """Epsilon: regressions show their errors only where noise is small compared with their sums,
+    and the
     noise of ranks must be larger than a bin."""
     if name.startswith("regression"):
         return 4000.0 if name.endswith("users") else 400.0

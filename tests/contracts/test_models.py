@@ -78,7 +78,7 @@ SIZE = 5000
 PLACED = ("erm.sampled", STEPS, *ONE_PASS, *FORMS, BY_RECORDS)
 """Of records in order, alone: void rows take places, and only replace_one is served."""
 SECOND = "online.follow_the_leader, second order"
-"""Sums of products beside the gradients, and a system at every tick."""
+"""Sums of products next to the gradients, and a system at every tick."""
 BY_ORACLE = "online.conditional_gradient, second order"
 """The same, approached by a linear oracle."""
 ITERATES = "online.pocg, fading"

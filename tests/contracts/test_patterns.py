@@ -81,7 +81,7 @@ def units(mechanism: Any, window: int | None) -> float:
 def test_a_user_moves_no_more_than_is_charged(name: str, window: int | None) -> None:
     for one in PATTERNS:
         case, mechanism = made(name, "gaussian", window, one)
-        whole = None if name == "sliding" else window  # its promise is permanent
+        whole = None if name == "sliding" else window  # its guarantee is permanent
         assert mechanism.loss(whole).value <= BUDGET["gdp"]
         assert mechanism.loss(whole).value == pytest.approx(BUDGET["gdp"], rel=1e-6)
         for ticks in {1, window or TICKS, 5}:
@@ -106,7 +106,7 @@ def test_all_noises_of_a_mechanism_charge_the_same_sets(kind: str) -> None:
 @pytest.mark.parametrize("window", [1, 4])
 @pytest.mark.parametrize("name", names("k_norm"))
 def test_pure_losses_of_a_user_add_up(name: str, window: int) -> None:
-    """The cheapest units in l1, for sets of one key, times as many keys as fit."""
+    """The least expensive units in l1, for sets of one key, times as many keys as fit."""
     for one in PATTERNS[:4]:
         case, mechanism = made(name, "k_norm", window, one)
         span = one.span or 1

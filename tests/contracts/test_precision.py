@@ -1,4 +1,5 @@
-"""Real-valued noise never misses steps of the lattice: what would is refused, whoever draws it."""
+"""Real-valued noise never misses steps of the fixed-point grid: what would is refused, anyone "
+"who draws it."""
 
 from __future__ import annotations
 

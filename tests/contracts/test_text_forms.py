@@ -1,7 +1,7 @@
 """Each record is read alone, however its text is written: encodings, no header, newlines in quotes.
 
-Lines of any bytes stand beside each other in every order of cutting; what becomes of each is what
-becomes of it in a file of its own. With quoted newlines that is promised for records that close
+Lines of any bytes stand next to each other in every order of cutting; what becomes of each is what
+becomes of it in a file of its own. With quoted newlines that is guaranteed for records that close
 the quotes that they open.
 """
 

@@ -55,7 +55,7 @@ def released(made: Plan, given: Events) -> list[bytes]:
 @pytest.mark.parametrize("column", ["y", "u", None])
 @pytest.mark.parametrize("name", COUNTED)
 def test_half_of_the_events_void_is_half_of_the_events(name: str, column: str | None) -> None:
-    # These stay at their start while rows are few beside their noise.
+    # These stay at their start while rows are few next to their noise.
     shy = name in ("regression.naive", BY_SOLVER)
     made, given = plan(name), events(12_000 if shy else 200, seed=3)
     every = np.arange(len(given.times))

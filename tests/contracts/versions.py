@@ -1,7 +1,7 @@
 """A plan of every registered algorithm, with the digest and the bits that its version must keep.
 
 ``python -m tests.contracts.versions`` adds what is missing; until a version is released, what it
-has may be removed from the file and made anew.
+has may be removed from the file and made again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ aggregates:
 GATES = """
 aggregates:
   visits: {count: events}
-  dear: {count: events, where: y > 5}
+  expensive: {count: events, where: y > 5}
   usual: {mean: y, clip: [0, 10], where: y > 5}
 """
 GROUPS = "k, declared: [east, north, west], groups: [[k], []]"
@@ -269,7 +269,7 @@ def add() -> None:
         for version in VERSIONS:
             if version not in found.setdefault(name, {}):
                 found[name][version] = kept(config, int(version))
-    names = dict(configs())  # in their order: a new algorithm's line lies beside its kind's
+    names = dict(configs())  # in their order: a new algorithm's line lies next to its kind's
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in names)
     GOLDEN.write_text(f"{{\n{lines}\n}}\n")
 

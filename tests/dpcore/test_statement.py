@@ -1,4 +1,4 @@
-"""The promise in words: what is compared, what forgotten ids cost, and what is left open."""
+"""The guarantee in words: what is compared, what forgotten ids cost, and what is left open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components are whole or not there, whoever asks, and whatever fails."""
+"""Components are whole or not there, anyone who asks, and whatever fails."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def plan(ticks: int | None, releases: Sequence[dict[str, Any]], **more: Any) -> 
         "warnings": [],
         "reading": {
             "lines": "Every line is what was released.",
-            "banded": "The band holds 95 % of the noise ({band} standard deviations).",
+            "banded": "The margin holds 95 % of the noise ({band} standard deviations).",
             "bare": "",
         },
         **more,

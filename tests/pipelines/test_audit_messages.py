@@ -94,7 +94,7 @@ def test_messages_hold_every_event_in_the_order_of_ticks(form: str, stamp: str) 
 def test_a_malformed_record_is_its_own_matter_and_strays_are_dead_letters(
     form: str, tmp_path: Path
 ) -> None:
-    """Good events beside bad ones stay what they are; who is nobody's is refused."""
+    """Good events next to bad ones stay what they are; who is nobody's is refused."""
     maker = maker_of(form)
     way = RecordFeed.of(maker.audited, "flink")
     forms = way.forms(maker)

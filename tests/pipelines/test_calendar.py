@@ -1,4 +1,4 @@
-"""Clocks of the calendar from the command line: plan, run, status, report, rehearsal, ledger."""
+"""Clocks of the calendar from the command line: plan, run, status, report, dry run, ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job adds to its promise: told by `weir plan`, kept in _plan.json, and what then runs."""
+"""What a job adds to its guarantee: told by `weir plan`, kept in _plan.json, and what then runs."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         ("source={csv: a, ndjson: b}", "source", "exactly one"),
         ("source={}", "source", "exactly one"),
         ("source={cvs: a}", "source.cvs", "did you mean csv?"),
-        ("source={csv: a, header: false}", "source.header", "needs columns beside it"),
+        ("source={csv: a, header: false}", "source.header", "needs columns next to it"),
         ("source={csv: a, columns: [a]}", "source.columns", "add header: false"),
         ("source={csv: a, header: false, columns: []}", "source.columns", "every field"),
         ("source={csv: a, header: false, columns: [a, a]}", "source.columns", "every field"),

@@ -176,4 +176,4 @@ def test_the_page_says_what_to_mend(weir: Weir, monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 1
     words = " ".join(result.stdout.split())
     assert "wrong scipy 0.1 pip install scipy" in words and "packages 1 as needed" in words
-    assert "1 to mend" in words and "numpy" not in words
+    assert "1 to fix" in words and "numpy" not in words

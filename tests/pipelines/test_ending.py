@@ -66,7 +66,7 @@ def test_a_worker_marks_the_results_notes_the_drain_and_asks_for_it(
 
     def sleep(seconds: float) -> None:
         looks.append(seconds)
-        Flink.over = len(looks) != 5  # a restart: it looks anew
+        Flink.over = len(looks) != 5  # a restart: it looks again
         assert len(looks) < 99
 
     monkeypatch.setattr(ending.time, "sleep", sleep)

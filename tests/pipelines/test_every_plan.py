@@ -24,7 +24,7 @@ def test_it_is_shown_and_written(case: str) -> None:
     told = plan_json(plan)
     json.dumps(told, allow_nan=False)
     if plan.person is not None and plan.program.sums:
-        assert told["user"]["cap_prices"], "no cap has a price"
+        assert told["user"]["cap_prices"], "no contribution bound has a price"
     page = io.StringIO()
     render(plan, Console(file=page, width=120))
     assert plan.name in page.getvalue() and one_line(plan)

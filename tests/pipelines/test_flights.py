@@ -31,7 +31,7 @@ TEXT = (
 
 
 def some(n: int = 400, seed: int = 3) -> Flights:
-    """Made-up flights of the first three days: they make up five minutes."""
+    """Synthetic flights of the first three days: they make up five minutes."""
     generator = np.random.default_rng(seed)
     left = np.sort(generator.integers(0, 72, n))
     late = generator.normal(10, 30, n).round()

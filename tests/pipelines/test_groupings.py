@@ -68,7 +68,9 @@ def test_models_users_found_keys_and_audits_are_refused_by_name() -> None:
         "protect_for: 8}",
         "protect_for: 8, unit: user, per: 8h, contributions: {ticks: 2, keys: 2, events: 1}}",
     )
-    with pytest.raises(ConfigError, match=r"key\.groups.*caps of users bound the keys of one"):
+    with pytest.raises(
+        ConfigError, match=r"key\.groups.*contribution bounds of users bound the keys of one"
+    ):
         loads(users)
     found = users.replace(f"declared: {json.dumps(PAIRS)}", "discover: {min_users: 20}")
     with pytest.raises(ConfigError, match=r"key\.groups"):

@@ -53,7 +53,7 @@ def test_a_stream_keeps_the_groups_that_it_was_begun_with(state: StateFolder) ->
     assert flink_options.settled(small, ("--max-parallelism=512",), state, True) == 512
     with pytest.raises(ConfigError, match=r"--max_parallelism.*512 groups.*for ever"):
         flink_options.settled(small, ("--max_parallelism=256",), state, True)
-    assert flink_options.settled(small, ("--max_parallelism=256",), state, False) == 256  # anew
+    assert flink_options.settled(small, ("--max_parallelism=256",), state, False) == 256  # again
 
 
 def test_a_savepoint_from_elsewhere_has_the_groups_of_its_plan(state: StateFolder) -> None:

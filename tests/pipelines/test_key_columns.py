@@ -42,7 +42,7 @@ def refusal(key: str, schema: str = "{time: at, id: id}") -> ConfigError:
 @pytest.mark.parametrize(
     ("key", "field", "says"),
     [
-        ("{column: a, columns: [b, c], declared: [x]}", "key.columns", "cannot stand beside"),
+        ("{column: a, columns: [b, c], declared: [x]}", "key.columns", "cannot be combined with"),
         ("{declared: [x]}", "key.column", "columns: [city, product]"),
         ("{columns: [a], declared: [[x]]}", "key.columns", "two columns or more"),
         ("{columns: [a, a], declared: [[x, y]]}", "key.columns", "'a': is named twice"),

@@ -116,7 +116,7 @@ def test_both_layouts_give_back_what_was_released(tmp_path: Path, form: str, see
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 def test_another_program_reads_flat_rows(tmp_path: Path, form: str) -> None:
-    """Labels and bands as they are, but that CSV guards formulas; no cell of it holds a list."""
+    """Labels and margins as they are, but that CSV guards formulas; no cell of it holds a list."""
     case = Case(3)
     rows = rows_of(case.write(tmp_path, form, "flat"))
     labels = {over: labels for _, over, labels in case.flat.outputs}

@@ -84,14 +84,14 @@ def test_the_plan_says_what_is_learned_and_released(weir: Weir, job: Path) -> No
         "1 a tick, public, around 0",
         "regret grows as ln T",
         "theta coefficients in scaled units",
-        "coefficients the same in the columns' own units",
+        "coefficients in the columns' own units",
         "loss losses since the start",
         "one event (replace_one)",
         "> blt",
         "state per key",
         "values of late are moved into [-30, 120]",
         "The running loss is paid from the same budget: it takes 0.1",
-        "number of events per key and tick is not covered by the promise",
+        "number of events per key and tick is not covered by the guarantee",
     ):
         assert part in text, part
 

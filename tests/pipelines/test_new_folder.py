@@ -1,4 +1,4 @@
-"""``weir run --new`` writes beside what is there, and says what that costs."""
+"""``weir run --new`` writes next to what is there, and says what that costs."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_what_is_refused_is_refused_without_its_words(
         job = config(tmp_path, taken_for, path)
         ran = checked(weir("run", job))
         if taken_for != "ndjson":
-            # A file without objects is read as NDJSON is: line by line, each put aside.
+            # A file without objects is read as NDJSON is: line by line, each rejected.
             assert ran.exit_code != 0, name
             assert path.name in ran.stderr, ran.stderr
         shutil.rmtree(tmp_path / "out", ignore_errors=True)

@@ -97,7 +97,7 @@ def test_pure_epsilon(weir: Weir, small: Path) -> None:
 
 
 def test_it_needs_neither_source_nor_sink_nor_secret(weir: Weir, small: Path) -> None:
-    assert "The promise" in page(weir, small, "source=null", "sink=null")
+    assert "The guarantee" in page(weir, small, "source=null", "sink=null")
 
 
 def test_ten_thousand_keys_are_counted_not_listed(weir: Weir, small: Path) -> None:

@@ -51,7 +51,7 @@ def events(folder: Path, n: int = 6000) -> None:
 
 
 def config(folder: Path, algorithm: str, more: str = "", target: str = "cnt") -> Path:
-    """A config beside its events."""
+    """A config next to its events."""
     text = CONFIG.format(algorithm=algorithm, more=more, target=target)
     if target == "cnt":
         text = text.replace(", cost: [0, 50]", "")
@@ -97,7 +97,7 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     made = report(folder / "out")
     assert made.html is not None
     page = made.html.read_text()
-    assert "Bands: 95 %, as the plan says" in page and "finds on the same events" in page
+    assert "Margins: 95 %, as the plan says" in page and "finds on the same events" in page
     data = gather(ResultFolder.open(folder / "out"))
     first, *_, last = sections(data)
     assert (first.name, last.name) == ("score", "model")
@@ -106,7 +106,7 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     r2 = first.figures[1].panel
     assert r2.output.between == (None, 1.0) and np.isfinite(r2.series[0].half[-1]).all()
     theta = next(panel for panel in data.panels if panel.output.name == "theta").series[0]
-    assert (theta.half[-1] < theta.half[4]).all(), "bands narrow as events come"
+    assert (theta.half[-1] < theta.half[4]).all(), "margins narrow as events come"
 
 
 @pytest.mark.slow

@@ -206,7 +206,7 @@ def test_ten_thousand_keys_make_a_small_page_fast(tmp_path: Path) -> None:
     place = page.data["coarse"]["keys"].index("store-09999")
     np.testing.assert_allclose(held[place, -1], value[9999], atol=block["step"])
     half = unpacked(block["half"], columns, block["step"])
-    assert half.shape == (1, ticks), "a band that all keys share is held once"
+    assert half.shape == (1, ticks), "a margin that all keys share is held once"
     assert made.table.row_count == 12
 
 
@@ -352,9 +352,9 @@ def test_axes_and_bands_end_at_public_bounds() -> None:
     assert series.limits(value, half, (0.0, 8.0)) == (0.0, 8.0)
     np.testing.assert_array_equal(series.cut(value - half, (0.0, None)), 0)
     hidden = series.hidden(np.array([3.0, 50.0, -3.0]), np.array([4.0, 4.0, 2.0]), (None, None))
-    assert hidden.tolist() == [True, False, False], "the band is wider than the value"
+    assert hidden.tolist() == [True, False, False], "the margin is wider than the value"
     known = series.hidden(np.array([36.0]), np.array([20.0]), (0.0, 30.0))
-    assert known.tolist() == [True], "the band is wider than the clip"
+    assert known.tolist() == [True], "the margin is wider than the clip"
 
 
 @pytest.mark.parametrize(

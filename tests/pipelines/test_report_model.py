@@ -1,4 +1,4 @@
-"""Reports of models: small charts for one key and for many, coefficients without a band."""
+"""Reports of models: small charts for one key and for many, coefficients without a margin."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_small_charts_of_a_model(keys: list[str], tmp_path: Path) -> None:
     assert page.section("model") == list(LABELS), "a chart each; scaled ones say no more"
     assert len(page.data["drawn"]) == min(len(keys), KEYS_DRAWN)
     score, *others = page.data["figures"]
-    assert "half" in score["parts"][0]["fine"], "only the loss has a band"
+    assert "half" in score["parts"][0]["fine"], "only the loss has a margin"
     assert not any("half" in part["fine"] for one in others for part in one["parts"])
     assert "in the units of the data" in others[0]["caption"]
     notes = " ".join(one["note"] for one in page.data["sections"])
-    assert "No band: the noise is in the sums" in notes
+    assert "No margin of error: the noise is in the sums" in notes
     heads, _ = words.last_values(gather(ResultFolder.open(tmp_path / "out")))
     assert [head[0] for head in heads[1:]] == ["loss"] + ["coefficients"] * 7
 

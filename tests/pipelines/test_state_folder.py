@@ -1,4 +1,4 @@
-"""What is kept beside checkpoints: who may go on, from where, and that no secret is in it."""
+"""What is kept next to checkpoints: who may go on, from where, and that no secret is in it."""
 
 from __future__ import annotations
 

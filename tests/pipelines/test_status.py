@@ -309,5 +309,5 @@ def test_events_a_second_are_of_two_looks_at_one_job() -> None:
     assert rates.added([entry], now=1.0) == [entry]
     more = {"job": "a1", "operator": {"events": 140}}
     assert rates.added([more], now=3.0)[0]["events_per_second"] == 50.0
-    assert rates.added([entry], now=4.0) == [entry], "a job that counts anew has no rate"
+    assert rates.added([entry], now=4.0) == [entry], "a job that counts again has no rate"
     assert rates.added([{"folder": "out"}]) == [{"folder": "out"}]

@@ -76,7 +76,7 @@ def test_what_is_refused(weir: Weir, folder: Path, args: list[str], told: str) -
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_all_true_ranks_are_among_those_told(noise: str) -> None:
-    """Nineteen times in twenty at least; with bands of one key each far less often."""
+    """Nineteen times in twenty at least; with margins of one key each far less often."""
     rng = np.random.default_rng(2)
     true = np.sort(rng.gamma(1.0, 60.0, 60))[::-1]
     held = {True: 0, False: 0}

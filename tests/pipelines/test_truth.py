@@ -1,4 +1,5 @@
-"""What made-up events come to: exact, of made-up events only, and beside releases on screen."""
+"""What synthetic events come to: exact, of synthetic events only, and next to releases on "
+"screen."""
 
 from __future__ import annotations
 

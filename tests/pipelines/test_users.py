@@ -29,14 +29,14 @@ def test_the_page_has_the_promises_and_the_prices_of_caps(weir: Weir, users: Pat
     text = " ".join(result.stdout.split())
     for words in (
         "one user in 4h (add_remove)",
-        "What a user has",
-        "one event, where no cap bites",
+        "Privacy loss of a user",
+        "one event, where no contribution bound is binding",
         "one user in one period",
         "one user in 2 periods in a row",
-        "What caps on users cost",
+        "What contribution bounds cost",
         "events of a key in a tick 3",
         "from a period's last tick on",
-        "beyond the caps",
+        "beyond the contribution bounds",
     ):
         assert words in text, words
     assert "has been seen before" not in text

@@ -1,4 +1,4 @@
-"""Wide rows from bytes to releases: however written, and beside rows that cannot be read."""
+"""Wide rows from bytes to releases: however written, and next to rows that cannot be read."""
 
 from __future__ import annotations
 

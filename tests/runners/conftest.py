@@ -15,7 +15,7 @@ from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.engines.servers import PubSubServer
 
 JOBS_A_TASKMANAGER = 12
-"""Every job loads its classes anew; a TaskManager is replaced before they fill its memory."""
+"""Every job loads its classes again; a TaskManager is replaced before they fill its memory."""
 
 
 @pytest.fixture(scope="session")

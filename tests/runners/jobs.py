@@ -193,7 +193,7 @@ def launch(
     env: Mapping[str, str] | None = None,
     job: Job | None = None,
 ) -> Running:
-    """Starts ``weir run`` on a config and does not wait. Its logs lie beside the config."""
+    """Starts ``weir run`` on a config and does not wait. Its logs lie next to the config."""
     log = config.with_suffix(f".{time.time_ns()}.log")
     answer = log.with_suffix(".json")
     command = [sys.executable, "-m", "weir.pipelines.cli.main", "run", str(config), "--json"]
@@ -232,5 +232,5 @@ def check(outcome: Outcome, recording: Recording, counters: bool = True) -> None
 
 
 def on(cluster: FlinkCluster) -> tuple[str, ...]:
-    """Flags of a job on a cluster of this machine: a Python worker beside each TaskManager."""
+    """Flags of a job on a cluster of this machine: a Python worker next to each TaskManager."""
     return f"--flink-master={cluster.master}", "--parallelism=2"

@@ -1,4 +1,4 @@
-"""A fit of most of a minute: the stream goes on beside it, survives a death and ends within it."""
+"""A fit of most of a minute: the stream goes on next to it, survives a death and ends within it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wire to a server that can be cut and mended."""
+"""A wire to a server that can be cut and fixed."""
 
 from __future__ import annotations
 

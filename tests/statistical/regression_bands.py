@@ -1,28 +1,31 @@
-"""Do the bands of a regression hold, and how wide are they next to what an oracle would draw?
+"""Do the margins of a regression hold, and how wide are they next to what an oracle would draw?
 
     python -m tests.statistical.regression_bands --bikes hour.csv [--runs 4000]
 
 Streams of 731 daily ticks: Capital Bikeshare's hourly demand by three and by twelve columns
-(``hour.csv`` of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is), and made-up ones
-of 3 and 20 coefficients: dense, or ``one``, a coefficient of 0.9 beside zeros, or ``two`` of 0.45.
+(``hour.csv`` of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is), and synthetic
+ones
+of 3 and 20 coefficients: dense, or ``one``, a coefficient of 0.9 next to zeros, or ``two`` of 0.45.
 Early (tick 30) and late (the last). Epsilon 1, delta 1e-6, protection for ever, replace_one; every
 public number is a default or a range known beforehand. A cell is a stream, a tick and a set. Runs
 differ in noise alone: Gaussian of the plan's own deviation, drawn here, goes with the exact moments
 through the program's own ``solve``. ``projected m`` is ``regression.projected`` to m dimensions of
 some of the streams, and of 60 features of which five are not 0: there ``projected`` is what has
-bands.
+margins.
 
-Columns: ``covered``, the share of coefficients (over all runs) whose band of 1.96 deviations holds
+Columns: ``covered``, the share of coefficients (over all runs) whose margin of 1.96 deviations
+holds
 that of the minimiser over the set, on the same events without noise or ridge, and ``least``, that
-of the coefficient with the fewest; ``ratio``, the median of a band's width, as far as it lies in
+of the coefficient with the fewest; ``ratio``, the median of a margin's width, as far as it lies in
 the set, over the oracle's: 1.96 deviations by the true covariance, or half the set's width where
 that is less. ``excess``, the median over runs of (sum of squared errors less the least over the
-set) of events as they are, not shortened; ``adassp``, the same with that ridge. Beside them
+set) of events as they are, not shortened; ``adassp``, the same with that ridge. Next to them
 ``least_squares_once``: one release of everything at the end with the whole budget and the ridge of
 AdaSSP (Wang 2018), of the same clip; and ``release_every_731``, the one release of a plan that
-makes no other. ``mse`` and ``r2``: the share of runs whose band holds that of the released model on
+makes no other. ``mse`` and ``r2``: the share of runs whose margin holds that of the released model
+on
 the same events, rows without a value not counted; ``shown`` the share with a value, ``r2_half``
-half the median band. Writes regression_bands.csv next to this file.
+half the median margin. Writes regression_bands.csv next to this file.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ SETS: Mapping[str, Any] = {
     "simplex": {"simplex": 1},
 }
 LIFTED = ("l2_ball 2", "l1_ball 1", "l1_ball 3", "simplex")
-"""Sets for projections: the others take a search a model to lift it, which no band sees."""
+"""Sets for projections: the others take a search a model to lift it, which no margin sees."""
 RANGES: Mapping[str, tuple[float, float]] = {
     "season": (1, 4), "yr": (0, 1), "mnth": (1, 12), "hr": (0, 23), "holiday": (0, 1),
     "weekday": (0, 6), "workingday": (0, 1), "weathersit": (1, 4), "temp": (0, 1),
@@ -208,7 +211,7 @@ def minimiser(program: Fitted, moments: Floats) -> Floats:
 
 
 def oracle(program: Fitted, moments: Floats, tick: int, best: Floats) -> Floats:
-    """(d,) half a band that knows the true covariance."""
+    """(d,) half a margin that knows the true covariance."""
     matrix = program.rows.moments.unpack(moments[None]).matrix[0]
     values, vectors = np.linalg.eigh(matrix)
     inverse = (vectors / np.maximum(values, 1e-9)) @ vectors.T
@@ -220,7 +223,7 @@ def oracle(program: Fitted, moments: Floats, tick: int, best: Floats) -> Floats:
 
 
 def ends(program: Fitted) -> tuple[Floats, Floats]:
-    """(d,) least and largest of each coordinate of what has bands."""
+    """(d,) least and largest of each coordinate of what has margins."""
     where: Any = program.set if isinstance(program, Incremental) else program.image
     unit = np.eye(program.rows.moments.features)
     return np.diag(where.linear_oracle(unit)), np.diag(where.linear_oracle(-unit))
@@ -254,7 +257,7 @@ def cell(
 def scores(
     stream: Stream, tick: int, spec: Any, runs: int, seed: int = 0, wrong: float = 1.0, **model: Any
 ) -> dict[str, float]:
-    """What the bands of mse and R^2 cover, and how many runs have them. See ``cell``."""
+    """What the margins of mse and R^2 cover, and how many runs have them. See ``cell``."""
     program = program_of(stream, spec, error=True, **model)
     moments = exact(program, stream, tick)
     drawn = noisy(program, moments, tick, runs, seed)

@@ -1,4 +1,4 @@
-"""Bands of means and variances hold the truth about 95 times in 100."""
+"""Margins of means and variances hold the truth about 95 times in 100."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_wrong_scale_shows_in_the_bands() -> None:
 
 
 def test_few_events_make_wide_bands_never_wild_values() -> None:
-    """A mean of nothing: the divisor's floor keeps values in the clip, bands in its width."""
+    """A mean of nothing: the divisor's floor keeps values in the clip, margins in its width."""
     plan = make("blt", keys=500, ticks=TICKS, epsilon=0.1, aggregates=RATIOS, over="all")
     runs = released(plan, background(plan, 1))
     for i, (low, high, widest) in enumerate(((2.0, 6.0, 4.0), (0.0, 4.0, 4.0))):

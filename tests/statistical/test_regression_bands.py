@@ -1,4 +1,4 @@
-"""Bands of regressions hold the minimiser over the set; wrong ones do not."""
+"""Margins of regressions hold the minimiser over the set; wrong ones do not."""
 
 from __future__ import annotations
 

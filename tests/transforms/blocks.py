@@ -47,7 +47,7 @@ class Block:
         self._shelf: StateCache[Held] = StateCache(room=0 if forgets else 1 << 30)
 
     def stored(self) -> Stored:
-        """Made anew for each batch."""
+        """Made again for each batch."""
         plan = self.plan
         declared = None if plan.keys.observed else plan.keys.block_keys(self._block)
         layout = bytes.fromhex(plan.layout)

@@ -44,7 +44,7 @@ def collect(decoded: Iterable[Decoded]) -> Rows:
 
 
 def aside(dead: list[tuple[int, str]]) -> list[int]:
-    """Positions of the records that were put aside; other letters are of values."""
+    """Positions of the records that were rejected; other letters are of values."""
     return [at for at, why in dead if why.rpartition(" ")[2] not in VALUES]
 
 

@@ -1,4 +1,4 @@
-"""A neighbour spoils a field: no record vanishes, and a sum moves by its clip at most."""
+"""A neighbour damages a field: no record vanishes, and a sum moves by its clip at most."""
 
 from __future__ import annotations
 

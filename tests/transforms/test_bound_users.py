@@ -1,4 +1,4 @@
-"""Caps where every step is in one process: what the rule lets in, whoever passed without it."""
+"""Caps where every step is in one process: what the rule lets in, anyone who passed without it."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ CASE = Case([], ContributionBounds(ticks=2, keys=1, events=2), 4, 7)
 
 
 def test_whether_an_event_is_overdue_is_up_to_the_clock_alone() -> None:
-    """Whoever else is in a shard, in this period or the last: how far it is stays the same."""
+    """Anyone who else is in a shard, in this period or the last: how far it is stays the same."""
     found = []
     many = [Event(f"u{i}", tick, "k", None, 0.0) for i in range(9) for tick in range(5)]
     for crowd in ([], many):
@@ -445,7 +445,7 @@ def test_overdue_events_are_told_and_spend_nothing(secret: SecretRef) -> None:
     assert [(place, why) for _, place, _, why in letters] == [(0, "overdue"), (1, "overdue")]
     assert counters.snapshot()["overdue"] == 2
     ticks = sorted(tick for one in KEPT.pop(kept) for tick in one["@tick"].to_pylist())
-    # ann and bob in ticks 0, 1 and 4, cy in 1 and 2: caps begin anew with tick 4.
+    # ann and bob in ticks 0, 1 and 4, cy in 1 and 2: caps begin again with tick 4.
     assert ticks == [0, 0, 1, 1, 1, 2, 4, 4, 4]
 
 

@@ -80,7 +80,7 @@ def test_a_column_without_negative_zeros_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_what_is_missing_is_counted_alike(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where some events are put aside, and their values with them."""
+    """Also where some events are rejected, and their values with them."""
     schema = EventSchema(Stamp("t"), columns={"x": "number", "y": "number"})
     n = 500
     rng = np.random.default_rng(3)

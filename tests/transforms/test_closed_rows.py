@@ -91,7 +91,7 @@ def test_an_overdue_event_is_listed_once() -> None:
 def test_events_are_remembered_for_their_time_and_then_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The shard keeps the events of at most two turns of ticks, whoever comes."""
+    """The shard keeps the events of at most two turns of ticks, anyone who comes."""
     shards = UserShards(CASE, 1)
     shards.dofn._width = 3
     (shard,) = shards.stored.values()

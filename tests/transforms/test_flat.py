@@ -1,4 +1,4 @@
-"""Flat rows: one a coordinate, with its label and its band, and nothing lost on the way."""
+"""Flat rows: one a coordinate, with its label and its margin, and nothing lost on the way."""
 
 from __future__ import annotations
 

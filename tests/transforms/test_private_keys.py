@@ -166,7 +166,7 @@ def test_a_plan_tells_of_it() -> None:
     assert plan.guarantee.delta == 1e-3
     assert plan.canonical["discovery"]["min_users"] == 20
     assert plan_of(21).digest != plan.digest
-    with pytest.raises(ConfigError, match="0.0005 of delta beside the noise"):
+    with pytest.raises(ConfigError, match="0.0005 of delta next to the noise"):
         plan.dp_event()
     released = plan_of(20, FREE)
     assert released.discovery is not None and not released.discovery.hidden

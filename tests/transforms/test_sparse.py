@@ -199,7 +199,7 @@ WIDE = replace(FakePlan(), program=Both())
 
 
 def wide_releases() -> list[Released]:
-    """Silent, silent at first, all zeros, and a few numbers; beside them short vectors."""
+    """Silent, silent at first, all zeros, and a few numbers; next to them short vectors."""
     values = np.zeros((4, 1, MOST_DENSE + 1))
     values[0], values[1, 0, 0], values[3, 0, [1, 7, -1]] = np.nan, np.nan, [0.25, -3.0, 1.5]
     short = np.array([[[np.nan, 1.0]], [[0.0, 2.0]], [[-0.0, 3.0]], [[5.0, 0.0]]])

@@ -103,7 +103,7 @@ def test_a_flipped_bit_anywhere_is_refused(name: str, secret: SecretRef) -> None
         with pytest.raises(CodecError, match="damaged|version|not ours"):
             partial.tick_range(flipped(bag[0], bit))
     with pytest.raises(CodecError, match="damaged"):
-        one.read(9)  # the cell beside it that says which tick is next
+        one.read(9)  # the cell next to it that says which tick is next
 
 
 def flipped(data: bytes, bit: int) -> bytes:

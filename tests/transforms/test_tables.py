@@ -95,7 +95,7 @@ ODD: dict[str, list[Any]] = {
 
 @pytest.mark.slow
 def test_a_value_of_a_column_of_objects_is_read_alone() -> None:
-    """Each odd value in a good event: beside each other value of its column, and all together."""
+    """Each odd value in a good event: next to each other value of its column, and all together."""
     lenient = SCHEMA.lenient()
     good = {"at": START, "store": "north", "no": "a", "dollars": 1.5, "member": True}
 

@@ -54,7 +54,7 @@ def fates(world: Any, bundles: Sequence[Bundle]) -> list[Event]:
 def test_each_id_fares_as_it_would_alone(
     shards: int, tail: int, seed: int, horizon: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is beside it in its shard, and when that came and went: overdue copies too."""
+    """Whatever is next to it in its shard, and when that came and went: overdue copies too."""
     monkeypatch.setattr(timed_cells, "TAIL", tail)
     bundles = history(seed)
     expected = fates(Alone(horizon), bundles)

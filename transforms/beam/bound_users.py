@@ -10,7 +10,7 @@ not it has seen an event, and a tick is closed by a timer at its end. How far a 
 (``closed``) survives the end of a period. Else the presence of one user would decide whether an
 event of another that comes too late still spends a cap. What comes behind a closed tick is a copy
 of what its tick had (``transforms.operators.closed_rows``), or else ``overdue``: dead-lettered and
-counted, zero when all is well. It is not covered by the promise, as a runner's timing made it.
+counted, zero when all is well. It is not covered by the guarantee, as a runner's timing made it.
 
 **Order.** A shard has one timer, at the end of its earliest open tick, which holds the watermark
 there. Tick's timers stand a step of the runner later (``AFTER_CAPS``), so that a tick is released

@@ -42,7 +42,7 @@ class Releases(NamedTuple):
 
     Attributes:
       releases: PCollection of release batches (see transforms/release/table.py).
-      dead: PCollection of dead letters: where a record was and why it was put aside.
+      dead: PCollection of dead letters: where a record was and why it was rejected.
 
         >>> from weir import Releases
         >>> Releases._fields  # releases, dead = events | PrivateReleases(plan, secret)

@@ -22,7 +22,7 @@ class ReleaseRow(NamedTuple):
 
     Attributes:
       over: last so many ticks; None: since the start. stddev, low, high: of the noise, and its 95 %
-        band; None where the error is not additive. window: ticks for which an event is protected;
+        margin; None where the error is not additive. window: ticks for which an event is protected;
         None: for ever. plan: digest of the plan.
 
         >>> from weir import ReleaseRow

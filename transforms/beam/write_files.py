@@ -122,7 +122,7 @@ class RangeDoFn(beam.DoFn):
     """(range and part, bytes) -> what was written; waits until every block gave every tick.
 
     Of a clock without end nothing is kept for ever: a range is forgotten once it is written and its
-    time is over. A repeat that still came would gather anew; its file is there, and stays.
+    time is over. A repeat that still came would gather again; its file is there, and stays.
     """
 
     PARTS = userstate.BagStateSpec(PARTS_STATE, coders.BytesCoder())

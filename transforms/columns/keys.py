@@ -21,7 +21,7 @@ KEY = "@key"
 _SPECIAL = r'["\\\x00-\x1f]'
 """What a JSON text escapes."""
 _MOST = 1 << 31
-"""Above, codes of combinations are numbered anew before another column is added."""
+"""Above, codes of combinations are numbered again before another column is added."""
 
 
 def key_roles(columns: Sequence[str]) -> dict[str, str]:

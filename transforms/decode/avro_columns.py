@@ -38,7 +38,7 @@ def columns_of(
       schema: the roles of columns.
 
     Returns:
-      raw columns for ``assemble``, and where values of them are spoilt.
+      raw columns for ``assemble``, and where values of them are malformed.
     """
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}

@@ -82,7 +82,7 @@ Over = Callable[[Callable[[Chunk], list[Decoded]], Iterable[Chunk]], Iterable[li
 
 
 class _Refused:
-    """Collects which rows are put aside, and which values of the others cannot be read."""
+    """Collects which rows are rejected, and which values of the others cannot be read."""
 
     def __init__(self, n: int, spoilt: Spoilt) -> None:
         self.gone: Rows = np.zeros(n, dtype=bool)
@@ -147,9 +147,9 @@ def assemble(
       positions: (n,) int64, line or row numbers.
       schema: the roles of columns.
       source: path or topic.
-      spoilt: values that the reader could not read already; they are null in ``raw``.
+      malformed: values that the reader could not read already; they are null in ``raw``.
       empty_is_null: an empty text is a missing one (CSV cannot tell them apart).
-      numbers: ids and users that are whole numbers stay such. Whoever takes them hashes them as
+      numbers: ids and users that are whole numbers stay such. Anyone who takes them hashes them as
         their digits; only readers whose batches are never put together may ask for it.
 
     Raises:

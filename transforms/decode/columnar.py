@@ -33,7 +33,7 @@ LIST_NUMBERS = 2**22
 """Rows of a batch of lists, and numbers in one, at most."""
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError)
-"""What readers raise on broken files, beside failures of the system. Never shown: it may quote."""
+"""What readers raise on broken files, next to failures of the system. Never shown: it may quote."""
 
 NO_TYPES: Mapping[str, pa.DataType] = MappingProxyType({})
 

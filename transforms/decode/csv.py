@@ -3,7 +3,8 @@
 One record is one line: a quoted field may not hold a line break, unless the chunks are of records
 (``transforms.decode.quoted_text``). Quotes follow RFC 4180 otherwise. A record with another number
 of fields than there are names, with a quote left open, or with a carriage return inside, is
-malformed. A field that is not UTF-8, or no number where one is needed, is spoilt, not its record.
+malformed. A field that is not UTF-8, or no number where one is needed, is malformed, not its
+record.
 
 Plain lines are read by a kernel, each on its own (``transforms.decode.cells``), the others by
 Arrow; all by Arrow where the kernel is missing, or most lines are not plain.

@@ -1,9 +1,8 @@
 """Texts in other encodings than UTF-8, made UTF-8 on the way, line by line.
 
-Lines are cut before they are decoded, so that what cannot be decoded spoils its own line only. That
-needs an encoding in which a newline can be told without what stands before it: one that keeps ASCII
-as it is, or UTF-16 and UTF-32, whose units are counted from the beginning of the file.
-"""
+Lines are cut before they are decoded, so that what cannot be decoded damages its own line only.
+That needs an encoding in which a newline can be told without what stands before it: one that keeps
+ASCII as it is, or UTF-16 and UTF-32, whose units are counted from the beginning of the file."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def check_encoding(name: str) -> str:
         raise ConfigError(
             "source.encoding",
             name,
-            "has no newline that stands for itself, so that one bad byte could spoil all that "
+            "has no newline that stands for itself, so that one bad byte could damage all that "
             f"follows; convert the file first, like `iconv -f {name} -t UTF-8`.",
         )
     return usual
@@ -92,7 +91,7 @@ def width_of(name: str) -> int:
 class Recoded:
     """A text as UTF-8.
 
-    A line that cannot be decoded gets bytes that are not UTF-8, so that it is put aside as any
+    A line that cannot be decoded gets bytes that are not UTF-8, so that it is rejected as any
     such line is; one that is far over the cap becomes one that is just over it. Memory is bounded
     by what is read at a time and four times the cap.
 

@@ -72,7 +72,7 @@ def read_parts(
       schema: the roles of columns.
       name: of the column.
       raw: what is read is added to it.
-      spoilt: and here, where a value is of a type that cannot play its role.
+      malformed: and here, where a value is of a type that cannot play its role.
     """
     read_times(parts, count, schema, name, raw, spoilt)
     kind: str | None = schema.columns.get(name)
@@ -155,7 +155,7 @@ def columns_of(
       schema: the roles of columns.
 
     Returns:
-      raw columns for ``assemble``, and where values of them are spoilt.
+      raw columns for ``assemble``, and where values of them are malformed.
     """
     return typed_columns(
         {name: [take(row, name) for row in rows] for name in schema.needed}, schema
@@ -175,7 +175,7 @@ def typed_columns(
       names: those that are Python values; None: all that are needed.
 
     Returns:
-      raw columns for ``assemble``, and where values of them are spoilt.
+      raw columns for ``assemble``, and where values of them are malformed.
     """
     spoilt: dict[str, Any] = {}
     raw: dict[str, Any] = {}

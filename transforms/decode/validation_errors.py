@@ -95,7 +95,7 @@ def _absent(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigErr
     effect = {
         "where": "`where` would leave out every event",
         "schema.unit": "no event would be anybody's, and none would count",
-        "schema.id": "nothing would be told from its copies",
+        "schema.id": "its copies could not be recognised",
         "key.column": "no event would count",
         "key.columns": "no event would count",
         f"{schema.time.field}.column": "no event would count",

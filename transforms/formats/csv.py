@@ -102,7 +102,7 @@ class Csv(LineFormat):
     def tables(
         self, path: str, numeric: Sequence[str] | None = None, objects: str | None = None
     ) -> Iterator[pa.Table]:
-        """Columns besides ``numeric`` whose values would be written in another way are text."""
+        """Columns in addition ``numeric`` whose values would be written in another way are text."""
         import pyarrow.csv
 
         table = pyarrow.csv.read_csv(path)

@@ -1,4 +1,4 @@
-"""The formats of files and messages by name: a further one is a file beside this one and a line
+"""The formats of files and messages by name: a further one is a file next to this one and a line
 here. Another package adds one by an entry point in the group ``weir.formats``."""
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ keys are the layout's own.
 **Past**, two bags: see ``transforms.operators.sliding_history``.
 
 What was read or written last is kept in memory under the bytes of the machine, so that a tick reads
-the machine alone; whoever lost a bundle, a block or a race finds other bytes, and reads the rest.
+the machine alone; anyone who lost a bundle, a block or a race finds other bytes, and reads the
+rest.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def init(program: Program, n_keys: int) -> State:
 
 
 class Stored:
-    """One block between its cells and memory. Made anew for every batch of ticks.
+    """One block between its cells and memory. Made again for every batch of ticks.
 
     Args:
       program: what runs. noise: names the secrets behind what is stored.
@@ -223,6 +224,6 @@ def refuse_other_secrets(data: bytes, noise: NoiseSource, first: int) -> None:
 def damaged(block: int) -> CodecError:
     """What is said of names that are not those of the state."""
     return CodecError(
-        f"the names of keys that are stored of block {block} are not those that its state tells "
-        "of: the state is damaged. Go on from an earlier checkpoint or savepoint."
+        f"the names of keys that are stored of block {block} are not those that its state "
+        "lists: the state is damaged. Go on from an earlier checkpoint or savepoint."
     )

@@ -39,7 +39,7 @@ class Held(NamedTuple):
 
 
 class DiscoveredCells:
-    """One block between its cells and memory. Made anew for every batch of ticks.
+    """One block between its cells and memory. Made again for every batch of ticks.
 
     Args:
       program: what runs. noise: names the secrets behind what is stored.

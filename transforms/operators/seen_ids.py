@@ -5,7 +5,7 @@ the batches that they come in, and of their ticks. With a horizon of h ticks a r
 where its tick is more than h ahead of that of the last one that counted; without one it never
 does. Ids are forgotten only when the clock is more than h ahead of their tick: a later copy that is
 not overdue has a tick that the rule would let count anyway, so being forgotten changes nothing. And
-*when* an id is forgotten follows from its own tick and the public clock, whatever is beside it
+*when* an id is forgotten follows from its own tick and the public clock, whatever is next to it
 (``operators.timed_cells``), so that copies that are overdue tell nothing of others either.
 Hence the records of one id, there or not, change what counts of that id and of nothing else.
 
@@ -43,7 +43,7 @@ NO_TICK = np.uint8
 
 
 class Looked(NamedTuple):
-    """A batch, looked at alone: copies of an id in it beside each other.
+    """A batch, looked at alone: copies of an id in it next to each other.
 
     Attributes:
       batch: events with HIGH, LOW and ``@tick``.
@@ -114,7 +114,7 @@ def chosen_first(
 
     Args:
       names: of the columns. column_of: (n,) values of one.
-      order: (n,) rows, copies beside each other. first: (n,) where in it an id begins.
+      order: (n,) rows, copies next to each other. first: (n,) where in it an id begins.
     """
     names = [n for n in names if n not in (HIGH, LOW, "@arrival")]
     cell = [n for n in CELL if n in names]

@@ -113,7 +113,7 @@ def joined(
     while any(wanted):
         if link not in by_link:
             raise CodecError(
-                "stored slots of the past are not those that their block tells of: the state is "
+                "stored slots of the past are not those that their shard lists: the state is "
                 "damaged. Go on from an earlier checkpoint or savepoint."
             )
         entry = Entry.decode(by_link[link], layout)

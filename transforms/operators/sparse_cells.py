@@ -1,9 +1,8 @@
 """Sums of cells that are too many for each to have a place: as they come, until they are asked for.
 
 Cells are held as narrow as their numbers are, those of a group of keys together, and added up group
-by group when they leave: sorting once then is cheaper than looking each up before, and a group
-stays in the processor's cache.
-"""
+by group when they leave: sorting once then is less expensive than looking each up before, and a
+group stays in the processor's cache."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What this process has at hand, so that a bundle need not read what is remembered.
 
 Stored state is the truth: what is kept here is taken only under the very bytes that stand in a
-small cell of the state and name the rest of it (``operators.timed_cells``). Whoever lost a
-bundle, a worker or a race finds other bytes and reads the state anew.
+small cell of the state and name the rest of it (``operators.timed_cells``). Anyone who lost a
+bundle, a worker or a race finds other bytes and reads the state again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class StateCache(Generic[T]):
 
     Args:
       now: seconds, of a clock that never goes back.
-      room: bytes of values, as their sizes say; one that no room is left for is not kept. Whoever
+      room: bytes of values, as their sizes say; one that no room is left for is not kept. Anyone
+      who
         is in stays in: with the oldest put out, a round of all shards would find none.
     """
 

@@ -153,7 +153,7 @@ class Held(NamedTuple):
 
 
 class TimedCells:
-    """One shard's set, between its cells and memory. Made anew for every element and timer.
+    """One shard's set, between its cells and memory. Made again for every element and timer.
 
     Args:
       shard: its number. shards: over how many the set is spread.
@@ -162,7 +162,7 @@ class TimedCells:
       layout: 32 bytes: state belongs to it.
       head: cell. ring: ``RING`` bags.
       shelf: what this process has at hand.
-      noted: how many numbers are noted beside a hash.
+      noted: how many numbers are noted next to a hash.
 
     Raises:
       CodecError: what is stored is of another plan or of other shards, or is not what its head
@@ -326,6 +326,6 @@ def _split(part: Entries, width: int) -> list[tuple[int, Entries]]:
 
 def _damaged(shard: int) -> CodecError:
     return CodecError(
-        f"the ids that are stored in shard {shard} are not those that its head tells of: the "
+        f"the ids that are stored in shard {shard} are not those that its header lists: the "
         "state is damaged. Go on from an older checkpoint or savepoint."
     )

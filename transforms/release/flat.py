@@ -1,4 +1,4 @@
-"""Packed releases -> flat ones: one row a coordinate, with its label and its band.
+"""Packed releases -> flat ones: one row a coordinate, with its label and its margin.
 
 Inside a pipeline a vector travels as one row; every exit spreads it.
 """
@@ -47,10 +47,10 @@ class Flat:
 
     Attributes:
       outputs: (name, over, labels of the coordinates) of everything that is released.
-      band: half the width of a 95 % band, in standard deviations of the noise.
+      margin: half the width of a 95 % margin, in standard deviations of the noise.
       sparse: (name, over) of vectors that the program declares sparse (``OutputInfo``): rows of
         coordinates that are 0 are left out, but for the first of a vector that has no others.
-      between: (name, over) and the public ends that its values never leave: bands end there too.
+      between: (name, over) and the public ends that its values never leave: margins end there too.
     """
 
     outputs: tuple[tuple[str, int | None, tuple[str, ...]], ...]
@@ -60,7 +60,7 @@ class Flat:
 
     @classmethod
     def of(cls, plan: Plan) -> Flat:
-        """Labels and bands of a plan."""
+        """Labels and margins of a plan."""
         described = plan.program.describe(np.zeros(1, dtype=np.int64))
         return cls(
             tuple((item.name, item.over, item.labels) for item in described),
@@ -100,7 +100,7 @@ class Flat:
         if np.isnan(numbers).any():  # nothing to say yet
             silent = np.isnan(numbers)
             unknown = silent if unknown is None else unknown | silent
-        with np.errstate(invalid="ignore"):  # an infinite value has no band
+        with np.errstate(invalid="ignore"):  # an infinite value has no margin of error
             high = self.band * errors
             low = numbers - high
             high += numbers
@@ -181,7 +181,7 @@ def chunk_of(column: pa.ChunkedArray) -> pa.Array:
 def within(
     value: Any, low: Any, high: Any, between: tuple[float, float], mine: NDArray[np.bool_]
 ) -> None:
-    """Moves the bands of some numbers (n,) in place so that they end at public ends, and hold the
+    """Moves the margins of some numbers (n,) in place so that they end at public ends, and hold the
     value. mine: (n,) which."""
     least, most = between
     np.maximum(low, np.fmin(value, least), out=low, where=mine)

@@ -1,7 +1,7 @@
 """Dead letters: where a record was, and why it, or which of its fields, was refused.
 
 Never what it said. A letter with one of ``reasons.VALUES`` is of a value that counts as missing:
-its record is not put aside. All others are of records that are.
+its record is not rejected. All others are of records that are.
 """
 
 from __future__ import annotations

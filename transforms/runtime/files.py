@@ -1,4 +1,4 @@
-"""Files on a disk or in a bucket, by path: the one way to them for whoever writes or looks.
+"""Files on a disk or in a bucket, by path: the one way to them for anyone who writes or looks.
 
 A path is ``gs://BUCKET/...``, ``s3://BUCKET/...``, or one of a disk. Files appear whole. What is
 made "unless there is one" is made in one step of the disk or the service, so that of several who

@@ -23,7 +23,7 @@ R = TypeVar("R")
 THREADS = 2
 """Values that ``in_turn`` makes at a time."""
 HELD = 2
-"""Values that ``ahead`` holds, beside the one that is used."""
+"""Values that ``ahead`` holds, next to the one that is used."""
 
 _Work = Callable[[], None]
 _idle: list[SimpleQueue[_Work]] = []

@@ -1,6 +1,6 @@
 """Why a record or a value is refused, how that is counted by field, and read back again.
 
-A record is put aside only if it is no record, or if its time, key, id or unit cannot be read; if it
+A record is rejected only if it is no record, or if its time, key, id or unit cannot be read; if it
 lies outside the clock, is late, of an unknown key, or of nobody where users are protected. Any
 other value that cannot be read counts as missing, and its record stays: else a neighbour could make
 a record vanish by spoiling a number.
@@ -47,7 +47,7 @@ REASONS = (
 """Every reason of a dead letter. Codes are stable; positions in this tuple are not."""
 
 VALUES = ("not_a_number", "not_text", "not_a_boolean", "not_a_time", "not_a_list")
-"""Reasons of values that count as missing; their records are not put aside. All others are reasons
+"""Reasons of values that count as missing; their records are not rejected. All others are reasons
 of records that are. ``not_a_time``: an arrival stamp."""
 
 MISSING = "missing"
@@ -107,10 +107,10 @@ def words(field: str, reason: str) -> str:
 def refused_by_field(counters: Mapping[str, int]) -> list[Refused]:
     """What was refused, by field and reason, the most frequent first.
 
-    Counts each record that was put aside once, under the one reason it was put aside for, and each
+    Counts each record that was rejected once, under the one reason it was rejected for, and each
     value that could not be read, in records that stayed (so a record with two such values counts
     twice among the values, and never among the records). Duplicates and what is beyond the room of
-    a cell are not counted, because they are put aside by design; nor what ``where`` leaves out, nor
+    a cell are not counted, because they are rejected by design; nor what ``where`` leaves out, nor
     values that are merely absent or empty.
 
     Args:

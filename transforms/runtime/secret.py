@@ -1,6 +1,6 @@
 """The secret behind the noise, carried as a reference and read only where noise is drawn.
 
-**Threat model.** Whoever has the secret can subtract the noise from every release. So options,
+**Threat model.** Anyone who has the secret can subtract the noise from every release. So options,
 graphs, logs and state hold a reference only; errors never quote what was read.
 """
 
@@ -100,7 +100,7 @@ class SecretRef:
         """Refuses a file that is here and that others can read.
 
         Raises:
-          ConfigError: says how to mend that.
+          ConfigError: says how to fix that.
         """
         if self.file is None or not os.path.exists(self.file):
             return
@@ -108,7 +108,8 @@ class SecretRef:
             raise ConfigError(
                 "secret.file",
                 self.file,
-                "can be read by others: whoever reads it can take the noise off every release, and "
+                "can be read by others: anyone who reads it can take the noise off every release, "
+                "and "
                 "a cluster has other users. Run chmod 600 on it, as the user of the workers.",
             )
 

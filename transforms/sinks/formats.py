@@ -1,6 +1,7 @@
 """Text in CSV that a spreadsheet would take for a formula: guarded, and given back exactly.
 
-A key like ``=HYPERLINK(...)`` may come from whoever sends events, and a spreadsheet that opens the
+A key like ``=HYPERLINK(...)`` may come from anyone who sends events, and a spreadsheet that opens
+the
 file would run it. A cell of text that begins with one of ``= + - @``, tab or carriage return gets
 an apostrophe before it, which spreadsheets take for "this is text". So that reading gives back what
 was there, one that begins with apostrophes and then such a sign gets one more. Numbers are numbers.

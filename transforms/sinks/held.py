@@ -1,4 +1,4 @@
-"""Results of a run over files: held back beside their folder until somebody publishes them.
+"""Results of a run over files: held back next to their folder until somebody publishes them.
 
 A run over files knows at its end only how much of them it could not read. So it writes into
 ``_held`` of its folder, and the launcher moves the files into place when all is well.
@@ -42,7 +42,8 @@ def contradiction(path: str, folder: str, cost: str) -> Contradicted:
     private = place.held(folder)
     if path == place.join(folder, path.rpartition("/")[2]):
         remedy = (
-            "That file is published, so these would be a second look at the same events: both "
+            "That file is published, so these would be an additional release of the same events: "
+            "both "
             f"together cost {cost}. Give back the events of that run, or give another folder "
             "(--new) and count both."
         )

@@ -127,7 +127,7 @@ def entered_as(folder: str) -> str | None:
 
 
 def refuse_fresh(folder: str, field: str) -> None:
-    """Refuses to go on from releases with a secret that is drawn anew.
+    """Refuses to go on from releases with a secret that is drawn again.
 
     Raises:
       ConfigError: the folder has some, published or held back.

@@ -206,7 +206,7 @@ def table(
       plan: says which ticks and blocks to wait for. every: ticks of a table.
       hold: whether it waits for ``print_held``.
       layout: of vectors: a row a coordinate (flat), or lists (packed).
-      wide: a row a key and tick instead, with a column for each number and its band.
+      wide: a row a key and tick instead, with a column for each number and its margin.
     """
     pivoted = Wide.of(plan) if wide else None
     return ReleaseFiles(ranges_of(plan, every), TableWriter(hold, shape_for(plan, layout), pivoted))

@@ -30,7 +30,7 @@ class Wide:
 
     Attributes:
       outputs: (name, over, labels of the coordinates), in the order of their columns.
-      band: half the width of a 95 % band, in standard deviations of the noise.
+      margin: half the width of a 95 % margin, in standard deviations of the noise.
       shown: a key as people read it. intervals: outputs whose margins are intervals of their own.
     """
 
@@ -81,8 +81,8 @@ class Wide:
     def _columns(
         self, name: str, labels: Sequence[str], lists: Any, cell: NDArray[np.int64], cells: int
     ) -> Iterator[list[str]]:
-        """The columns of one output: of each coordinate the number, and its band if it has one, or
-        both ends of an interval."""
+        """The columns of one output: of each coordinate the number, and its margin if it has one,
+        or both ends of an interval."""
         values, errors, *ends = (column.to_pylist() for column in lists)
         banded = lists[1].null_count < len(lists[1])
         for at, label in enumerate(labels_of(labels, max(map(len, values)))):
@@ -112,7 +112,7 @@ def title(name: str, over: int | None) -> str:
 
 
 def number(value: float | None, half: float | None) -> tuple[str, str]:
-    """A number and half its band, in as many digits as the noise leaves; no separators."""
+    """A number and half its margin, in as many digits as the noise leaves; no separators."""
     if value is None:
         return "", ""
     if half is None or not math.isfinite(half) or half <= 0 or not math.isfinite(value):

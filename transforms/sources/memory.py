@@ -142,7 +142,7 @@ def decode_piece(handle: str, schema: EventSchema, piece: tuple[int, int]) -> It
     sealed = _sealed.get(handle)
     if sealed is not None and sealed.get(piece) != _digest(result):
         raise SourceChanged(
-            "the events changed since the ledger was asked, and it has entered them as they "
+            "the events changed since the ledger was read, and it has entered them as they "
             "were. Release a copy that nothing else writes to."
         )
     return iter(result)

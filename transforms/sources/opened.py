@@ -62,7 +62,7 @@ class OpenedFiles(BoundedEvents):
                 raise ConfigError(
                     source.field,
                     source.path,
-                    "changed since the ledger was asked: other files match it now. Run again.",
+                    "changed since the ledger was read: other files match it now. Run again.",
                 )
             self.files = sealed
         check_files(source, self.files, schema)

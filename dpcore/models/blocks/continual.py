@@ -25,8 +25,8 @@ class Growing(FitSchedule):
 
     At t_g + 2^j, t_g the last base, the update learns from all blocks since t_g, pulled to the base
     (where ``larger``); at any other it learns from the newest block, pulled to the newest model. At
-    ``turn`` = 2^doublings B blocks all begins anew: rows before are let go, the base stays in force
-    until the next, and the first base then is pulled to it.
+    ``turn`` = 2^doublings B blocks all begins again: rows before are let go, the base stays in
+    force until the next, and the first base then is pulled to it.
 
     **Formal guarantees**: what a record pays is found by brute force over a turn (``spent``). With
     the paper's noise scales and exact sensitivities updates come to less than half of epsilon, and
@@ -137,8 +137,8 @@ class GrowingModel(BlockModel):
     )
     doublings: Doublings = Field(
         default=4,
-        description="How often the base doubles before all begins anew; rows of base * 2^doublings "
-        "blocks are kept.",
+        description="How often the base doubles before all begins again; rows of base * "
+        "2^doublings blocks are kept.",
         examples=[4],
     )
 

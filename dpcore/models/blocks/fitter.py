@@ -129,7 +129,7 @@ class Minimised(Fitter):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """See Fitter: an iterate, and what its minimiser carries beside it."""
+        """See Fitter: an iterate, and what its minimiser carries next to it."""
         return self.dimension, self.dimension
 
     @property
@@ -208,7 +208,7 @@ class MinimisedFit:
 
 
 CALL = 1 << 12
-"""What a step costs beside its rows, in products."""
+"""What a step costs next to its rows, in products."""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,8 @@ def accelerated(smoothness: float, convexity: float, distance: float, tau: float
         raise ConfigError(
             "model.regularise",
             convexity / 2,
-            f"is so small beside the curvature of the loss that more than {MOST_STEPS:,} steps a "
+            f"is so small compared with the curvature of the loss that more than {MOST_STEPS:,} "
+            "steps a "
             "fit would be needed; take a larger one, smaller features (model.clip.features), or "
             "solver: sgd.",
         )
@@ -158,7 +159,7 @@ def accelerated(smoothness: float, convexity: float, distance: float, tau: float
 
 LARGE = 500.0
 """From here on e^eps is too near the largest double, and 1 is lost in it."""
-TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks"
+TOO_LARGE = "leave the regulariser no double precision; take smaller blocks"
 
 
 class SampleNoise(Protocol):

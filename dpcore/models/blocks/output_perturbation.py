@@ -76,7 +76,7 @@ class IndependentBatchesModel(BlockModel):
     title: ClassVar[str] = "a model of every block by itself"
     about: ClassVar[str] = (
         "As erm.output_perturbation for each block in turn, each with the whole budget, as no "
-        "record is in two; what earlier blocks told is forgotten."
+        "record is in two; what earlier blocks released is forgotten."
     )
     source: ClassVar[str] = "the baseline of Watson, Kulkarni, Schmidt & Raskar 2021"
 

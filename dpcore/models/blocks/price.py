@@ -83,7 +83,7 @@ def choose(
       presence: of the unit. split: the one that was named; None: the best.
       noises: that the algorithm can use.
       build: budget and shares -> the program.
-      beside: the same of other solvers, by name: priced to compare, at one split, never taken.
+      next to: the same of other solvers, by name: priced to compare, at one split, never taken.
 
     Raises:
       ConfigError: none of them can serve; says why the first cannot.

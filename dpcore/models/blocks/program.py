@@ -24,7 +24,7 @@ from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.program import OutputInfo, Released, TrainedProgram
 
 FIXED = 64
-"""Bytes of state of a key beside rows and models."""
+"""Bytes of state of a key next to rows and models."""
 
 
 class KeptBlocks(InputRows, TrainedProgram):

@@ -182,7 +182,7 @@ class Participation:
     cells: int = 1
 
     def worth(self, size: int, kind: LossKind) -> int:
-        """How much dearer a fit of so many blocks is than to a record."""
+        """How much more expensive a fit of so many blocks is than to a record."""
         return 1 if kind == "pure" else min(self.blocks, size)
 
     def spent(self, schedule: FitSchedule, costs: Sequence[Fraction], kind: LossKind) -> Fraction:

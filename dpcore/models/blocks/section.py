@@ -54,7 +54,8 @@ from weir.dpcore.pricing.calibration import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
 
 BARE = (
-    "Models have no band: how noise moves a fit that follows a noisy model depends on the events."
+    "Models have no margin of error: how noise moves a fit that follows a noisy model depends on "
+    "the events."
 )
 
 
@@ -88,7 +89,7 @@ class BlockModel(ClassifiedModel):
     block: Block = block_field()
     regularise: Positive = Field(
         default=0.1,
-        description="lambda: weight of |w - w_g|^2 beside the mean loss, w_g the released model "
+        description="lambda: weight of |w - w_g|^2 next to the mean loss, w_g the released model "
         "that a fit follows, or 0. Noise is in proportion to 1 / lambda.",
         examples=[0.1],
     )

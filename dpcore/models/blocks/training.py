@@ -22,7 +22,7 @@ from weir.dpcore.training import Job, Models, Slice
 WORK = 1 << 24
 """Products of a slice where few blocks of keys are fitted: a tenth of a second or less."""
 STEP = 1 << 12
-"""What an iteration costs beside its rows, in such products."""
+"""What an iteration costs next to its rows, in such products."""
 FEWEST = 8
 """Iterations of a slice at least: every slice makes its rows ready first."""
 ABREAST = 4

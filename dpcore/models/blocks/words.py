@@ -87,8 +87,8 @@ def warnings(program: BlockProgram) -> Iterator[str]:
     )
     if isinstance(program.cut, ByCount):
         yield (
-            "Blocks are of records, in the order of tick and id: how many events a key has so "
-            "far is told by model_of. Events without an id are refused."
+            "Blocks are of records, in the order of tick and id: model_of reveals how many events "
+            "a key has so far. Events without an id are refused."
         )
 
 

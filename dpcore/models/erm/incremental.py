@@ -34,7 +34,7 @@ from weir.dpcore.training import Job, Models, Slice, carried
 WORK = 1 << 23
 """Numbers of rows that a slice reads where few blocks are fitted: a tenth of a second."""
 STEP = 1 << 13
-"""What a step costs beside its rows, in such numbers, and what a key adds to it."""
+"""What a step costs next to its rows, in such numbers, and what a key adds to it."""
 STEP_OF_KEY = 1 << 8
 FEWEST = 8
 """Iterations of a slice at least: every slice makes the rows ready first, which costs as much as
@@ -158,7 +158,7 @@ def design_of(kept: Prefix, gradients: Gradients) -> Design:
 
 
 FIXED = 40
-"""Bytes of state of a key beside its rows and its model: two counts, age and digest."""
+"""Bytes of state of a key next to its rows and its model: two counts, age and digest."""
 
 
 @dataclass(frozen=True)

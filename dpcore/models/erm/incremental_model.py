@@ -126,8 +126,8 @@ class NaiveModel(RefittedModel):
         Formal guarantees: eps' = eps / (2 sqrt(2 l ln(2 / delta))), delta' = delta / (2 l) for the
           l runs within the window: advanced composition makes (eps, delta) of them where 2 l eps'^2
           is at most eps / 2. A run's noise is Gaussian, whose losses compose exactly: what the plan
-          promises is that exact loss, which is smaller; where eps is so large that it would not be,
-          each run gets its share of the exact budget instead.
+          guarantees is that exact loss, which is smaller; where eps is so large that it would not
+          be, each run gets its share of the exact budget instead.
         Source: Dwork, Rothblum, Vadhan (2010); Kasiviswanathan, Nissim, Jin (2017), section 3.
 
         Raises:

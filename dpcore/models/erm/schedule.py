@@ -14,7 +14,7 @@ from weir.dpcore.errors import ConfigError
 FIRST = 1 << 6
 """Ticks of the first phase of a stream without end; each later one is as long as all before it."""
 FOREVER = 1 << 40
-"""Ticks for which a promise for ever is calibrated."""
+"""Ticks for which a guarantee for ever is calibrated."""
 
 
 @dataclass(frozen=True)

@@ -308,7 +308,7 @@ class RefittedModel(GradientClipped):
     def notes(self, program: Any) -> Iterator[str]:
         yield (
             "A model follows from all rows so far and stands until the next run; the noise is in "
-            "the solver's steps, so that its distance to the best model has no band."
+            "the solver's steps, so that its distance to the best model has no margin of error."
         )
 
     def refused(self) -> Iterator[str]:

@@ -123,7 +123,7 @@ class PointNoise:
 
         Args:
           moved: how far a neighbour moves what the point stands for, in l2. added: how far two
-            points may be from it, together. spare: steps for the rounding of doubles, beside the
+            points may be from it, together. spare: steps for the rounding of doubles, next to the
             sqrt(d) of the lattice. name: of the point, for messages.
 
         Raises:
@@ -143,8 +143,8 @@ class PointNoise:
         words: str = "leaves too little; raise epsilon or delta.",
         remedy: str = "",
     ) -> None:
-        """Raises ConfigError: noise that leaves out steps of the lattice, does not fit an integer
-        together with its point, or is beyond the exact sampler.
+        """Raises ConfigError: noise that leaves out steps of the fixed-point grid, does not fit an
+        integer together with its point, or is beyond the exact sampler.
 
         Args:
           name: of the point. field, words: what is refused, and how. remedy: for noise

@@ -171,5 +171,5 @@ def refuse_projected(convex_set: ConvexSet, oracle: LocalOracle | None) -> None:
             "model.algorithm",
             "online.conditional_gradient",
             f"needs a local linear oracle, which {convex_set.name} has none of; use "
-            "online.follow_the_leader: its projection is exact and cheap.",
+            "online.follow_the_leader: its projection is exact and inexpensive.",
         )

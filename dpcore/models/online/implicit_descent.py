@@ -122,9 +122,9 @@ class ImplicitDescent:
     derivative of l is clipped to [-L/||a||, L/||a||]: still convex, and L-Lipschitz in x, whatever
     the data are. A void row has the loss 0. The weights w_t = w_{t-1} + mu_t are public: mu (t + 1)
     with mu_t = mu, whose pull grows as the events do; or, ``fading``, w + b sqrt(t + 1), whose pull
-    fades beside them, and then the mean of the noisy iterates (weights s (s + 1)) is played: it has
-    the noise of the mean, sqrt(t) times less than one of them, and is drawn to the centre by as
-    much as that noise is worth beside the set, before it is projected.
+    fades relative to them, and then the mean of the noisy iterates (weights s (s + 1)) is played:
+    it has the noise of the mean, sqrt(t) times less than one of them, and is drawn to the centre by
+    as much as that noise is worth next to the set, before it is projected.
 
     **Formal guarantees**
       Unit: one event. Relation: replace_one, add_remove (a cap makes rows compete, so that an event
@@ -306,7 +306,7 @@ class ImplicitDescent:
     @cached_property
     def _worth(self) -> Floats:
         """(R,) p^2 / (p^2 + v_k) of the mean of k iterates, v_k the variance of its noise and p
-        what a coefficient is taken to vary by in the set: what is kept of it beside the centre."""
+        what a coefficient is taken to vary by in the set: what is kept of it next to the centre."""
         ends = np.arange(1, self.releases + 1, dtype=np.int64) * self.every - 1
         prior, result = (self.set.diameter / 4) ** 2 / self.dimension, np.empty(len(ends))
         spread = 0.0

@@ -47,7 +47,7 @@ Schedule = Literal["linear", "constant", "root", "second_order"]
 
 
 class FadingModel(LearnerModel):
-    """A learner whose curvature may fade beside the events.
+    """A learner whose curvature may fade next to the events.
 
     Class attributes:
       calls: of a linear oracle a tick, in place of a projection; 0: it projects.
@@ -65,10 +65,11 @@ class FadingModel(LearnerModel):
     schedule: Schedule | None = Field(
         default=None,
         description="How the weight of the public curvature grows with the ticks: linear (it pulls "
-        "for ever), constant or root (it fades beside the events; averages are played), or "
+        "for ever), constant or root (it fades relative to the events; averages are released), or "
         "second_order (it fades, and models follow the curvature of the losses, summed in private "
-        "beside the gradients). Without it: linear where curvature is given or expect.events is "
-        "not; else second_order where the noise of those sums is small beside the events of a "
+        "next to the gradients). Without it: linear where curvature is given or expect.events is "
+        "not; else second_order where the noise of those sums is small compared with the events "
+        "of a "
         "tick (squared loss), or constant.",
         examples=["constant"],
     )
@@ -150,7 +151,7 @@ class FadingModel(LearnerModel):
                 "model.curvature",
                 None,
                 f"is needed with schedule: {self.schedule}: it is one over the length of a step, "
-                "and right only beside the events of a tick. Say how many a key has, as "
+                "and right only relative to the events of a tick. Say how many a key has, as "
                 "`expect: {events: 2000}`, and it follows; or set about 0.7 of them times a third "
                 "of the number of features.",
             )
@@ -218,7 +219,7 @@ class FadingModel(LearnerModel):
         around = centre_words(rule.curvature, self.centre).partition(" a tick")[2]
         yield (
             "curvature",
-            f"{number(rule.curvature)}{rule.fading}{around}: it fades beside the events",
+            f"{number(rule.curvature)}{rule.fading}{around}: it fades relative to the events",
         )
         if rule.calls:
             yield "step", f"{rule.calls} calls of a linear oracle a tick, by line search"
@@ -229,7 +230,7 @@ class FadingModel(LearnerModel):
             yield (
                 "played",
                 "the leader of all losses so far, by their curvature: sums of products of features "
-                f"(events held to length {number(program.second.reach)}) take {share:g} of the "
+                f"(events clipped to length {number(program.second.reach)}) take {share:g} of the "
                 "squared budget",
             )
         yield "regret", rule.regret
@@ -244,8 +245,9 @@ class LeaderModel(FadingModel):
     about: ClassVar[str] = (
         "Each key's coefficients minimise the public curvature plus all clipped gradients so far, "
         "as a noisy running sum tells them, projected onto the set at every tick. Where it knows "
-        "how many events to expect the curvature fades: the average of the leaders is played, or, "
-        "where noise is small, models follow the curvature of the losses, summed beside them."
+        "how many events to expect the curvature fades: the average of the leaders is released, "
+        "or, "
+        "where noise is small, models follow the curvature of the losses, summed next to them."
     )
     source: ClassVar[str] = (
         "Lou & Cheung 2020 (WDP-COCOP), corrected; Kairouz et al. 2021 (DP-FTRL)"
@@ -306,7 +308,7 @@ class ProjectionFreeModel(FadingModel):
     title: ClassVar[str] = "window follow-the-leader without projections"
     about: ClassVar[str] = (
         "One step of a local linear oracle a tick instead of a projection, with a certified "
-        "distance to the leader: for sets that are dear to project onto."
+        "distance to the leader: for sets that are expensive to project onto."
     )
     source: ClassVar[str] = "Lou & Cheung 2020 (WDP-COCOL), corrected; Garber & Hazan 2016"
 

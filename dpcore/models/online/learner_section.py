@@ -30,7 +30,7 @@ from weir.dpcore.words import number
 
 
 class Curving(NamedTuple):
-    """Second moments beside the gradients. share: of the squared sensitivity."""
+    """Second moments next to the gradients. share: of the squared sensitivity."""
 
     moments: SecondMoments
     share: float
@@ -76,7 +76,7 @@ def split(
         raise ConfigError(
             "model.curvature_weight",
             second,
-            "must leave a share for the gradients beside model.weight, like 0.2.",
+            "must leave a share for the gradients next to model.weight, like 0.2.",
         )
     scale = round_up(change / math.sqrt(rest))
     scales, norms = [scale] * d, [change / scale]
@@ -124,7 +124,7 @@ class LearnerModel(GradientModel):
         """
 
     def curving(self, terms: Terms, gradients: Gradients, noise: float | None) -> Curving | None:
-        """Second moments that are summed beside the gradients, for ``curved_rule``; None: none.
+        """Second moments that are summed next to the gradients, for ``curved_rule``; None: none.
 
         Args:
           noise: worst stddev of a coordinate of the gradient sum without them; None: not known yet,

@@ -3,7 +3,7 @@
 ``OracleStep`` over an l1 ball by a kernel: one pass over a key in place of fifty over all keys.
 
 Its sums are added up in the order in which numpy adds them up, which is numpy's own matter and may
-be another on another processor. So the kernel is tried beside numpy, on public numbers, before it
+be another on another processor. So the kernel is tried next to numpy, on public numbers, before it
 is used: where one bit differs, numpy steps.
 """
 

@@ -84,8 +84,9 @@ class Pocg(ScaledRows):
         """What is known about its regret, for people."""
         if self.descent.fading is not None:
             return (
-                "Noise on every iterate, of which the mean is played: its standard deviation falls "
-                "as one over the root of the ticks, and so does the pull to the centre; regret "
+                "Noise on every iterate, of which the mean is released: its standard deviation "
+                "falls "
+                "as one over the root of the ticks, and so does the regularisation; regret "
                 "grows as sqrt(T) times a power of the dimension."
             )
         return (
@@ -159,7 +160,7 @@ class PocgModel(GradientModel):
     about: ClassVar[str] = (
         "The baseline: every released iterate has noise of its own, and the iterates without noise "
         "never leave. Steps shrink as 1/t; or, where expect.events is given and curvature is not, "
-        "as one over its root, and the mean of the noisy iterates is played."
+        "as one over its root, and the mean of the noisy iterates is released."
     )
     source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
@@ -241,7 +242,7 @@ class PocgModel(GradientModel):
         pull = (
             f"{number(descent.curvature)} and {number(descent.fading)} times the root of the ticks"
         )
-        yield "curvature", f"{pull}, in all{around}: it fades beside the events"
+        yield "curvature", f"{pull}, in all{around}: it fades relative to the events"
         yield (
             "played",
             "the mean of the noisy iterates, later ones counting for more, drawn to the centre by "

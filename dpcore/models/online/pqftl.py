@@ -290,7 +290,7 @@ class PqftlModel(OnlineModel):
     about: ClassVar[str] = (
         "The baseline: running sums of the products of features and target, then the ridge "
         "solution, projected onto the set. Where curvature is not given the ridge is as large as "
-        "the noise needs, and fades beside the events."
+        "the noise needs, and fades relative to the events."
     )
     source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
     event_only: ClassVar[str] = ""
@@ -329,7 +329,7 @@ class PqftlModel(OnlineModel):
             yield from super().own_facts(program)
             return
         around = centre_words(program.curvature, self.centre).partition(" a tick")[2]
-        pull = f"{number(program.curvature)} in all{around}: it fades beside the events"
+        pull = f"{number(program.curvature)} in all{around}: it fades relative to the events"
         yield "curvature", pull
         yield "events", f"of more than length {number(program.reach)} (scaled) are shortened to it"
         yield "regret", program.regret

@@ -79,7 +79,7 @@ class Learner(ScaledRows):
       cap: rows a key and tick.
       algorithm: its name in the config.
       events: of a user in a key and tick at most; None: the unit is an event.
-      second: what is summed beside the gradients, for a rule that follows the losses' curvature.
+      second: what is summed next to the gradients, for a rule that follows the losses' curvature.
       every: n, ticks from one release of the sum to the next.
     """
 

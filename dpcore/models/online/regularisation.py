@@ -11,7 +11,8 @@ of a tick's gradients over the reach of the set takes the place of the first ter
 want w_t = w sqrt(t) there (schedule: root); measured, a constant one is as good without noise and
 better with it (absolute and quantile losses at epsilon = 1: by 3 to 18 per cent).
 
-Both factors were chosen on made-up streams of 365 to 8,760 ticks with 1 to 500 events each, 4 to 20
+Both factors were chosen on synthetic streams of 365 to 8,760 ticks with 1 to 500 events each, 4 to
+20
 coefficients, even, narrow and drifting, at epsilon = 1 and without noise; the optimum is flat.
 """
 
@@ -58,7 +59,7 @@ def pays(events: float, noise: float) -> bool:
 
 
 def pull_of_second_order(events: float | None, noise: float) -> float:
-    """w beside second moments, to 24 bits: an event and a fiftieth of a tick's, and the largest
+    """w next to second moments, to 24 bits: an event and a fiftieth of a tick's, and the largest
     eigenvalue that noise is expected to have, sqrt(2 d) times its stddev off the diagonal.
 
     Args:
@@ -75,7 +76,7 @@ def pull_of_iterates(
     Steps are implicit, so that none overshoots: w is a part of that of ``pull``. With b the mean of
     the noisy iterates of T ticks has noise about 3 noise / (2 b sqrt(T)), and the pull moves it by
     about (b / sqrt(T)) (reach / 2) / (events / 3), as features vary by a third: b makes them equal,
-    but for ITERATES; more is quieter early. It and IMPLICIT were chosen on one of the made-up
+    but for ITERATES; more is quieter early. It and IMPLICIT were chosen on one of the synthetic
     streams and, unlike the others, on two that benchmarks.learners judges by: bikes and ``even``.
 
     Args:

@@ -95,7 +95,8 @@ class LeaderRule(OverSet, ABC):
     Attributes: see ``OverSet``;
       averages: whether gradients are taken elsewhere than at what is played, which is an average.
       calls: of a linear oracle a tick, in place of a projection; 0: it projects.
-      fading: weight of the curvature, for people, where it fades beside the events; "": it lasts.
+      fading: weight of the curvature, for people, where it fades relative to the events; "": it
+      lasts.
       played: what is played, for people, where it is not the newest iterate.
     """
 

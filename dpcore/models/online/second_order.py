@@ -1,4 +1,4 @@
-"""Leaders whose pull to the centre fades: averaged, and by the curvature of the losses."""
+"""Leaders whose regularisation fades: averaged, and by the curvature of the losses."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class AveragedLeader(LeaderRule):
     """z_t = Proj_P(centre - Sum_t / w_t), the minimiser of <Sum_t, x> + (w_t/2) ||x - centre||^2
     over P; w_t = w, or w sqrt(t).
 
-    Beside the events of t ticks, a share w_t / t of a tick's pull is left, which vanishes. Steps of
-    constant weight do not die out: on smooth losses the leaders circle around the optimum, with
+    Next to the events of t ticks, a share w_t / t of a tick's pull is left, which vanishes. Steps
+    of constant weight do not die out: on smooth losses the leaders circle around the optimum, with
     the noise of the newest sum, and their average
 
       x_{t+1} = x_t + (3 / (t + 2)) (z_t - x_t)      (weights s (s + 1) of z_s),
@@ -135,7 +135,7 @@ class AveragedLeader(LeaderRule):
     @property
     def regret(self) -> str:
         return (
-            "The pull to the centre fades, so that models come to the best one of the set, and the "
+            "The regularisation fades, so that models come to the best one of the set, and the "
             "noise in them falls with the number of ticks, unless features change slowly. Of the "
             "leaders that are averaged regret grows as the root of T (with schedule: root, for any "
             "losses); no bound on that of the average is claimed, which measures better."
@@ -236,7 +236,7 @@ class SecondOrderLeader(LeaderRule):
     @property
     def regret(self) -> str:
         return (
-            "Models follow all events so far as least squares does, and the pull to the centre "
+            "Models follow all events so far as least squares does, and the regularisation "
             "fades. For squared losses, while the set does not bind and noise stays bounded (a "
             "fixed window), what noise adds to the regret grows as a power of ln T."
         )

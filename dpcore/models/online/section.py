@@ -23,7 +23,7 @@ from weir.dpcore.models.words import OWN_UNITS, centre_words
 from weir.dpcore.neighbours import Family
 from weir.dpcore.words import number
 
-PLAYED = Shown("coefficients in scaled units, as played at the tick", role="scaled_model")
+PLAYED = Shown("coefficients in scaled units, as released at the tick", role="scaled_model")
 """The release ``theta``."""
 
 LOSSES = Shown(
@@ -31,8 +31,8 @@ LOSSES = Shown(
     unit="mean a tick",
     role="score",
     part="per_tick",
-    reading="The loss is what the played models lost on the events, clipped event by event, as a "
-    "mean over the ticks since the start; its band holds 95 % of its noise ({band} standard "
+    reading="The loss is what the released models lost on the events, clipped event by event, as a "
+    "mean over the ticks since the start; its margin holds 95 % of its noise ({band} standard "
     "deviations on either side).",
 )
 """The release ``loss``."""
@@ -71,8 +71,9 @@ class OnlineModel(Curved):
 
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the events are not in this page. theta is the model as "
-        "it was played at each tick, with features and target scaled to the public ranges; "
-        "coefficients is the same model in the units of the data. Models have no band: the noise "
+        "it was released at each tick, with features and target scaled to the public ranges; "
+        "coefficients is the same model in the units of the data. Models have no margin of error: "
+        "the noise "
         "is in the sums of gradients that they follow, and what it does to a model depends on the "
         "data.",
         "",
@@ -101,7 +102,8 @@ class OnlineModel(Curved):
     def notes(self, program: Any) -> Iterator[str]:
         yield (
             "A model is fixed before its tick's events are seen: it follows from what was released "
-            "before. Its distance to the model without noise is not additive and has no band."
+            "before. Its distance to the model without noise is not additive and has no margin of "
+            "error."
         )
 
 

@@ -30,7 +30,7 @@ STAGES = 4
 ASKED = 8
 """One record of so many in a phase tells how large residuals are."""
 RUNGS = 14
-"""Bounds on a residual beside that of the loss itself: two in every octave."""
+"""Bounds on a residual next to that of the loss itself: two in every octave."""
 WIDTH = 1.345 * math.sqrt(math.pi / 2)
 """Bound over the mean absolute residual: Huber's, 95 % efficient where residuals are normal."""
 

@@ -196,7 +196,7 @@ def fit(X: Any, y: Any, plan: BatchPlan, secret: bytes) -> BatchModel:  # noqa: 
 
     Args:
       X: (n, features), an array or a scipy.sparse matrix, in the user's units. y: (n,).
-      secret: 32 bytes or more that nobody may guess: whoever has them can take the noise off.
+      secret: 32 bytes or more that nobody may guess: anyone who has them can take the noise off.
 
     Raises:
       ConfigError: shapes that the plan is not of.

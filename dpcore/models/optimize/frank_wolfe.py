@@ -45,7 +45,10 @@ from weir.dpcore.words import bytes_text, number
 WIDE_STATE = 1 << 30
 """Bytes of state of a key, at most, where rows are sparse: few blocks of them are kept."""
 
-BARE = "Models have no band: how far a private model is from the best one depends on the events."
+BARE = (
+    "Models have no margin of error: how far a private model is from the best one depends on the "
+    "events."
+)
 
 Iterations = Annotated[
     int,
@@ -204,8 +207,8 @@ class FrankWolfeModel(OptimizeModel):
         )
         if program.cut.by_count:
             yield (
-                "Blocks are of records, in the order of tick and id: how many events a key has so "
-                "far is told by model_of. Events without an id are refused."
+                "Blocks are of records, in the order of tick and id: model_of reveals how many "
+                "events a key has so far. Events without an id are refused."
             )
         everything = way.linear.slope * way.linear.moved
         if way.error >= everything:

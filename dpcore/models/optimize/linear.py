@@ -5,7 +5,7 @@ How many steps of Frank and Wolfe's a budget is spread over: a public rule, neve
 After T steps with mu_t = 2 / (t + 2) the gap is at most 2 Gamma / (T + 2) + e(T), e(T) what noise
 costs each of them: a sqrt(T) where the losses of steps add in squares, a T where they add straight
 (pure epsilon). The sum is least near T = (4 Gamma / a)^(2/3), where it is 2.38 a^(2/3) Gamma^(1/3),
-and near T = sqrt(2 Gamma / a); the rule takes the 2 beside T with it.
+and near T = sqrt(2 Gamma / a); the rule takes the 2 next to T with it.
 Source: Jaggi (2013), Theorem 1; Talwar, Thakurta, Zhang (2015), Theorem 2.5.
 """
 

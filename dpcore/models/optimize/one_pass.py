@@ -20,7 +20,7 @@ from weir.dpcore.models.optimize.course import Drawn, OnePassAlgorithm, start_of
 from weir.dpcore.program import NoiseOf, OutputInfo, Released
 
 FIXED = 64
-"""Bytes of state of a key beside what its course keeps."""
+"""Bytes of state of a key next to what its course keeps."""
 
 
 class OnePassState(NamedTuple):
@@ -41,7 +41,7 @@ class OnePassState(NamedTuple):
 
 @dataclass(frozen=True)
 class OnePass(InputRows):
-    """A linear model per key that reads each record once, and is released anew when the records
+    """A linear model per key that reads each record once, and is released again when the records
     have doubled.
 
     Formal guarantees:

@@ -214,7 +214,7 @@ SHOWN_RUNS = 4
 COMPARED = 12
 """Runs over which noises are compared."""
 
-BARE = "Models have no band: what noise does to a model depends on the events."
+BARE = "Models have no margin of error: what noise does to a model depends on the events."
 
 
 class OnePassModel(OnePassSection):
@@ -239,7 +239,8 @@ class OnePassModel(OnePassSection):
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     wide: ClassVar[bool] = True
     untaken: ClassVar[Mapping[str, str]] = {
-        "classes": "the target is a number whose sign is the label, as rows are held to the norm "
+        "classes": "the target is a number whose sign is the label, as rows are clipped to the "
+        "norm "
         "dual to the set's. Give a column of 0 and 1 with ranges [0, 1], or take "
         "optimize.frank_wolfe for two classes, erm.* for more."
     }
@@ -367,8 +368,8 @@ class OnePassModel(OnePassSection):
     def warnings(self, program: OnePass) -> Iterator[str]:
         yield from super().warnings(program)
         yield (
-            "Runs are of records, in the order of tick and id: how many events a key has so far "
-            "is told by model_of. Events without an id are refused."
+            "Runs are of records, in the order of tick and id: model_of reveals how many events a "
+            "key has so far. Events without an id are refused."
         )
         first = program.course.predicted(0)
         if first > 1:

@@ -171,7 +171,7 @@ def budgets(noise: str, epsilon: float, delta: float) -> tuple[PrivacyLoss, ...]
 
 
 def tried_noises(linear: Linear, terms: Terms) -> tuple[str, ...]:
-    """Noises to try: those that can keep the promise, over this set.
+    """Noises to try: those that can keep the guarantee, over this set.
 
     Raises:
       ConfigError: the one that was named cannot.

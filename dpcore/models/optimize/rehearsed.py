@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REPEATS = 16
 COORDINATES = 32
-"""Of the rehearsal, at most: what is left out changes the lengths of noise, not what it does."""
+"""Of the dry run, at most: what is left out changes the lengths of noise, not what it does."""
 
 
 def rehearsed(run: TreeRun, convex_set: ConvexSet) -> float:
@@ -70,7 +70,8 @@ def rehearsed(run: TreeRun, convex_set: ConvexSet) -> float:
 
 
 def reduced(convex_set: ConvexSet) -> ConvexSet:
-    """The same set in as many coordinates as are rehearsed, where its kind has any number."""
+    """The same set in as many coordinates as are tried in a dry run, where its kind has any "
+    "number."""
     if isinstance(convex_set, L1Ball | L2Ball | LpBall | Simplex):
         return replace(convex_set, size=min(convex_set.dimension, COORDINATES))
     return convex_set
@@ -93,6 +94,8 @@ def _chosen(convex_set: ConvexSet, gradient: Floats, scale: float, index: int) -
 @lru_cache(maxsize=8192)
 def _normals(index: int, width: int) -> Floats:
     """(REPEATS, width)."""
-    result = PublicNormals(b"one pass, rehearsed", int(index < 0)).draw(abs(index), REPEATS, width)
+    result = PublicNormals(b"one pass, tried in a dry run", int(index < 0)).draw(
+        abs(index), REPEATS, width
+    )
     result.setflags(write=False)
     return result

@@ -31,7 +31,7 @@ from weir.dpcore.noise.noise import label
 from weir.dpcore.words import number
 
 REHEARSED_RUNS, REHEARSED_PHASES, BEYOND = 12, 6, 2
-"""Runs whose phases are chosen by rehearsal; most phases that are tried, and more than the best so
+"""Runs whose phases are chosen by dry run; most phases that are tried, and more than the best so
 far that are."""
 
 
@@ -251,8 +251,9 @@ def best_tree(
     """The run of the least error that is expected.
 
     Args:
-      make: (b, R) -> a run. phases: R; None: the best. rehearsed: what a run is judged by; None:
-        ``tree_guess``. first: the least R that is rehearsed.
+      make: (b, R) -> a run. phases: R; None: the best. tried in a dry run: what a run is judged
+      by; None:
+        ``tree_guess``. first: the least R that is tried in a dry run.
 
     Raises:
       ConfigError: the run is too short for a phase, or for so many.
@@ -292,9 +293,10 @@ def tree_runs(
 
     Args:
       make: (loss, b, R) -> a run. width: a run for any loss -> the best one over all smoothings.
-      sizes: n of each, growing. phases: R; None: the best. rehearsed: see ``best_tree``. Every
-        other one of the first runs is rehearsed, from one phase fewer than the last had; others
-        have as many as the last that was, and so do later ones, which few keys reach.
+      sizes: n of each, growing. phases: R; None: the best. tried in a dry run: see ``best_tree``.
+      Every
+        other one of the first runs is tried in a dry run, from one phase fewer than the last had;
+        others have as many as the last that was, and so do later ones, which few keys reach.
     """
     runs: list[TreeRun] = []
     for k, n in enumerate(sizes):

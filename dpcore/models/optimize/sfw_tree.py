@@ -42,7 +42,7 @@ class SfwTreeModel(OnePassModel):
     phases: Phases | None = Field(
         default=None,
         description="R: trees of a run, each of twice the steps. Without it: what "
-        "serves every run best on a public problem of evenly spread features, rehearsed.",
+        "serves every run best on a public problem of evenly spread features, tried in a dry run.",
         examples=[2],
     )
     noise: NoiseName | None = Field(

@@ -49,7 +49,7 @@ def solve(
     rest is one equation in the eigenvectors' coordinates. Over other sets it is accelerated
     projected gradient with restarts, from a start that depends on the system alone, until the gap
     is at most ``tolerance`` times (largest eigenvalue) r^2 + |q| r, r the largest length in P; or
-    ``steps`` are done: ``gap`` tells. A system's result does not depend on the systems beside it,
+    ``steps`` are done: ``gap`` tells. A system's result does not depend on the systems next to it,
     so neither on how a stream was cut.
 
     Raises:

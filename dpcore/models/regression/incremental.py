@@ -41,7 +41,8 @@ class Incremental(MomentsProgram):
       Sensitivity: ``rows`` keeps ||x||_2 <= X and ||y||_2 <= Y exactly on the lattice, products are
         exact, and so one neighbour moves the joint (svec(x x^T), x y^T[, y^2]) by no more than
         ``Moments.sensitivity``, which the sum was calibrated for.
-      Guarantee: that of the continual sums, composed. Solving, bands and errors are post-processing
+      Guarantee: that of the continual sums, composed. Solving, margins and errors are
+      post-processing
         of their releases.
       Source: Kasiviswanathan, Nissim, Jin (2017), Algorithm 2 (PrivIncReg1), with one joint release
         in place of two.
@@ -126,7 +127,7 @@ class Incremental(MomentsProgram):
         return max(float(part.scales[0]) for part in self.parts) * self.rows.moments.resolution
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
-        """Models in scaled and user units with their bands; errors and moments if asked."""
+        """Models in scaled and user units with their margins; errors and moments if asked."""
         n, n_keys, size = noisy[0].shape
         moments = self.rows.moments
         result = moments.unpack(noisy[0].reshape(n * n_keys, size))

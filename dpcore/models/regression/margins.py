@@ -16,14 +16,14 @@ from weir.dpcore.pricing.calibration import BAND
 
 _CHUNK = 1 << 17
 EDGE = 0.9
-"""Deviations of an eigenvalue's noise, beside sqrt 2 for every unknown one, that it must pass: two
+"""Deviations of an eigenvalue's noise, next to sqrt 2 for every unknown one, that it must pass: two
 above the mean of the largest that noise alone makes."""
 BESIDE = 1.8
-"""Deviations of noise beside a bias: 1.64 would do for a known one, 1.96 for none."""
+"""Deviations of noise next to a bias: 1.64 would do for a known one, 1.96 for none."""
 
 
 class Reached(Protocol):
-    """Where models lie, as far as a band looks at it."""
+    """Where models lie, as far as a margin looks at it."""
 
     @property
     def dimension(self) -> int:
@@ -46,7 +46,7 @@ class Debiased:
     e, whose covariance is s^2 ((1 + |m|^2 / 2) I + m m' / 2) exactly. Eigenvectors of the released
     Q + E are of two kinds:
 
-    - *known*, where the eigenvalue is larger than noise alone makes it beside those that are
+    - *known*, where the eigenvalue is larger than noise alone makes it next to those that are
       not: there m is (q + e) / eigenvalue up to z / eigenvalue. What the ridge took from it is seen
       and not presumed: ``back`` is the way from the model to where it would be without.
       (The mean of an inverse is not the inverse of the mean: a ridge of s^2 / 2 (tr A^-1 + A^-1)
@@ -54,8 +54,8 @@ class Debiased:
     - *unknown*: there m may be anywhere in the set.
 
     Where the set stops the model, the rest of the gradient (``push``) says how far beyond it the
-    moments point. If they do so by no more than noise does, m may lie inside, and the band reaches
-    there; else the set stops m as well, and models of a convex set lie closer together than
+    moments point. If they do so by no more than noise does, m may lie inside, and the margin
+    reaches there; else the set stops m as well, and models of a convex set lie closer together than
     without it.
 
     Attributes:
@@ -72,7 +72,7 @@ class Debiased:
     def known(self) -> Floats:
         """(n, d): 1 for eigenvectors, ascending, that are known, 0 for others.
 
-        Beside u unknown ones noise makes an eigenvalue of about s sqrt(2 (u + 1)) at most.
+        Next to u unknown ones noise makes an eigenvalue of about s sqrt(2 (u + 1)) at most.
         """
         values = self.quadratic.released.values
         d = values.shape[1]
@@ -122,10 +122,10 @@ class Debiased:
         return np.asarray(rest * inverse * share[:, :, None])
 
     def along(self, directions: Floats) -> Floats:
-        """Half of a band, over 1.96, of <a, m> around <a, theta>, for rows a: (n, k, p).
+        """Half of a margin, over 1.96, of <a, m> around <a, theta>, for rows a: (n, k, p).
 
         1.96 of these hold it in 95 of 100 cases, for every coefficient by itself, at any size. No
-        band reaches beyond the set. Where nothing is known, all of it is in the band.
+        margin reaches beyond the set. Where nothing is known, all of it is in the margin.
 
         Args:
           directions: (p, d).
@@ -197,9 +197,9 @@ class Debiased:
 
 
 SURE = 8.0
-"""Deviations of its noise that V must have, so that what is divided by it has a band."""
+"""Deviations of its noise that V must have, so that what is divided by it has a margin."""
 MEANT = 4.0
-"""Deviations of the noise of S that V must have: a band of R^2 half as wide as from 0 to 1."""
+"""Deviations of the noise of S that V must have: a margin of R^2 half as wide as from 0 to 1."""
 
 
 class FitScores(NamedTuple):
@@ -228,7 +228,8 @@ def score_of(
     variance.
 
     Whether there is a value follows from theta and the moments that it was fitted to, never from
-    the noise that scores it: a row where that noise happens to look small would have a band that it
+    the noise that scores it: a row where that noise happens to look small would have a margin that
+    it
     does not deserve. Shown are rows where V is ``SURE`` deviations of its noise, and of that of S.
 
     Args:

@@ -132,7 +132,7 @@ class Projected(MomentsProgram):
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """Lifted models in scaled and user units; what they were lifted from, and what noise does
-        to a prediction, with bands; and the moments if asked."""
+        to a prediction, with margins; and the moments if asked."""
         n, n_keys, size = noisy[0].shape
         moments, over = self.rows.moments, self.over
         flat = noisy[0].reshape(n * n_keys, size)

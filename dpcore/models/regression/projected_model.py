@@ -145,12 +145,12 @@ class ProjectedModel(MomentsModel):
         )
         notes = [
             f"{why}, of {p} features: noise falls on {rows.moments.dimension:,} sums a key. What "
-            "the projection leaves out is not in any band: lifted models have none."
+            "the projection leaves out is not in any margin: lifted models have none."
         ]
         if self.inputs is not None:
             notes.append(
-                "An event outside model.inputs counts as none. How many were outside is told to "
-                "the operator alone: it is as private as the events."
+                "An event outside model.inputs counts as none. Only the operator learns how "
+                "many were outside: it is as private as the events."
             )
         solver = self._solver()
 
@@ -242,12 +242,13 @@ class ProjectedModel(MomentsModel):
             yield from super().notes(program)
             return
         yield (
-            "A model is lifted from what its features were projected to. It has no band: what the "
+            "A model is lifted from what its features were projected to. It has no margin of "
+            "error: what the "
             "projection leaves out is no noise, and is not known."
         )
         yield (
-            "What it was lifted from, projected, has bands: they cover the best model of the set "
-            "for the projected events, as the projection shows it. So does band cover what noise "
+            "What it was lifted from, projected, has margins: they cover the best model of the set "
+            "for the projected events, as the projection shows it. So does margin cover what noise "
             "does to its predictions."
         )
 

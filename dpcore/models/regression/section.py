@@ -74,14 +74,14 @@ WORTH = 1.5
 """Times less noise that a bound must save to be worth a sentence."""
 
 CLIPS = (0.8, 0.6)
-"""Of the default clip: those that are priced beside it."""
+"""Of the default clip: those that are priced next to it."""
 
 FITTED = (
     "Every line is what was released; the events are not in this page. theta is the model of the "
     "events so far, with features and target scaled to the public ranges; coefficients is the same "
     "model in the units of the data."
 )
-BARE = "Models have no band: the noise is in the steps of the solver."
+BARE = "Models have no margin of error: the noise is in the steps of the solver."
 
 SO_FAR = Shown("coefficients in scaled units, of the events so far", role="scaled_model")
 """The release ``theta``."""
@@ -152,7 +152,7 @@ class MomentsModel(Model):
 
     reading: ClassVar[Reading] = Reading(
         FITTED,
-        "Bands ({band} standard deviations on either side) cover the model that plain least "
+        "Margins ({band} standard deviations on either side) cover the model that plain least "
         "squares over the set finds on the same events, in 95 of 100 cases, each coefficient by "
         "itself, large or small: what the known noise does, and what a ridge or the set took. Of "
         "what noise still hides they say only that it lies in the set. They do not say how well "
@@ -251,7 +251,7 @@ class MomentsModel(Model):
         yield "kept", f"{program.dimension:,} running sums a key; no row"
 
     def facts(self, program: Any, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """See Algorithm; and other ridges and clips beside its own."""
+        """See Algorithm; and other ridges and clips next to its own."""
         yield from super().facts(program, noise)
         std = max((item for item in noise.values() if math.isfinite(item)), default=0.0)
         if program.projected or not std > 0:
@@ -271,7 +271,7 @@ class MomentsModel(Model):
         yield (
             f"* at {EVENTS:,} events in the span, spread evenly over the ranges; with n events it "
             f"is {EVENTS:,} / n times this, and more where features hardly vary or go together. "
-            "Every release comes with a band of its own."
+            "Every release comes with a margin of its own."
         )
 
     def length_notes(self, moments: Moments) -> Iterator[str]:

@@ -58,7 +58,7 @@ def noisy_projected_gradient(
 
 
 class StepSchedule(NamedTuple):
-    """What ``noisy_projected_gradient`` takes besides the quadratic.
+    """What ``noisy_projected_gradient`` takes in addition the quadratic.
 
     Attributes:
       bound: (n, k) alpha + L. steps: (n, k) r.

@@ -17,9 +17,9 @@ from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, SolverRun, ste
 DEFAULT = 16
 """Passes where none are given."""
 MOST_BATCHES = 64
-"""Of a pass: steps are dear, and more batches than this save little."""
+"""Of a pass: steps are expensive, and more batches than this save little."""
 QUIET = 24
-"""Times that a batch's gradient may be longer than its noise. On made-up rows (2,000 to 20,000 of
+"""Times that a batch's gradient may be longer than its noise. On synthetic rows (2,000 to 20,000 of
 5 to 20 coefficients, epsilon 0.1 and 1, 4 to 64 passes) 24 and 48 were best of six from 1 to 48."""
 
 
@@ -46,7 +46,8 @@ class Passes(NamedTuple):
 
 @dataclass(frozen=True)
 class NoisySgd(BatchSolver):
-    """Noisy SGD: P passes, each over B batches that a secret keyed hash deals anew, a step a batch.
+    """Noisy SGD: P passes, each over B batches that a secret keyed hash deals again, a step a
+    batch.
 
     **Formal guarantees**
       Unit, relation, sensitivity, guarantee: those of ``Queries``. A run asks for the number of

@@ -211,7 +211,7 @@ class Queries:
         Shares are exact fractions, and a query beyond ``share`` in all is refused before any noise
         is drawn: a run costs at most ``share`` times the budget, however it is driven.
       Noise: a function of (tick, number of the query or pass, batch in it, user key, digest of all
-        its data so far), so that what other keys ask draws nothing anew.
+        its data so far), so that what other keys ask draws nothing again.
         Equal data give equal answers and so equal iterates; where data differ the digest does, and
         all noise of the run is new.
       The number of rows is never a scale of noise.
@@ -308,7 +308,7 @@ class Queries:
     def _pay(self, share: Fraction) -> int:
         """Pays for a query or a pass; the level of its noise."""
         if share <= 0 or self._spent + share > 1:
-            raise WeirError("a solver asked for more than its run's budget.")
+            raise WeirError("a solver requested more than its run's budget.")
         self._spent += share
         self._paid += 1
         return self._level
@@ -329,7 +329,7 @@ class _Batch:
     def gradients(self, x: Floats) -> Floats:
         """As ``Queries.gradients``, over the batch's rows. Once."""
         if self._asked:
-            raise WeirError("a batch was asked twice in one pass.")
+            raise WeirError("a batch was read twice in one pass.")
         self._asked = True
         return self._queries._gradients(self._rows, x, self._share, self._level)
 
@@ -344,11 +344,12 @@ def noise_of(
     """Noise of a query that costs a share of the budget.
 
     Args:
-      sensitivity: in steps of the lattice. dimension: numbers that get noise at once.
+      sensitivity: in steps of the fixed-point grid. dimension: numbers that get noise at once.
       resolution: of the lattice.
 
     Raises:
-      ConfigError: so little is left for it that its noise misses steps of the lattice, does not fit
+      ConfigError: so little is left for it that its noise misses steps of the fixed-point grid,
+      does not fit
         an integer, or is beyond the exact sampler.
     """
     scale = noise_scale_for(float(1 / share) * (1 + 2.0**-50), sensitivity, budget)

@@ -17,7 +17,7 @@ USERS = config(
 
 
 def by_chunks() -> Any:
-    """No line is read on its own: the readers of whole chunks are spoilt."""
+    """No line is read on its own: the readers of whole chunks are malformed."""
     return patched("weir.transforms.decode.csv.plain_cells", lambda right: lambda *given: None)
 
 

@@ -1,4 +1,4 @@
-"""A plan as one event of dp_accounting: its accountants arrive at what the plan promises."""
+"""A plan as one event of dp_accounting: its accountants arrive at what the plan guarantees."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def leaves_of(plan: Plan, events: list[Any]) -> Any:
 
 
 def neighbours(plan: Plan, relation: str) -> Iterator[Any]:
-    """(T, K, D): what changes of the leaves, beside a stream that has the rest."""
+    """(T, K, D): what changes of the leaves, next to a stream that has the rest."""
     rest = [(0, 0, 1.0), (1, 1, 2.0), (1, 2, 5.0)]
     without = leaves_of(plan, rest)
     cells = [(tick, cell) for tick in (0, 1, TICKS - 1) for cell in range(len(CELLS))]

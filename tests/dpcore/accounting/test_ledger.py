@@ -120,7 +120,7 @@ def test_plans_of_other_times_do_not_add_up() -> None:
 
 
 def test_spent_is_what_gaussian_noise_costs_together() -> None:
-    """Exact: mu adds in squares, and slacks beside it."""
+    """Exact: mu adds in squares, and slacks next to it."""
     charges = [charge(one(0.3, slack=1e-7), SCOPE), charge(one(0.4, slack=2e-7), SCOPE)]
     (span,) = sweep(charges)
     assert span.slack == pytest.approx(3e-7)
@@ -408,7 +408,7 @@ def test_prices_and_scopes_are_read_as_they_were_written(
 def test_whoever_chooses_the_next_plan_never_exceeds_the_budget(
     asked: list[tuple[float, int, int | None]],
 ) -> None:
-    """Plans come one after the other, each as it likes; what is let in is priced anew, exactly."""
+    """Plans come one after the other, each as it likes; what is let in is priced again, exactly."""
     scope = Scope("event", "add_remove", 2.0, 1e-6, "gdp")
     there: list[Charge] = []
     for mu, first, more in asked:

@@ -125,7 +125,7 @@ def test_the_band_holds_the_true_quantile(person: bool) -> None:
         stddev = np.array([np.asarray(one.released[which].stddev)[5, 0] for one in found])
         held = np.abs(value - exact) <= plan.band * stddev
         assert (held.mean(axis=0) >= 0.95).all()
-        # A band that is a third as wide does not hold 95 % of them: it is no empty promise.
+        # A margin that is a third as wide does not hold 95 % of them: it is no empty guarantee.
         if over == 2 and not person:
             tight = np.abs(value - exact) <= plan.band * stddev / 3
             assert tight.mean() < 0.9

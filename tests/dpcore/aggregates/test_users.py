@@ -89,7 +89,9 @@ def test_users_are_of_each_tick_unless_they_are_of_the_period() -> None:
 
 
 def test_a_sum_has_one_clip_and_says_of_what() -> None:
-    assert "cannot stand beside clip" in refusal({"sum": "x", "clip": [0, 1], "clip_user": [0, 1]})
+    assert "cannot be combined with clip" in refusal(
+        {"sum": "x", "clip": [0, 1], "clip_user": [0, 1]}
+    )
     assert "is missing" in refusal({"sum": "x"})
     assert "low below high" in refusal({"sum": "x", "clip_user": [1, 1]})
     assert "is for count: users" in refusal({"count": "events", "per": "period"})

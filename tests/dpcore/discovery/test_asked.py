@@ -99,11 +99,11 @@ def test_delta_is_halved_and_pure_noise_leaves_all_of_it() -> None:
     [
         (("unit: user, per: 1d, protect", "protect"), "contributions", "unit: user"),
         (("delta: 1e-6", "delta: 0"), "privacy.delta", "above 0"),
-        (("discover:", "declared: [a], discover:"), "key.discover", "beside declared"),
+        (("discover:", "declared: [a], discover:"), "key.discover", "combined with declared"),
         (
             ("discover:", "observed_keys_are_public: true, discover:"),
             "key.discover",
-            "beside observed",
+            "combined with observed",
         ),
         (("min_users: 20", "min_users: 0"), "key.discover.min_users", "from 1"),
         (("min_users: 20", "sample: 1.5"), "key.discover.sample", "at most 1"),

@@ -1,4 +1,4 @@
-"""Keys that are put aside before they are stepped are such as no step would find."""
+"""Keys that are rejected before they are stepped are such as no step would find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that go again: by their own releases, at a period's end, and found anew as any other."""
+"""Keys that go again: by their own releases, at a period's end, and found again as any other."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_key_goes_by_what_it_releases() -> None:
             went = total[key, end - 1] - before < 6 * rule.step
             before = 0.0 if went else total[key, end - 1]
             assert went or (key, end) in total
-            if went:  # only found anew may it be there, with a total that began anew
+            if went:  # only found again may it be there, with a total that began again
                 gone += 1
                 later = [t for t in range(end, end + PER) if (key, t) in total]
                 counts = np.cumsum(leaves[end : end + PER, NAMES.index(key), 0])

@@ -1,4 +1,4 @@
-"""Thresholds: their formulas, and that noise exceeds them as seldom as promised."""
+"""Thresholds: their formulas, and that noise exceeds them as seldom as guaranteed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program whose first coordinate counts users, a rule over it, and leaves of made-up keys."""
+"""A program whose first coordinate counts users, a rule over it, and leaves of synthetic keys."""
 
 from __future__ import annotations
 

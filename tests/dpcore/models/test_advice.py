@@ -38,7 +38,7 @@ def said(name: str, features: int, events: float | None = 1000, **model: Any) ->
         (LEADER, 9, {"events": None}, "never fades. Say how many events"),
         ("online.pftal", 9, {"events": None}, "never fades. Say how many events"),
         ("online.pocg", 9, {"events": None, "cap": 16}, "never fades. Say how many events"),
-        (LEADER, FEW - 1, {}, "has bands"),
+        (LEADER, FEW - 1, {}, "has margins"),
         (MOMENTS, MANY - 1, {}, "has less noise"),
         (ROWS, 3, {"cap": 16}, "four fits in all"),
     ],

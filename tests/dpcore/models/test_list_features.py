@@ -87,7 +87,7 @@ def test_the_section_writes_itself() -> None:
         ("{column: x, sise: 4}", "{x: [0, 1], y: [0, 1]}", "did you mean size"),
         ("{indices: i, size: 4}", "{x: [0, 1], y: [0, 1]}", "model.features.values"),
         ("{indices: i, values: i, size: 4}", "{i: [0, 1], y: [0, 1]}", "column of indices too"),
-        ("{column: x, values: v, size: 4}", "{x: [0, 1], y: [0, 1]}", "beside column"),
+        ("{column: x, values: v, size: 4}", "{x: [0, 1], y: [0, 1]}", "combined with column"),
         ("{column: y, size: 4}", "{y: [0, 1]}", "is read for the features too"),
         (LIST, "{'x[0]': [0, 1], y: [0, 1]}", "model.ranges.x"),
         ("{column: x, size: 5000}", "{x: [-1, 1], y: [0, 1]}", "model.features.size = 5000"),

@@ -47,7 +47,7 @@ def test_defaults_follow_from_the_number_of_coefficients() -> None:
 
 WITH_SETS = [name for name in MODELS if MODELS[name].takes("set")]
 NEEDS_ITS_SET = "optimize.frank_wolfe"
-"""It fits a window anew: its noise, and the number of its steps, are in proportion to the set."""
+"""It fits a window again: its noise, and the number of its steps, are in proportion to the set."""
 
 
 def test_a_set_without_a_default_is_asked_for() -> None:

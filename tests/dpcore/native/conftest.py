@@ -1,4 +1,4 @@
-"""Kernels beside the paths in numpy: both of each pair in one test."""
+"""Kernels next to the paths in numpy: both of each pair in one test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that encrypt give the bits of the library's AES and of numpy beside it."""
+"""Kernels that encrypt give the bits of the library's AES and of numpy next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in C give the bits of the paths in numpy beside them: workers may lack them."""
+"""Kernels in C give the bits of the paths in numpy next to them: workers may lack them."""
 
 from __future__ import annotations
 

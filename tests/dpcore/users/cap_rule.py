@@ -168,7 +168,7 @@ class Twins(NamedTuple):
     """What a rule gets wrong; all False: nothing.
 
     Attributes:
-      shared_ids: an id counts once, whoever's it is.
+      shared_ids: an id counts once, anyone who's it is.
       first_wins: of the keys and events of a cell the first to arrive stay.
       early_keys: keys beyond ``keys`` are dropped while a tick is gathered.
       early_clear: what users have used up is forgotten before the last tick of a period closes.

@@ -78,6 +78,6 @@ def test_more_ticks_than_a_period_has_room_for_are_refused() -> None:
     UserUnit(ContributionBounds(24, 1, 1), day)
     UserUnit(ContributionBounds(4, 1, 1, spacing=7), day)
     for caps in (ContributionBounds(25, 1, 1), ContributionBounds(5, 1, 1, spacing=7)):
-        with pytest.raises(ConfigError, match="has room for no more"):
+        with pytest.raises(ConfigError, match="is full"):
             UserUnit(caps, day)
     UserUnit(ContributionBounds(60_000, 1, 1), Periods(clock(), None))

@@ -61,7 +61,11 @@ def test_a_config_of_users_survives_being_written() -> None:
     ("sections", "field", "words"),
     [
         ({"privacy": {"per": None}}, "privacy.per", "is missing"),
-        ({"privacy": {"contributions": None}}, "privacy.contributions", "needs caps"),
+        (
+            {"privacy": {"contributions": None}},
+            "privacy.contributions",
+            "needs contribution bounds",
+        ),
         ({"privacy": {"relation": "replace_anywhere"}}, "privacy.relation", "add_remove"),
         ({"schema": {"unit": None}}, "schema.unit", "whom an event belongs to"),
         (
@@ -77,7 +81,7 @@ def test_a_config_of_users_survives_being_written() -> None:
         (
             {"privacy": {"contributions": {"ticks": 5, "keys": 3, "events": 1, "spacing": 8}}},
             "privacy.contributions.ticks",
-            "room for no more",
+            "is full",
         ),
         ({"privacy": {"per": "36h"}}, "privacy.per", "whole number of periods"),
         (

@@ -1,4 +1,5 @@
-"""What a plan says to users: three promises, in numbers and in words, and what their caps cost."""
+"""What a plan says to users: three guarantees, in numbers and in words, and what their caps "
+"cost."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def test_the_statement_says_who_what_and_on_which_condition() -> None:
     assert "absent in the other" in text
     assert "only those of 4 ticks, of 1 key in each, and of 1 event in each key and tick" in text
     assert "during the 24 ticks from the last tick of that period on, and before it" in text
-    assert "epsilon = 1)" in text and "A single event that moves no cap" in text
+    assert "epsilon = 1)" in text and "A single event that moves no contribution bound" in text
     assert "30 periods in a row: epsilon = " in text and "anywhere within a year" in text
     assert "follows what has been released" in text
     assert "conditional on no event being overdue" in text
@@ -110,14 +111,14 @@ def test_what_finds_keys_adds_to_delta_and_ends_with_its_period() -> None:
     assert "a noisy count of them is large enough" in promised.statement
     (hidden,) = [part for part in found.program.parts if part.hidden]  # type: ignore[attr-defined]
     one = hidden.loss(24)
-    # Noise begins anew with a period: three of them compose, as mu does, and are no group.
+    # Noise begins again with a period: three of them compose, as mu does, and are no group.
     assert one.kind == "gdp" and hidden.loss(None) == one
     assert hidden.loss_of_periods(3, 24, 9).value == pytest.approx(math.sqrt(3) * one.value)
     assert hidden.loss_of_event(24).value < one.value
 
 
 def test_a_short_window_makes_long_stays_dear_and_says_so() -> None:
-    words = "protect_for is short beside the stays of users"
+    words = "protect_for is short compared with the stays of users"
     assert any(words in text for text in plan(**HOURS).warnings)
     longer = {**HOURS["privacy"], "protect_for": "30d"}
     assert not any(words in text for text in plan(**{**HOURS, "privacy": longer}).warnings)

@@ -1,5 +1,5 @@
 """What somebody may do who has the config, the secret, the events and the folders of results: none
-of it gives a second look at the events that the ledger does not count."""
+of it gives an additional release of the events that the ledger does not count."""
 
 from __future__ import annotations
 

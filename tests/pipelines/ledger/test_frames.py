@@ -98,7 +98,7 @@ def test_a_frame_that_changes_before_it_is_read_is_noticed(
         frame.loc[59, "dollars"] = 49.0
 
     monkeypatch.setattr(Reservation, "begin", late)
-    with pytest.raises(weir.WeirError, match="the events changed since the ledger was asked"):
+    with pytest.raises(weir.WeirError, match="the events changed since the ledger was read"):
         weir.release(frame, TEXT + ledger(tmp_path), secret_file=key)
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="over other events"):

@@ -82,7 +82,7 @@ def test_a_run_is_entered_and_closed(weir: Weir, where: tuple[str, str], tmp_pat
 def test_over_the_budget_nothing_is_read_or_written(weir: Weir, job: Path) -> None:
     assert weir("run", job).exit_code == 0
     told = bytes_in(job.parent / "out")
-    (job.parent / "events.csv").unlink()  # whoever opened it would say so
+    (job.parent / "events.csv").unlink()  # anyone who opened it would say so
     refused = weir("run", job, "--secret-file", job.parent / "other.key", "--set", out(job, "b"))
     assert refused.exit_code == 2
     for part in (
@@ -143,7 +143,7 @@ def test_a_folder_that_is_gone_shows_nothing(weir: Weir, job: Path) -> None:
 def test_what_was_held_back_is_corrected_under_a_secret_of_its_own(
     weir: Weir, tmp_path: Path
 ) -> None:
-    """Noise was drawn for it: whoever looked into the folder has seen it."""
+    """Noise was drawn for it: anyone who looked into the folder has seen it."""
     job = job_of(tmp_path / "job", section(("sqlite", str(tmp_path / "a.db")), 4.0))
     bad = ["nonsense"] * len(ROWS) * 2
     (job.parent / "events.csv").write_text("\n".join([*ROWS, *bad]) + "\n")
@@ -350,7 +350,7 @@ def test_status_diff_and_summary_say_it(weir: Weir, job: Path) -> None:
     other = job.with_name("other.yaml")
     other.write_text(job.read_text().replace("epsilon: 1.0,", "epsilon: 0.2,"))
     page = " ".join(weir("diff", job, other).stdout.split())
-    assert "Budget of customers, A:" in page and "Budget of customers, B beside A:" in page
+    assert "Budget of customers, A:" in page and "Budget of customers, B next to A:" in page
     found = json.loads(weir("diff", job, other, "--json").stdout)["ledger"]
     assert found[1]["spent"] == pytest.approx(1.0) and found[1]["fits"]
     assert weir("report", job.parent / "out").exit_code == 0

@@ -83,7 +83,7 @@ def askers(job: Path, processes: int, times: int) -> list[list[str]]:
 def test_processes_at_once_never_spend_more_than_there_is(
     where: tuple[str, str], tmp_path: Path, processes: int
 ) -> None:
-    """A budget for 1, and for 12 plans: exactly so many are entered, whoever comes first."""
+    """A budget for 1, and for 12 plans: exactly so many are entered, anyone who comes first."""
     room = {2: (1.3, 1), 20: (4.0, 12)}[processes]
     job = job_of(tmp_path / "job", section(where, room[0]))
     told = askers(job, processes, 2)

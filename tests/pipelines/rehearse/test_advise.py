@@ -104,7 +104,7 @@ MORE = TEXT + "  tips: {sum: tip, clip: [0, 20], over: 1}\n"
 
 
 def without(*gone: str) -> float:
-    """The band of paid in a config that lacks some outputs."""
+    """The margin of paid in a config that lacks some outputs."""
     text = MORE
     for name in gone:
         text = text.replace(f"  {name}:", f"  # {name}:")
@@ -226,7 +226,8 @@ def test_models_are_rehearsed_instead(weir: Weir, tmp_path: Path) -> None:
 
 
 def test_the_plan_warns_of_a_band_wider_than_the_clip_and_the_events_allow() -> None:
-    """Bike rentals: 24 records a day of at most 1,000 each; its band passes the standard deviation
+    """Bike rentals: 24 records a day of at most 1,000 each; its margin passes the standard
+    deviation
     that it was held to before."""
     text = TEXT.replace("events: 2000", "events: 24").partition("aggregates:")[0]
     text += "aggregates:\n  total: {sum: fare, clip: [0, 1000], over: 1}\n"

@@ -1,4 +1,4 @@
-"""Made-up events never meet the config's secret: what runs on them draws its own."""
+"""Synthetic events never meet the config's secret: what runs on them draws its own."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_stack_replaces_the_secret_of_its_config(
         stack = Stack(config, tmp_path / "live")
         job = load(config, stack._settings()[1::2])
         stack.stop()
-        assert job.dead_letters is None  # those of made-up events are nobody's
+        assert job.dead_letters is None  # those of synthetic events are nobody's
         assert job.secret is not None and not job.secret.rotate
         assert Path(str(job.secret.file)).parent == stack._folder
     assert resolved and all(one.is_fresh for one in resolved)

@@ -1,4 +1,4 @@
-"""A rehearsal's numbers: true values, noise, and what clips and caps take, by hand."""
+"""A dry run's numbers: true values, noise, and what clips and caps take, by hand."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def test_true_values_and_clips_are_those_of_the_events(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_band_that_is_told_is_the_noise_that_is_measured(tmp_path: Path) -> None:
-    """Coverage of 95 % bands on made-up data; bands of two thirds of the width would not do."""
+    """Coverage of 95 % margins on synthetic data; margins of two thirds of the width would not "
+    "do."""
     text = BASIC.replace("2024-01-03T", "2024-01-31T").replace(
         "secret:", "expect: {events: 500}\nsecret:"
     )
@@ -267,7 +268,7 @@ def test_a_shape_gives_made_up_events_its_sizes(tmp_path: Path) -> None:
     lost = found.clipped[0]
     assert visits.over is None
     assert 0.07 < lost.share < 0.13  # a log-normal with this median and p95 has 9 % above 50
-    assert not any("made up from their own bounds" in note for note in found.result.notes)
+    assert not any("synthetic from their own bounds" in note for note in found.result.notes)
     assert paid.clip > 0
 
 
@@ -281,7 +282,7 @@ def test_a_shape_gives_made_up_events_its_sizes(tmp_path: Path) -> None:
         ("events: 0", "like.events"),
         ("users: no", "like.users"),
         ("event: 3", "did you mean events"),
-        ("{events: 3, keys: {north: 1}}", "cannot stand beside keys"),
+        ("{events: 3, keys: {north: 1}}", "cannot be combined with keys"),
     ],
 )
 def test_a_shape_that_fits_nothing_is_refused(
@@ -340,7 +341,7 @@ def test_options_that_fit_nothing_are_refused(
 
 @pytest.mark.slow
 def test_remedies_bring_an_output_within_what_was_asked(tmp_path: Path) -> None:
-    """What a remedy promises is what a rehearsal of it finds, about."""
+    """What a remedy guarantees is what a dry run of it finds, about."""
     path = tmp_path / "shop.yaml"
     path.write_text(BASIC.replace("  basket: {mean: amount, clip: [0, 50], over: 4}\n", ""))
     made = SyntheticEvents(3000)

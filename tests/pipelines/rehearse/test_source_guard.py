@@ -1,4 +1,4 @@
-"""Public events of a rehearsal are never the source's own: by path, by link, and by bytes."""
+"""Public events of a dry run are never the source's own: by path, by link, and by bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = "at,id,store,amount\n2024-01-01T20:00:00Z,1,north,5\n"
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """events/a.csv and events/b.csv of the source; public.csv beside them."""
+    """events/a.csv and events/b.csv of the source; public.csv next to them."""
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "a.csv").write_text(ROWS)
     (tmp_path / "events" / "b.csv").write_text(ROWS.replace("north", "south"))

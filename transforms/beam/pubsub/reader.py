@@ -1,7 +1,7 @@
 """One reader of a subscription: always one question on its way, its answers kept until safe.
 
 The question waits at the server for its first message. While it waits, short ones that do not wait
-are sent beside it: only their answers tell a silent stream from a slow server.
+are sent next to it: only their answers tell a silent stream from a slow server.
 
 Readers live in the worker process, not in a DoFn: a runner makes and drops DoFns as it likes, but
 between two turns of a reader in the same process nothing has been lost. A turn that does not follow
@@ -35,7 +35,7 @@ FIRST = 100
 QUESTION = 30.0
 """Seconds that a question waits for its first message."""
 PROBE = 0.1
-"""Seconds that a question waits before a short one goes beside it, and between short ones."""
+"""Seconds that a question waits before a short one goes next to it, and between short ones."""
 LONGEST_PAUSE = 5.0
 """Seconds between questions while the server is away, at most."""
 
@@ -151,7 +151,7 @@ class Reader:
         try:
             self._fence.check()
         except Fatal:
-            return  # the next turn says so; the messages come again, to whoever goes on
+            return  # the next turn says so; the messages come again, to anyone who goes on
         kept_counts.flush(self._fence)
         self.leases.acknowledge(ids)
 
@@ -303,7 +303,7 @@ def _published(message: Any) -> int:
 
 
 def _brought_nothing(call: Any) -> bool:
-    """Whether a call is done and what it says holds no message, whoever takes it later."""
+    """Whether a call is done and what it says holds no message, anyone who takes it later."""
     if not call.done() or call.cancelled() or call.exception() is not None:
         return False
     return not call.result().received_messages

@@ -99,7 +99,7 @@ def test_the_weight_follows_from_events_and_noise() -> None:
         (9, {"schedule": "second_order", "momentum": 0.5}, "model.momentum", "remove it"),
         (9, {"schedule": "second_order", "loss": "absolute"}, "model.schedule", "corners"),
         (9, {"schedule": "constant", "curvature_weight": 0.1}, "model.curvature_weight", "remove"),
-        (9, SHARED, "model.curvature_weight", "beside model.weight"),
+        (9, SHARED, "model.curvature_weight", "next to model.weight"),
         (9, {"set": {"permutations": 2}, "intercept": False}, "model.schedule", "projection"),
     ],
 )
@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_refused(events: Any, model: Any, field: str, words
 def test_the_plan_says_what_is_played() -> None:
     made = plan(EVENTS)
     facts = dict(made.config.algorithm.facts(made.program, {}))
-    assert "fades beside the events" in facts["curvature"] and "average" in facts["played"]
+    assert "fades relative to the events" in facts["curvature"] and "average" in facts["played"]
     assert "fades" in facts["regret"]
     assert [info.name for info in made.outputs] == ["theta", "coefficients", "last"]
     assert made.config.algorithm.shown("last").role == "model"

@@ -14,7 +14,7 @@ from weir.dpcore.models.optimize.sfw import REHEARSED_PHASES, REHEARSED_RUNS
 
 @pytest.mark.parametrize("case", ["gaussian", "generalised", "tree"])
 def test_rehearsals_are_what_runs_come_to_on_the_public_problem(case: str) -> None:
-    """Rows of +-a and slopes spread evenly, where the rehearsal is not a guess."""
+    """Rows of +-a and slopes spread evenly, where the dry run is not a guess."""
     made = program(case, d=4, records=4_000, loss="squared", more="intercept: false\n  phases: 2")
     run = made.course.runs[0]
     told = rehearsed(run, made.course.set)

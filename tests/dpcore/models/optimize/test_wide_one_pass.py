@@ -175,7 +175,7 @@ def test_rows_are_cut_to_the_dual_norm_as_those_of_a_table(q: float) -> None:
         np.testing.assert_array_equal(out, want)
         assert longer == told and norms(out, q).max() <= bound
         assert (found / STEP == np.rint(found / STEP)).all()
-    # A record by itself: others beside it change nothing.
+    # A record by itself: others next to it change nothing.
     some = rng.permutation(n)[:20]
     columns = {"x": lists(n), "y": np.full(n, 0.5)}
     rows = made.bound(columns, n).rows

@@ -1,4 +1,4 @@
-"""Minimisers over sets: certified, exact where they can be, the same whoever is beside them."""
+"""Minimisers over sets: certified, exact where they can be, the same anyone who is next to them."""
 
 from __future__ import annotations
 

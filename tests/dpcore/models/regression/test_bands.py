@@ -1,4 +1,4 @@
-"""Bands against what noise really does to a model."""
+"""Margins against what noise really does to a model."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def program_of(name: str, p: int, clip: float | None, intercept: bool, more: Any
 
 
 def corners(p: int, n: int = 300) -> dict[str, np.ndarray]:
-    """Columns of ends, halves and zeros, and of numbers beside them; a few spread evenly."""
+    """Columns of ends, halves and zeros, and of numbers next to them; a few spread evenly."""
     rng = np.random.default_rng(p)
     x = rng.choice([-1, 1, 0, 0.5, -1 + 2.0**-17, 1 - 2.0**-17], (n, p + 1))
     x[:50] = rng.uniform(-1.2, 1.2, (50, p + 1))

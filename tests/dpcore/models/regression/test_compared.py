@@ -1,4 +1,4 @@
-"""Other ridges and clips, as a plan shows them beside its own."""
+"""Other ridges and clips, as a plan shows them next to its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_a_clip_leaves_is_what_it_leaves_of_even_events(p: int, clip: float
 
 
 def test_a_clip_is_priced_as_the_plan_under_it_is() -> None:
-    """Noise beside noise, as two plans have it; and no clip is longer than any event."""
+    """Noise next to noise, as two plans have it; and no clip is longer than any event."""
     told = compare_clips(Moments(4, 1, False, 1.5, 1.0), 3, True, 10_000, 50.0)
     found = {m[0]: float(m[1]) for m in re.findall(r"([\d.]+)(?: \(this\))? ([\d.e-]+)", told)}
     assert "1.5 (this)" in told and set(found) == {"0.849", "1.13", "1.41", "1.5", "1.77", "2"}

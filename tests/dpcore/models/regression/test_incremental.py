@@ -1,4 +1,4 @@
-"""Incremental regression against least squares, and what its bands and errors claim."""
+"""Incremental regression against least squares, and what its margins and errors claim."""
 
 from __future__ import annotations
 

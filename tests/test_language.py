@@ -1,0 +1,123 @@
+"""Words of the pages, of what commands print and of names are those of the field (language.txt)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_docs import README, ROOT, TEXT
+from tests.test_layers import FILES, name_of
+
+BANNED = [
+    line.split("\t")
+    for line in (ROOT / "tests" / "language.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+"""(pattern, what to write instead)."""
+FOREIGN = {"reference/algorithms"}
+"""The page whose words are those of the code."""
+LOCAL = {"told", "found", "kept", "made", "given"}
+"""Names of no local variable: they do not say what it holds."""
+SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def running(text: str) -> str:
+    """Text without code, and without where its links lead."""
+    without = re.sub(r"^( *)```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`]*`|\]\([^)]*\)", "", without)
+
+
+def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, text) of the strings of a module that people may read: of several words, and no
+    docstrings."""
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or id(node) in bare:
+            continue
+        if isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+def banned(text: str) -> list[str]:
+    """Which banned words a text has."""
+    return [
+        f"{match[0]!r}: write {better}"
+        for pattern, better in BANNED
+        for match in re.finditer(pattern, text, re.IGNORECASE)
+    ]
+
+
+@pytest.mark.parametrize("page", ["README", *sorted(set(TEXT) - FOREIGN)])
+def test_words_are_those_of_the_field(page: str) -> None:
+    text = running(README if page == "README" else TEXT[page])
+    assert banned(text) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *[
+            "promise",
+            "caps",
+            "bands",
+            "beside",
+            "told",
+            "anew",
+            "dear",
+            "rehearsal",
+            "twin",
+            "leaf",
+            "lattice",
+            "whoever",
+        ],
+        *(
+            "second look",
+            "made-up events",
+            "protected for",
+            "nobody's events",
+            "private keys",
+        ),
+    ],
+)
+def test_a_banned_word_is_found(words: str) -> None:
+    assert any(re.search(pattern, words, re.IGNORECASE) for pattern, _ in BANNED)
+
+
+def test_terms_of_the_field_are_not_banned() -> None:
+    fine = "private key discovery, dead-letter output, capacity, leaves out, bandwidth, dry run"
+    assert not any(re.search(pattern, fine, re.IGNORECASE) for pattern, _ in BANNED)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_words_that_commands_print_are_those_of_the_field(path: Path) -> None:
+    """Messages, help, plans and reports; names of fields, of commands and of folders are code."""
+    code = re.compile(r"`[^`]*`|\{\w+\}|\w+[./]\w+|\w+/|weir rehearse|--[\w-]+")
+    found = [
+        (line, words)
+        for line, text in strings(ast.parse(path.read_text()))
+        if (words := banned(code.sub("", text)))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_local_variables_say_what_they_hold(path: Path) -> None:
+    found = {
+        (node.lineno, node.id)
+        for scope in ast.walk(ast.parse(path.read_text()))
+        if isinstance(scope, SCOPES)
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCAL
+    }
+    assert found == set()
+
+
+def test_a_banned_word_of_a_message_is_found() -> None:
+    tree = ast.parse('raise ConfigError("a.b", 1, f"cannot stand beside {a}.")')
+    assert [banned(text) for _, text in strings(tree)] == [
+        ["'beside': write next to; compared with; in addition to"]
+    ]
