@@ -22,6 +22,11 @@ FOREIGN = {"reference/algorithms"}
 """The page whose words are those of the code."""
 LOCAL = {"told", "found", "kept", "made", "given"}
 """Names of no local variable: they do not say what it holds."""
+PAGES = [
+    ROOT / "pipelines" / "report" / "page.js",
+    *sorted((ROOT / "pipelines").rglob("templates/*.html")),
+]
+"""What the pages of reports are made from."""
 SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -114,6 +119,17 @@ def test_local_variables_say_what_they_hold(path: Path) -> None:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCAL
     }
     assert found == set()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_words_of_pages_of_reports_are_those_of_the_field(path: Path) -> None:
+    text = path.read_text()
+    if path.suffix == ".js":
+        shown = [
+            part for part in re.findall(r'"[^"\n]*"|`[^`\n]*`', text) if " " in part.strip('"` ')
+        ]
+        text = "\n".join(re.sub(r"\$\{[^}]*\}", "", part) for part in shown)
+    assert banned(re.sub(r"\{[{%].*?[%}]\}|<[^>]*>", "", text)) == []
 
 
 def test_a_banned_word_of_a_message_is_found() -> None:

@@ -89,19 +89,24 @@ class SeriesGrid:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """All keys of one output over time, largest last value first.
+    """All keys of one output over time, largest median over time first.
 
     Attributes:
       ticks: (m,).
-      rows: what each row is: a key, or a range of ranks.
+      rows: what each row is: a key, or a range of ranks; none where noise hides the differences
+        between keys, as ranks would show noise then.
       keys_per_row: 1, or more where rows are means over keys of neighbouring rank.
       value: (rows, m), NaN where there is none.
+      spread, noise: standard deviations of the keys' medians over time, and of their noise. 0
+        where the release has no margin.
     """
 
     ticks: Ints
     rows: tuple[str, ...]
     keys_per_row: float
     value: Floats
+    spread: float = 0.0
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,9 @@ def gather(
     else:
         drawn, listed = tuple(everyone[:KEYS_DRAWN]), tuple(everyone[:KEYS_LISTED])
     fine, coarse = _grids(run, outputs, drawn, tuple(everyone) if not keys else drawn)
-    panels = tuple(Panel(item, fine.series(item), _heat(item, coarse)) for item in outputs)
+    panels = tuple(
+        Panel(item, fine.series(item), _heat(item, coarse, run.band)) for item in outputs
+    )
     ranked_by = ranker if not keys and len(everyone) > 1 else None
     stride = _stride(run.last_tick - run.first_tick + 1, TICKS_DRAWN)
     return ReportData(
@@ -323,24 +330,47 @@ def _grids(
     return fillings[0].grid, fillings[1].grid if fillings[1:] else None
 
 
-def _heat(output: ReleasedOutput, coarse: SeriesGrid | None) -> HeatMap | None:
-    """Means over keys of neighbouring rank, where there are more keys than rows."""
+def _heat(output: ReleasedOutput, coarse: SeriesGrid | None, band: float) -> HeatMap | None:
+    """Means over keys of neighbouring rank, where there are more keys than rows.
+
+    Keys rank by their median over time. Where the variance of the medians is at most twice that of
+    the noise, most of a rank is noise, and nothing is drawn.
+    """
     if coarse is None or len(output.labels) > 1:
         return None
     n = len(coarse.keys)
     every = _stride(len(coarse.ticks), HEAT_TICKS)
     shown = np.arange(len(coarse.ticks))[::-1][::every][::-1]
     value = coarse.value[output.name, output.over][:, shown, 0]
+    half = coarse.half[output.name, output.over][:, shown, 0]
+    level, noise = _medians(value), _medians(half) / band
+    known = np.isfinite(level) & np.isfinite(noise)
+    spread = float(np.std(level[known])) if known.any() else 0.0
+    typical = float(np.sqrt(np.mean(noise[known] ** 2))) if known.any() else 0.0
+    if known.any() and spread**2 <= 2 * typical**2:
+        empty = np.zeros((0, len(shown)))
+        return HeatMap(coarse.ticks[shown], (), 1.0, empty, spread, typical)
+    order = np.argsort(-np.nan_to_num(level, nan=-np.inf), kind="stable")
+    keys, value = [coarse.keys[i] for i in order], value[order]
     edges = [row * n // min(n, HEAT_ROWS) for row in range(min(n, HEAT_ROWS) + 1)]
     there = np.isfinite(value)
     count = np.add.reduceat(there, edges[:-1], axis=0)
     total = np.add.reduceat(np.where(there, value, 0.0), edges[:-1], axis=0)
     mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
     rows = tuple(
-        coarse.keys[low] or "(empty)" if high == low + 1 else f"rank {low + 1:,} to {high:,}"
+        keys[low] or "(empty)" if high == low + 1 else f"rank {low + 1:,} to {high:,}"
         for low, high in zip(edges, edges[1:], strict=False)
     )
-    return HeatMap(coarse.ticks[shown], rows, n / len(rows), mean)
+    return HeatMap(coarse.ticks[shown], rows, n / len(rows), mean, spread, typical)
+
+
+def _medians(series: Floats) -> Floats:
+    """Median of each row over what is there: (keys,), NaN where nothing is."""
+    ordered = np.sort(series, axis=1)  # what is missing goes last
+    count = np.isfinite(series).sum(axis=1)
+    rows = np.arange(len(series))
+    middle = [ordered[rows, np.maximum(count - 1 + i, 0) // 2] for i in (0, 1)]
+    return np.where(count > 0, (middle[0] + middle[1]) / 2, np.nan)
 
 
 def largest(panel: Panel, room: int) -> list[int]:

@@ -181,7 +181,7 @@
     const [low, high] = figure.between;
     const than = low !== null && high !== null ? "than the value or its public range" : "than the value";
     const much = hidden === known.length ? "Noise hides it" : `Noise hides ${hidden} of ${plural(known.length, "value")}`;
-    return `${much} (grey): the band is wider ${than}.`;
+    return `${much} (grey): the margin is wider ${than}.`;
   }
   function table(rows, several, first) {
     const head = make("tr", {}, ...[first, "tick", several ? "key" : null, "value"].filter(Boolean)
@@ -222,7 +222,7 @@
     jobs.push(() => draw(turn, place, "bars", rows, ends(rows), 40 + 26 * rows.length));
     const node = make("figure", { class: "cell" }, make("figcaption", {}, several ? make("span", { class: "who" }, named(key)) : null,
       make("span", { class: "soft" }, at)), place, rows.some((one) => one.noise) ?
-      make("p", { class: "foot" }, "Grey: noise hides it; the band is wider than the value.") : null, more(list));
+      make("p", { class: "foot" }, "Grey: noise hides it; the margin is wider than the value.") : null, more(list));
     if (shown().length > 1) return [node];
     const over = make("div", { class: "chart", role: "img", "aria-label": `${figure.title} over time` });
     const step = Math.max(1, Math.ceil((all[0] ?? []).length / 120));
@@ -232,6 +232,9 @@
     return [node, make("figure", { class: "cell" }, make("figcaption", {}, make("span", { class: "soft" }, "over time")), over)];
   }
   function everyone(turn, jobs, heat) {
+    const all = `All ${page.keys.length.toLocaleString("en-US")} keys`;
+    if (!heat.rows.length)
+      return make("p", { class: "foot" }, `${all} are not drawn: their values differ by ${short(heat.spread)} (standard deviation of the medians over time), noise is ${short(heat.noise)}. A map would rank keys by noise.`);
     const n = heat.times.length, cells = [];
     heat.rows.forEach((row, r) => heat.times.forEach((t, i) => {
       const v = number(heat.codes, r * n + i, heat.step), end = heat.times[i + 1] ?? t + page.period / 1000;
@@ -239,8 +242,8 @@
     }));
     const place = make("div", { class: "chart", role: "img", "aria-label": `All keys over time, ${plural(heat.rows.length, "row")}.` });
     jobs.push(() => draw(turn, place, "heat", cells, [0, 1], 90 + 9 * heat.rows.length));
-    return make("figure", { class: "cell wide" }, make("figcaption", {}, make("span", { class: "who" }, `All ${page.keys.length.toLocaleString("en-US")} keys`),
-      make("span", { class: "soft" }, heat.per > 1 ? `a row is the mean of about ${Math.round(heat.per)} keys of neighbouring rank` : "largest last value first")), place);
+    return make("figure", { class: "cell wide" }, make("figcaption", {}, make("span", { class: "who" }, all),
+      make("span", { class: "soft" }, heat.per > 1 ? `a row is the mean of about ${Math.round(heat.per)} keys of neighbouring rank` : "largest median over time first")), place);
   }
   function figureOf(turn, jobs, figure, section) {
     const keys = shown(), cells = [];
@@ -256,7 +259,7 @@
       const heat = page.heats.find((one) => one.figure === figure.id);
       if (heat && section.name !== "model") cells.push(everyone(turn, jobs, heat));
       if (each.flat().some((one) => one.v !== null) && !figure.small && !each.flat().some((one) => one.half !== null) && section.name !== "score")
-        cells.push(make("p", { class: "foot" }, "No error band: the error of this release is not additive noise."));
+        cells.push(make("p", { class: "foot" }, "No margin of error: the error of this release is not additive noise."));
     }
     const title = make("h3", {}, figure.title, " ", make("small", {}, figure.unit && figure.unit !== figure.title ? figure.unit : ""));
     return make("article", { class: cells.length > 1 ? "card wide" : "card", "aria-label": figure.title },

@@ -303,6 +303,8 @@ def _heat(figure: Figure, data: ReportData) -> dict[str, Any]:
     return {
         "rows": list(heat.rows),
         "per": heat.keys_per_row,
+        "spread": heat.spread,
+        "noise": heat.noise,
         "times": _times(heat.ticks.tolist(), data),
         **packed(heat.value, none),
     }

@@ -23,12 +23,12 @@ from tests.pipelines import synthetic
 from tests.pipelines.pages import Page, unpacked
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.report import words
-from weir.pipelines.report.data import KEYS_DRAWN, gather
+from weir.pipelines.report.data import KEYS_DRAWN, SeriesGrid, _heat, gather
 from weir.pipelines.report.page import packed
 from weir.pipelines.report.report import report
 from weir.pipelines.results import series
 from weir.pipelines.results.files import lists_of, matrix
-from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
 
@@ -121,6 +121,29 @@ def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
     assert heat.rows == tuple(KEYS)
     row = data.panels[0].series[0]
     np.testing.assert_array_equal(heat.value[0], row.value[:, 0])
+
+
+@pytest.mark.parametrize(("signal", "drawn"), [(0.0, False), (1.0, False), (3.0, True)])
+def test_ranks_of_noise_are_not_drawn(signal: float, drawn: bool) -> None:
+    keys, ticks, output = tuple(f"k{i}" for i in range(200)), np.arange(20), ReleasedOutput("n", None)
+    rng = np.random.default_rng(1)
+    level = rng.normal(0, 1, (200, 1))  # of running totals, whose noise lasts
+    truth = signal * np.linspace(-1.7, 1.7, 200)[:, None]
+    value = np.repeat((truth + level)[:, :, None], 20, axis=1)
+    value[3, 7:] = np.nan
+    value[:, -1] = rng.normal(0, 100, (200, 1))  # a last value says nothing of a rank
+    half = np.full_like(value, 1.96)
+    spot = (output.name, output.over)
+    there = np.isfinite(value[:, :, 0])
+    grid = SeriesGrid(
+        keys, ticks, {spot: value}, {spot: half}, {spot: value}, {spot: value}, {spot: there}
+    )
+    heat = _heat(output, grid, 1.96)
+    assert heat is not None and bool(heat.rows) == drawn
+    assert heat.noise == pytest.approx(1)
+    if drawn:
+        assert heat.rows[0] == "rank 1 to 5" and heat.spread == pytest.approx(3.1, abs=0.3)
+        assert np.all(np.diff(heat.value[:, 0]) <= 0)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def model_values(width: int) -> synthetic.ValueOf:
     def value_of(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
         if name == "loss":
             rng = np.random.default_rng([k, tick])
-            noise = 0.04 / (tick + 1)
+            noise = 0.002 / (tick + 1)
             mean = 0.02 + 0.1 / (tick + 1 + k) + noise * rng.normal()
             return [mean * (tick + 1), mean], [noise * (tick + 1), noise]
         end = np.random.default_rng(k).normal(size=width) * np.linspace(1, 0.1, width)
