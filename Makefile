@@ -108,11 +108,12 @@ check: lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks \
 		--ignore=tests/runners --ignore=tests/audit --ignore=tests/statistical
 
-# Tests on real engines come last and one at a time: each of them fills the machine by itself.
+# Tests on real engines come last, a file in each lane: most of their time is waiting. Those that measure delays run alone.
 test: lint $(if $(CI),engines)
 	@failed=0; \
 		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks --ignore=tests/runners || failed=1; \
-		$(BIN)/python -m pytest tests/runners || failed=1; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/runners || failed=1; \
+		$(BIN)/python -m pytest -m alone tests/runners || failed=1; \
 		exit $$failed
 
 # Whole sets of kills. What is not named test_* is collected only where it is named.

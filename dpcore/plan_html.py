@@ -63,7 +63,7 @@ def plan_html(facts: Mapping[str, Any]) -> str:
         (
             f"<div><p><strong>{escape(title)}</strong></p>",
             paragraphs([promise["statement"]]),
-            table(("within ticks", "epsilon", "delta"), expiration, "What may be learned later"),
+            table(("within ticks", "epsilon", "delta"), expiration, "Privacy loss over time"),
             _of_users(facts),
             table(
                 ("release", "over", "numbers", "standard deviation at worst", "unit"),

@@ -61,7 +61,7 @@ const measured = () => {
 };
 const settled = async () => {
   for (let i = 0; i < 1500 && !document.body.dataset.failed; i++) {
-    await new Guarantee((go) => setTimeout(go, 40));
+    await new Promise((go) => setTimeout(go, 40));
     if (document.body.dataset.ready) return;
   }
 };

@@ -174,13 +174,13 @@ def every_period(run: ResultFolder) -> tuple[str, str, str] | None:
 
 
 def against(run: ResultFolder) -> str:
-    """What the table of `expiration` is about: whom it protects, and from when it counts."""
+    """Title of the table of `expiration`: whose loss, and from when it counts."""
     if (run.plan.get("guarantee") or {}).get("unit") != "user":
         since = " after it arrived"
     else:
         per = (run.plan.get("user") or {}).get("per")
         since = " from the last tick of its period on" if per else ""
-    return f"What one {unit(run)} has against everything released{since}"
+    return f"Privacy loss over time: of one {unit(run)}, from everything released{since}"
 
 
 READING = {"lines": "Every line is what was released.", "banded": "", "bare": ""}

@@ -125,7 +125,11 @@ def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
 
 @pytest.mark.parametrize(("signal", "drawn"), [(0.0, False), (1.0, False), (3.0, True)])
 def test_ranks_of_noise_are_not_drawn(signal: float, drawn: bool) -> None:
-    keys, ticks, output = tuple(f"k{i}" for i in range(200)), np.arange(20), ReleasedOutput("n", None)
+    keys, ticks, output = (
+        tuple(f"k{i}" for i in range(200)),
+        np.arange(20),
+        ReleasedOutput("n", None),
+    )
     rng = np.random.default_rng(1)
     level = rng.normal(0, 1, (200, 1))  # of running totals, whose noise lasts
     truth = signal * np.linspace(-1.7, 1.7, 200)[:, None]
@@ -427,4 +431,7 @@ def test_what_is_protected_is_named(
     run = dataclasses.replace(run, plan=plan)
     assert words.unit(run) == shown
     assert (f"one {shown}", "add or remove") in words.numbers(run)
-    assert words.against(run) == f"What one {shown} has against everything released{since}"
+    assert (
+        words.against(run)
+        == f"Privacy loss over time: of one {shown}, from everything released{since}"
+    )

@@ -110,7 +110,7 @@ for (const chart of document.querySelectorAll(".chart")) {
   for (const kind of ["pointerover", "pointermove"])
     target.dispatchEvent(new PointerEvent(kind, pointer));
   target.dispatchEvent(new MouseEvent("mousemove", at));
-  await new Guarantee((go) => setTimeout(go, 60));
+  await new Promise((go) => setTimeout(go, 60));
   tips.push(document.getElementById("vg-tooltip-element")?.innerText.split(/\\s*\\n\\s*/) ?? null);
 }
 return tips;

@@ -225,7 +225,7 @@ def test_a_browser_follows_the_ticks(folder: Path, live: Live, tmp_path: Path) -
     live.look()
     site = releases(live)
     tell = """
-for (let before = ""; ; await new Guarantee((go) => setTimeout(go, 100))) {
+for (let before = ""; ; await new Promise((go) => setTimeout(go, 100))) {
   await settled();
   const said = document.getElementById("live").textContent.split(" ")[1];
   const drawn = document.querySelectorAll(".chart svg").length;
