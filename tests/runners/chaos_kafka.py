@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -75,17 +76,19 @@ def test_many_jobs_one_after_the_other_release_what_one_would_have(
         for workers in (1, 3):
             fresh = detached(job, flink_cluster, "--resume", f"--parallelism={workers}")
             assert live(flink_cluster) == [(fresh, workers)]
-        taken = last_tick(job)
         flags = f"--flink-master={flink_cluster.master}", "--parallelism=2"
         with job.start("flink", "--resume", savepoint, *flags) as client:
             client.until(lambda: [count for _, count in live(flink_cluster)] == [2])
+            taken = last_tick(job)
             client.until(lambda: last_tick(job) > taken + 10)
             stop(client)
+            counted = json.loads(client.told)["operator"]
     feed.stop()
     cells = job.cells()
     last = max(cell[0] for cell in cells)
     expected = {cell: value for cell, value in recording.releases.items() if cell[0] <= last}
     assert not differences(cells, expected)
+    assert not {"overdue", "divergent"} & counted.keys()
 
 
 def test_records_that_retention_removed_during_an_outage_are_refused_by_name(
