@@ -8,7 +8,7 @@ import pytest
 
 from tests.transforms.kafka_double import T0, Cluster, S, turn, values
 from weir.transforms.beam.kafka.position import PositionCoder, PositionTracker, TopicPosition
-from weir.transforms.beam.kafka.reader import BY_PRODUCER, SHRUNK
+from weir.transforms.beam.kafka.reader import BY_PRODUCER, FIRST, SHRUNK
 from weir.transforms.runtime.fence import Fence, claim
 from weir.transforms.sources.kafka.faults import REFUSALS, RecordsLost, TopicGone
 from weir.transforms.sources.kafka.watermark import ASKED, TopicFrontier
@@ -83,12 +83,31 @@ def test_offsets_have_holes_and_the_last_of_them_is_passed_too() -> None:
     assert reader.reached() == T0 + S, "idle, at the end"
 
 
+def test_a_position_is_behind_the_last_record_that_was_taken() -> None:
+    cluster = Cluster()
+    for number in range(FIRST + 1):
+        cluster.append(b"%d" % number)
+    reader = cluster.reader()
+    reader.begin(FRESH)
+    reader.look()
+    batch = reader.take(0)
+    assert batch is not None and len(batch.messages) == FIRST
+    reader.took(batch)
+    assert reader.position == TopicPosition("first", {0: FIRST})
+    assert values(turn(cluster.reader(), reader.position)[1]) == [b"%d" % FIRST]
+
+
 def test_an_older_position_is_gone_back_to() -> None:
     cluster = Cluster()
     for value in (b"a", b"b", b"c"):
         cluster.append(value)
     reader = cluster.reader()
-    turn(reader, FRESH)
+    position, _ = turn(reader, FRESH)
+    cluster.now += 60 * S
+    turn(reader, position)
+    assert reader.reached() == T0 + 60 * S
+    reader.begin(TopicPosition("first", {0: 1}))
+    assert reader.reached() is None, "what it reads again is not behind the frontier"
     _, batches = turn(reader, TopicPosition("first", {0: 1}))
     assert values(batches) == [b"b", b"c"] and cluster.assigned[-1] == {0: 1}
 
@@ -184,6 +203,16 @@ def test_a_frontier_keeps_the_earliest_of_many_questions() -> None:
     assert frontier.at() == T0 + 3 * ASKED - 1
 
 
+def test_a_frontier_is_not_beyond_the_last_look_at_the_partitions() -> None:
+    frontier = TopicFrontier(0)
+    frontier.begin([0])
+    frontier.listed(T0)
+    frontier.appended(0, T0 + 5 * S)
+    assert frontier.at() == T0
+    frontier.listed(T0 + 6 * S)
+    assert frontier.at() == T0 + 5 * S
+
+
 def test_partitions_that_are_added_are_read_from_their_start_and_hold_the_frontier() -> None:
     cluster = Cluster(2)
     cluster.append(b"old")
@@ -252,7 +281,10 @@ def test_a_topic_that_was_made_again_ends_the_job(running: bool) -> None:
     cluster.id = "second"
     cluster.now += S
     with pytest.raises(TopicGone, match="deleted and created again"):
-        turn(reader if running else cluster.reader(), position)
+        chosen = reader if running else cluster.reader()
+        chosen.begin(position)
+        for _ in range(2 if running else 1):  # a start looks before it reads
+            chosen.look()
 
 
 def test_a_topic_that_is_gone_is_doubted_for_a_while() -> None:

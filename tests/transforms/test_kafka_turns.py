@@ -74,6 +74,22 @@ def test_a_turn_whose_claim_fails_sends_nothing_and_the_next_reads_it(
     assert len(turns.turn()) == 1 and turns.turn() == []
 
 
+def test_what_a_turn_sends_is_not_behind_the_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(monkeypatch, Clock(T0 - 100 * S, S // 2))
+    for _ in range(3):
+        turns.turn()
+    before = turns.watermark.at
+    assert before > Timestamp(micros=T0 - 100 * S)
+    turns.cluster.append(LINE)
+    (output,) = turns.turn()
+    assert output.timestamp == before
+
+
+def test_a_declared_arrival_is_bounded_on_both_sides_of_the_stamp() -> None:
+    topic = KafkaTopic("t", ClientProperties("b:1"), stamps_behind=2 * S, stamps_ahead=3 * S)
+    assert topic.times(T0) == (T0, T0 - 2 * S, T0 + 3 * S)
+
+
 def test_offsets_are_committed_when_the_runner_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns(monkeypatch, Clock(T0, S // 2), group="monitors")
     turns.cluster.append(LINE)
