@@ -36,7 +36,7 @@ EMPTY = (5, 6, 7, 20, 33, 34)
 """Hours without any event."""
 
 HEAD = """\
-name: dry run
+name: rehearsal
 schema:
   time: at
   id: id

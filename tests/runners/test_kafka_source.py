@@ -203,12 +203,12 @@ def test_a_topic_that_is_deleted_ends_the_reader(
 
 
 def test_a_feed_makes_a_topic_and_fills_it_by_the_options_of_the_config(
-    kafka_broker: KafkaBroker, prism_location: Path, tmp_path: Path
+    kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     key = tmp_path / "key"
     key.write_text(PASSWORD)
     (tmp_path / "job.yaml").write_text(
-        "schema: {time: at, id: id}\nkey: {column: x, declared: [1, 2]}\n"
+        "name: fed\nschema: {time: at, id: id}\nkey: {column: x, declared: [a, b]}\n"
         "clock: {start: 2026-01-01T00:00:00Z, period: 1s}\n"
         "privacy: {epsilon: 1, delta: 1e-6, protect_for: 10m}\n"
         "aggregates: {visits: {count: events}}\n"
