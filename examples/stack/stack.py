@@ -295,7 +295,7 @@ class Stack:
 @click.option(
     "--seconds",
     type=float,
-    help="End by itself so long after the first release.  [default: on Ctrl-C]",
+    help="End by itself so long after the first release of a fed stream.  [default: on Ctrl-C]",
 )
 @click.option(
     "--picture",
@@ -349,8 +349,8 @@ def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> in
     """Shows releases until Ctrl-C or until the time is over; returns how many ticks there were.
 
     Args:
-      stack: runs. seconds: how long after the first release; None: until Ctrl-C.
-      picture: an SVG file for the last screen.
+      stack: runs. seconds: how long after the first release, once the feed sends; None: until
+        Ctrl-C. picture: an SVG file for the last screen.
 
     Raises:
       EngineFailed: the job or the feed has failed, or nothing is released.
@@ -361,8 +361,9 @@ def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> in
     with Live(console=console(), refresh_per_second=4) as live:
         try:
             while first is None or seconds is None or time.monotonic() < first + seconds:
-                live.update(view.draw(stack.look()))
-                if first is None and view.ticks:
+                shown = stack.look()
+                live.update(view.draw(shown))
+                if first is None and view.ticks and shown.counts["messages"]:
                     first = time.monotonic()
                 if first is None and time.monotonic() > began + stack.patience:
                     raise EngineFailed(f"nothing was released in {stack.patience:.0f} s.")

@@ -84,7 +84,7 @@ def test_a_live_stack_releases_and_ends_without_a_trace(
     out = tmp_path / "out"
     options = [stream, "--rate", "300", "--out", str(out)]
     picture = tmp_path / "screen.svg"
-    options += ["--seconds", "4", "--picture", str(picture)] if end == "time" else []
+    options += ["--seconds", "6", "--picture", str(picture)] if end == "time" else []
     environment = {**os.environ, "WEIR_TEST_MARK": mark, "TMPDIR": str(tmp_path)}
     log = tmp_path / "stack.log"
     with log.open("w") as said:
