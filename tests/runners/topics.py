@@ -27,6 +27,9 @@ AHEAD = 28.0
 """Seconds that a record is published before its stamp: a broker may be away for so long."""
 LEADS = (32.0, 240.0)
 """Seconds until the clock starts; the second where the machine is too busy for the first."""
+LATE = 40
+"""Seconds after the start of the clock at which the job may have its first checkpoint: what it has
+not read by then waits in the topic."""
 LINES = 20
 """Of a record."""
 _NUMBERS = itertools.count()
@@ -242,7 +245,7 @@ def besieged_topic(
 
     Args:
       every: ticks of a file. values: what the topic holds before the job is there.
-      leads: seconds until the clock starts; where a busy machine has the job there 10 s after that,
+      leads: seconds until the clock starts; where a busy machine has the job there much later,
         the next is tried. fed: whether the recording is fed from before the job on.
     """
     held = list(values)
@@ -259,7 +262,7 @@ def besieged_topic(
         )
         with Siege(job, cluster, pace) as siege:
             siege.settle(1)
-            if lead == leads[-1] or time.time() < pace.started + 10:
+            if lead == leads[-1] or time.time() < pace.started + LATE:
                 yield siege, topic, feed
                 return
             cluster.rest.cancel(siege.id)
