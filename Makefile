@@ -108,7 +108,7 @@ check: lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks \
 		--ignore=tests/runners --ignore=tests/audit --ignore=tests/statistical
 
-# Tests on real engines come last, a file in each lane: most of their time is waiting. Those that measure delays run alone.
+# Tests on real engines come last, a file in each lane: most of their time is waiting. Those that need a machine in time run alone.
 test: lint $(if $(CI),engines)
 	@failed=0; \
 		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks --ignore=tests/runners || failed=1; \

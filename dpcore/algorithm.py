@@ -12,9 +12,9 @@ from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
 
 Role = Literal["value", "bins", "score", "trace", "model", "scaled_model"]
-Takes = Literal["events", "users", "totals", "newcomers"]
+Takes = Literal["events", "users", "totals", "newcomers", "active"]
 """What counts: every event; a user once a cell, with the average of its events there; the same with
-their sum, clipped once; a user once a key and period."""
+their sum, clipped once; a user once a key and period; a user once a key and span of ticks."""
 
 
 class Shown(NamedTuple):

@@ -48,11 +48,13 @@ def check_groups(key: Key, privacy: Privacy, has_model: bool) -> None:
         )
 
 
-def check_users(privacy: Privacy, schema: Schema, users: float | None) -> None:
+def check_users(
+    privacy: Privacy, schema: Schema, users: float | None, all_ticks: bool = False
+) -> None:
     """Raises where users are spoken of and are not the unit, or nothing says who they are.
 
     Args:
-      users: that are expected.
+      users: that are expected. all_ticks: whether a bound on ticks may be left out.
     """
     if privacy.unit != "user":
         if users is not None:
@@ -65,6 +67,23 @@ def check_users(privacy: Privacy, schema: Schema, users: float | None) -> None:
             "schema.unit",
             None,
             "is missing: privacy.unit: user needs the column that says whom an event belongs to.",
+        )
+    caps = privacy.contributions
+    if caps is None or caps.ticks is not None:
+        return
+    if not all_ticks:
+        raise refusal(
+            "privacy.contributions.ticks",
+            None,
+            "is missing; write ticks: 8, the most ticks of a period in which a user counts. Only "
+            "{count: users, over: N} of several ticks can do without.",
+        )
+    if privacy.per == "all":
+        raise refusal(
+            "privacy.contributions.ticks",
+            None,
+            "is missing, and privacy.per: all has no last tick; write ticks: 365, or a period like "
+            "per: 30d.",
         )
 
 

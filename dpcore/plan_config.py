@@ -29,7 +29,7 @@ from weir.dpcore.models.config import AnyModel
 from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.users.unit import DELTA, ContributionBounds, Months, Periods, UserUnit
+from weir.dpcore.users.unit import DELTA, Months, Periods, UserUnit
 
 JOB_SECTIONS = ("source", "deduplicate", "secret", "sink", "dead_letters", "limits", "engine")
 """Sections of a job that do not shape a plan: where data come from and go to."""
@@ -191,7 +191,8 @@ class PlanConfig(Section):
                 "add privacy.unit: event, or remove schema.unit.",
             )
         users = None if self.expect is None else self.expect.users
-        check_users(self.privacy, self.schema_, users)
+        distinct = [aggregate.distinct for aggregate in self.aggregates.values()]
+        check_users(self.privacy, self.schema_, users, bool(distinct) and all(distinct))
         if self.key is not None:
             check_groups(self.key, self.privacy, self.model is not None)
             check_discovery(self.key, self.privacy, self.model is not None, self.release_every)
@@ -268,9 +269,7 @@ class PlanConfig(Section):
         per: int | Months | None = None if months is None else Months(months)
         if months is None and privacy.per != "all":
             per = durations.duration(privacy.per)
-        return UserUnit(
-            ContributionBounds(**privacy.contributions.model_dump()), Periods(clock, per)
-        )
+        return UserUnit.of(privacy.contributions.model_dump(), Periods(clock, per))
 
     def terms(self) -> Terms:
         """What every algorithm gets in addition its own section.
@@ -304,7 +303,15 @@ class PlanConfig(Section):
             delta_sel=finding,
             discover=discover,
             groupings=1 if self.key is None else len(self.key.groups or [()]),
+            known_keys=self.known_keys,
         )
+
+    @property
+    def known_keys(self) -> int | None:
+        """Keys that there are; None: any number."""
+        if self.key is None:
+            return 1
+        return None if self.key.declared is None else len(self.key.declared)
 
     @property
     def discover(self) -> DiscoverConfig | None:

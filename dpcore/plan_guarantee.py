@@ -169,6 +169,8 @@ def left_out(config: PlanConfig, person: UserUnit | None, bias: Bias) -> str:
     if person is not None and bias.takes is not None:
         caps = bounds(person, config.schema_, config.key is not None, bias.takes)
         if caps:
+            refreshed = ", and no tick beyond that keeps them active"
+            caps += refreshed if bias.takes == "active" else ""
             parts.insert(0, f"{'undercount' if bias.lowers else 'bias'}: {caps}")
     return "; ".join(parts)
 
@@ -179,12 +181,18 @@ def bounds(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
 
     Args:
       keyed: whether there are keys, of which bounds have their own.
-      takes: what a release counts: of a user the events of a cell, one cell, or one key.
+      takes: what a release counts: of a user the events of a cell, one cell, or one key; or
+        whether a cell is there in some ticks.
     """
     if takes == "newcomers" and not keyed:
         return ""  # the first tick that counts is never beyond a bound
     clock = person.periods.clock
-    clauses = list(_clauses(person.caps, clock, person.periods, keyed))
+    caps, longest = person.caps, person.periods.longest
+    clauses = list(_clauses(caps, clock, person.periods, keyed))
+    if takes == "active" and caps.spacing == 1 and caps.ticks == longest:
+        del clauses[0]  # every tick counts
+    if not clauses:
+        return ""
     if takes in ("events", "totals"):
         where = f"key and {tick_word(clock)}" if keyed else tick_word(clock)
         clauses.append(f"{plural(person.caps.events, schema.noun or 'event')} {_a(where)}")

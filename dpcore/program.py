@@ -170,6 +170,12 @@ class Program(ABC):
         return True
 
     @property
+    def reads_gaps(self) -> int:
+        """Ticks for which the last one of each user and key is remembered, as it reads ``@gap``,
+        how long ago that was; 0: it does not."""
+        return 0
+
+    @property
     def capacity(self) -> int:
         """Events of a key and tick that its sums have room for: a cell of more is held within 2^61
         coordinate by coordinate, and counted. Rows have a cap instead."""

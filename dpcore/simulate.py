@@ -20,17 +20,13 @@ from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.plan import Plan
-from weir.dpcore.program import (
-    NoiseOf,
-    Released,
-    places_of,
-    takes_rows,
-)
+from weir.dpcore.program import NoiseOf, Released, places_of, takes_rows
 from weir.dpcore.users.cap import UsedBounds, cap_events
 from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
     contents_of,
+    lasting_hashes,
     pair_hashes,
     row_hashes,
     user_hashes,
@@ -182,8 +178,8 @@ def within_caps(
       live: (l,) which events may count. tick, names: (n,) tick and key of each event.
 
     Returns:
-      Which stay, in their order; ``@cell`` and ``@new`` of each, and with ``@unit_high`` and
-      ``@unit_low`` who it is; hashes.
+      Which stay, in their order; ``@cell``, ``@new`` and ``@gap`` of each, and with ``@unit_high``
+      and ``@unit_low`` who it is; hashes.
 
     Raises:
       ConfigError: nothing says whose events they are.
@@ -201,11 +197,15 @@ def within_caps(
     ticks = tick[live]
     pairs = pair_hashes(users, person.periods.of(ticks), key, keys)
     rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
-    hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
+    span = plan.program.reads_gaps
+    lasting = lasting_hashes(users, key, keys) if span else None
+    hashed = Hashed(users, pairs, rows, ticks, has_id, contents, lasting)
     stop = int(ticks.max()) + 1 if len(ticks) else 0
-    retained = cap_events(UsedBounds.nothing(0), hashed, stop, person)
+    retained = cap_events(UsedBounds.nothing(0), hashed, stop, person, span=span)
     who_high, who_low = np.ascontiguousarray(users[retained.rows].T)
     columns_of_cells: dict[str, NDArray[Any]] = {"@cell": retained.cell, "@new": retained.new}
+    if retained.gap is not None:
+        columns_of_cells["@gap"] = retained.gap
     hashes, program = rows[retained.rows], plan.program
     if takes_rows(program):
         columns_of_cells |= {"@unit_high": who_high, "@unit_low": who_low}

@@ -385,3 +385,12 @@ def test_times_are_those_that_were_measured(page: str, file: str) -> None:
     costs = TEXT[page].partition("## What it comes to")[0]
     times = re.findall(r"[\d.]+ (?:s|µs)\b", costs.replace("| 3.6 µs |", ""))
     assert len(times) >= 3 and all(time in measured for time in times)
+
+
+def test_the_plan_of_active_users_is_what_is_printed(tmp_path: Path) -> None:
+    page = TEXT["how-to/active-users"]
+    (tmp_path / "active.yaml").write_text(blocks(page, "yaml")[0])
+    shown = CliRunner().invoke(main, ["plan", str(tmp_path / "active.yaml")]).output
+    (output,) = (text for text in blocks(page, "") if text.startswith("$ weir plan"))
+    for line in output.splitlines()[1:]:
+        assert line.strip() in shown

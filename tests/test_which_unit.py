@@ -22,6 +22,7 @@ LINES = (
     "{count: events}",
     "{count: events, over: 1}",
     "{count: users}",
+    "{count: users, over: 28d}",
     "{count: users, per: period}",
     "{sum: amount, clip: [0, 200]}",
     "{sum: amount, clip_user: [0, 200]}",

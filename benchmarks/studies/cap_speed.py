@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from benchmarks.harness import write_rows
 from benchmarks.studies.cells import IdShard, UserShard
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.hash_sets import Entries, sort_hashes
+from weir.dpcore.program import NOTHING
 from weir.dpcore.users.cap import PAIR_NOTES, USER_NOTES, CappedCells
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 from weir.transforms.beam import heartbeat
@@ -50,6 +51,8 @@ class Program(NamedTuple):
     columns: tuple[str, ...] = ("v",)
     leaf: str = "sums"
     reads_new: bool = True
+    reads_gaps: int = 0
+    texts: Mapping[str, Any] = NOTHING
 
 
 class Plan(NamedTuple):
@@ -172,7 +175,11 @@ def remembered(users: int) -> Iterator[Row]:
     dofn.setup()
     shard, layout = UserShard(), bytes.fromhex(LAYOUT)
     assert dofn._shelves is not None
-    logs = (shard.users, shard.users_log), (shard.pairs, shard.pairs_log)
+    logs = (
+        (shard.users, shard.users_log),
+        (shard.pairs, shard.pairs_log),
+        (shard.seen, shard.seen_log),
+    )
     spent = SpentCells(0, ONE_OF, layout, *logs, dofn._shelves)
     nothing = np.zeros(0, dtype=np.int8), np.zeros(0, dtype=bool), 0
     people, pairs = entries(rng, mine, USER_NOTES), entries(rng, OF_A_USER * mine, PAIR_NOTES)

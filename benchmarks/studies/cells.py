@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weir.transforms.operators.block_cells import Cells, Held, Stored
+from weir.transforms.operators.closed_rows import BAGS as GONE
 from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.tick import BlockState
 from weir.transforms.operators.timed_cells import RING
@@ -68,19 +69,23 @@ class UserShard:
     """A shard of ``CloseTicks``."""
 
     def __init__(self) -> None:
-        self.closed, self.users, self.pairs = Cell(), Cell(), Cell()
+        self.closed, self.users, self.pairs, self.seen = Cell(), Cell(), Cell(), Cell()
         self.users_log, self.pairs_log = Cell(bag=True), Cell(bag=True)
+        self.seen_log = Cell(bag=True)
+        self.gone = [Cell(bag=True) for _ in range(GONE)]
         self.waiting = [Cell(bag=True) for _ in range(BAGS)]
 
     def waits(self) -> dict[str, Any]:
         """By the names of the parameters of ``process``."""
         bags = {f"waiting_{place}": bag for place, bag in enumerate(self.waiting)}
+        bags |= {f"gone_{place}": bag for place, bag in enumerate(self.gone)}
         return {"closed": self.closed, **bags, "timer": Timer()}
 
     def cells(self) -> dict[str, Any]:
         """By the names of the parameters of ``on_close``."""
         spent = {"users": self.users, "users_log": self.users_log}
-        return {**self.waits(), **spent, "pairs": self.pairs, "pairs_log": self.pairs_log}
+        spent |= {"pairs": self.pairs, "pairs_log": self.pairs_log}
+        return {**self.waits(), **spent, "seen": self.seen, "seen_log": self.seen_log}
 
 
 class TickBlock:

@@ -242,6 +242,11 @@ class Aggregate(Section):
         None: it asks for none."""
         return None
 
+    @property
+    def distinct(self) -> bool:
+        """Whether it counts each user once in a span of several ticks, wherever they come in it."""
+        return False
+
     @abstractmethod
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         """What runs, over channels of a leaf that it asks the layout for."""

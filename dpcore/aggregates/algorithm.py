@@ -17,6 +17,7 @@ from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.registry import AGGREGATES
+from weir.dpcore.users.last_seen import BYTES
 from weir.dpcore.words import number
 
 _EXTREME = (
@@ -24,8 +25,9 @@ _EXTREME = (
     "end: {{quantile: COLUMN, at: [{at}], edges: {{log: [1, 10000, 64]}}}}, with edges you know."
 )
 _DISTINCT = (
-    "use {count: users} for the users of a key and tick, or {count: users, per: period} for each "
-    "once a period (privacy.unit: user); distinct values of another column are not counted."
+    "use {count: users} for the users of a key and tick, with over: 7d for those of the last 7 "
+    "days, or {count: users, per: period} for each once a period (privacy.unit: user); distinct "
+    "values of another column are not counted."
 )
 _ROOT = (
     "use {{variance: COLUMN, clip: [low, high]}} and take the root of what is released: that costs "
@@ -193,6 +195,7 @@ class AggregatesAlgorithm:
             aggregate.noted for aggregate in self.aggregates.values() if aggregate.noted
         ):
             yield f"** {note}"
+        yield from self._remembered()
         averages = [aggregate for aggregate in self.aggregates.values() if aggregate.averages]
         for who, expected in (("events", self.events), ("users", self.users)):
             if not any((average.of_users is not None) == (who == "users") for average in averages):
@@ -208,6 +211,22 @@ class AggregatesAlgorithm:
                     f"* at {number(expected)} {who} a tick, as expected, over the whole span; with "
                     "a share of them it is as much larger."
                 )
+
+    def _remembered(self) -> Iterator[str]:
+        """How much memory distinct users of several ticks take."""
+        spans = [over for item in self.aggregates.values() if item.distinct for over in item.overs]
+        span = max((over or 0 for over in spans), default=0)
+        if not span:
+            return
+        most = ""
+        if self.users is not None:
+            size = self.users * span * BYTES / 1e6
+            most = f" At most {number(size)} MB a key with expect.users: {number(self.users)}."
+        yield (
+            f"Who counted in the last {span:,} ticks is remembered: about {BYTES} bytes for each "
+            f"user of a key, spread over deduplicate.shards, so {BYTES * 10} MB for 10 million and "
+            f"{BYTES / 10:g} GB for 100 million of them.{most} A shorter span keeps fewer."
+        )
 
     def refused(self) -> Iterator[str]:
         for name, aggregate in self.aggregates.items():

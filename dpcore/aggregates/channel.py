@@ -24,9 +24,10 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import WeirError
 from weir.dpcore.leaves.lattice import resolution_for
 
-CELL, NEW = "@cell", "@new"
+CELL, NEW, GAP = "@cell", "@new", "@gap"
 """Columns behind the cap: the number of a row's cell within its batch; whether the user has no
-earlier cell of the same key in the period."""
+earlier cell of the same key in the period; ticks since the user's last cell of the same key, 0
+where that is longer ago than anybody asks."""
 
 BITS = 20
 """Of the lattice of a cell's result. Its rows have as many more as their number has, so that what
@@ -38,12 +39,14 @@ class UserCells(NamedTuple):
 
     Attributes:
       starts: (m,) first row of each. counts: (m,) rows of each. new: (m,) bool, whether it is the
-        first of its user and key in the period.
+        first of its user and key in the period. gaps: (m,) ticks since the last one of its user and
+        key, 0 where it is long ago; None: nobody asks.
     """
 
     starts: Ints
     counts: Ints
     new: NDArray[np.bool_]
+    gaps: Ints | None = None
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray[Any]], n_events: int, most: int) -> UserCells:
@@ -63,7 +66,8 @@ class UserCells(NamedTuple):
         counts = np.diff(starts, append=n_events)
         if len(counts) and counts.max() > most:
             raise WeirError(f"a user has more events in a cell than their bound, {most}.")
-        return cls(starts, counts, np.asarray(columns[NEW], dtype=bool)[starts])
+        gaps = np.asarray(columns[GAP])[starts] if GAP in columns else None
+        return cls(starts, counts, np.asarray(columns[NEW], dtype=bool)[starts], gaps)
 
     def totals(self, values: Floats, bound: float, most: int) -> Floats:
         """Each cell's sum: (n,) -> (m,). What is not finite counts as 0.
@@ -101,6 +105,15 @@ class UserCells(NamedTuple):
             code = cell * (int(coordinate.max()) + 1) + coordinate[some]
             first = some[np.unique(code, return_index=True)[1]]
             out[first] = coordinate[first]
+        return out
+
+    def by_gap(self, span: int, n_events: int) -> Ints:
+        """Coordinates (n,) of first rows: 0 for a gap of one tick, span - 1 for one of ``span`` and
+        more; -1 on the others."""
+        if self.gaps is None:
+            raise WeirError("nothing says when users had their last cells.")
+        out = np.full(n_events, -1, dtype=np.int64)
+        out[self.starts] = np.where(self.gaps == 0, span, np.minimum(self.gaps, span)) - 1
         return out
 
     def on_first_rows(self, amount: Floats | int, n_events: int) -> Floats:
@@ -144,6 +157,8 @@ class Channel:
         two.
       takes: what counts. events: of a user in a cell at most; 1 where the unit is an event.
       where: predicate of the events that count; None: all do.
+      span: of active users the longest span that is asked for: a cell is counted in one of so many
+        coordinates, by the ticks since the last one of its user and key.
     """
 
     kind: ChannelKind
@@ -156,6 +171,7 @@ class Channel:
     takes: Takes = "events"
     events: int = 1
     where: str | None = None
+    span: int = 1
 
     @classmethod
     def make(
@@ -169,9 +185,10 @@ class Channel:
         takes: Takes = "events",
         events: int = 1,
         where: str | None = None,
+        span: int = 1,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
-        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where)
+        bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where, span)
         if whole and kind in ("count", "bins"):
             return bare
         return replace(bare, resolution=resolution_for(bare.bound))
@@ -184,7 +201,12 @@ class Channel:
     @property
     def size(self) -> int:
         """How many coordinates."""
-        return len(self.edges) - 1 if self.kind == "bins" else 1
+        return len(self.edges) - 1 if self.kind == "bins" else self.span
+
+    @property
+    def width(self) -> int:
+        """How many numbers of it are released."""
+        return 1 if self.takes == "active" else self.size
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -209,6 +231,8 @@ class Channel:
         """For the accountant: bounds in lattice steps, those that ``contribution`` enforces."""
         low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
         gate = self.where or ""
+        if self.takes == "active":
+            return ChannelGroup(start, self.size, 0, high, True)
         if self.kind == "bins":
             distinct = self.takes != "events"
             return ChannelGroup(start, self.size, 0, high, True, self.events, distinct, gate)
@@ -218,6 +242,8 @@ class Channel:
         """What users add, each where it counts. contribution: ``contribution`` of values (m,), one
         a cell;
         of (n,) for bins."""
+        if self.takes == "active":
+            return Contribution(cells.by_gap(self.span, n_events), contribution.amount)
         if contribution.coordinate is not None:
             return Contribution(cells.once(contribution.coordinate), contribution.amount)
         amount = (
@@ -264,6 +290,7 @@ class Channel:
             **({} if self.events == 1 else {"events": self.events}),
             **({} if self.takes == "events" else {"takes": self.takes}),
             **({} if self.where is None else {"where": self.where}),
+            **({} if self.span == 1 else {"span": self.span}),
         }
 
 
@@ -278,6 +305,7 @@ class Layout:
       events: of a user in a cell at most; 1 where the unit is an event.
       channels: so far, in the order of a leaf.
       where: predicate of the events that count in channels that are asked for; None: all do.
+      span: the longest span of ticks for which active users are asked.
     """
 
     whole: bool
@@ -285,6 +313,7 @@ class Layout:
     events: int = 1
     channels: list[Channel] = field(default_factory=list)
     where: str | None = None
+    span: int = 1
 
     def under(self, where: str | None) -> Layout:
         """The same channels, to be asked for those of the events that satisfy a predicate."""
@@ -299,7 +328,8 @@ class Layout:
 
     def count(self, takes: Takes = "events") -> int:
         """Index of the number of events, or of users."""
-        return self.add("count", whole=self.whole, takes=takes)
+        span = self.span if takes == "active" else 1
+        return self.add("count", whole=self.whole, takes=takes, span=span)
 
     def value(
         self, column: str, low: float, high: float, takes: Takes = "events"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.aggregates.active import ActiveLeaf, counts_active, refuse_active
 from weir.dpcore.aggregates.aggregate import ONLY, Aggregate, AggregateOutput
 from weir.dpcore.aggregates.channel import Channel, Layout
 from weir.dpcore.aggregates.counts import CountOutput
 from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf, SumPart
+from weir.dpcore.continual.active_users import ActiveUsers
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.errors import ConfigError
@@ -144,22 +146,31 @@ def compile_aggregates(
       ConfigError: nothing (or not what the user named) can serve the plan.
     """
     refuse_users(aggregates, terms)
+    refuse_active(aggregates, terms)
 
     def ways(noise: str) -> dict[str, Strategy[Aggregates]]:
         on_integers = noise == "discrete_gaussian"
         channels, outputs = outputs_of(aggregates, on_integers, events_of(terms))
         leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms)
+        rest = tuple(output for output in outputs if not counts_active(leaf, output))
+        others = replace(leaf, outputs=rest, overs=overs_of(rest))
 
         def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
             part = SumPart(mechanism, leaf.read, leaf.coordinates)
             return offer(Aggregates(channels, outputs, (part,)), terms)
 
         by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
-        result = sums_for(noise, leaf, terms, joint)
-        if len(by_user) > 1:
+        result = sums_for(noise, others, terms, joint)
+        if others != leaf:
+            if noise not in ActiveUsers.kinds:
+                return {}
+            if not rest:
+                return {ActiveUsers.name: partial(apart, leaf, by_user, None)}
+            result = {name: partial(apart, leaf, by_user, name) for name in result}
+        elif len(by_user) > 1:
             for name, way in result.items():
                 result[name] = better(way, partial(apart, leaf, by_user, name))
-        if noise == "gaussian" and len(by_both) > 1:
+        if noise == "gaussian" and sum(isinstance(own, str) for own, _ in by_both) > 1:
             result[SPLIT] = partial(apart, leaf, by_both, None)
         return {name: selecting(way, noise, terms) for name, way in result.items()}
 
@@ -189,7 +200,8 @@ def outputs_of(
         for aggregate in aggregates.values()
         if aggregate.centred is not None
     }
-    layout = Layout(whole, centred, events)
+    spans = [over for item in aggregates.values() if item.distinct for over in item.overs]
+    layout = Layout(whole, centred, events, span=max((over or 1 for over in spans), default=1))
     outputs = tuple(
         aggregate.output(name, layout.under(aggregate.where))
         for name, aggregate in aggregates.items()
@@ -231,21 +243,31 @@ def better(*ways: Strategy[Aggregates]) -> Strategy[Aggregates]:
     return best
 
 
-def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[tuple[str, ChannelLeaf]]:
+Part = tuple[str | type[ContinualSum], ChannelLeaf]
+"""What suits a leaf, by its name, or what alone serves it; and the leaf."""
+
+
+def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[Part]:
     """Leaves of what is to have a continual sum of its own, and the mechanism that suits each.
 
     What counts a user once a key and period is apart from the rest: it costs a fraction of it.
     ``by_over``: every span by itself too; windows are direct sliding sums, single ticks independent
-    noise.
+    noise. Active users are apart span by span.
     """
-    results: list[tuple[str, ChannelLeaf]] = []
+    results: list[Part] = []
+    active = tuple(output for output in leaf.outputs if counts_active(leaf, output))
+    for over in overs_of(active):
+        outputs = tuple(output for output in active if over in output.overs)
+        results.append((ActiveUsers, ActiveLeaf(leaf.channels, outputs, (over,), leaf.terms)))
     for over in leaf.overs if by_over else (None,):
         spans = (over,) if by_over else leaf.overs
         for newcomers in (False, True):
             outputs = tuple(
                 output
                 for output in leaf.outputs
-                if newcomers == counts_once(leaf, output) and set(spans) & set(output.overs)
+                if newcomers == counts_once(leaf, output)
+                and set(spans) & set(output.overs)
+                and output not in active
             )
             if outputs:
                 overs = spans if by_over else overs_of(outputs)
@@ -261,7 +283,7 @@ def counts_once(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
 
 def apart(
     whole: ChannelLeaf,
-    parts: list[tuple[str, ChannelLeaf]],
+    parts: Sequence[Part],
     name: str | None,
     budget: PrivacyLoss,
 ) -> Offer[Aggregates]:
@@ -276,7 +298,8 @@ def apart(
     def program(fractions: list[float]) -> Aggregates:
         built = []
         for (own, leaf), fraction in zip(parts, fractions, strict=True):
-            mechanism = calibrated(name or own, leaf, leaf.terms, share(budget, fraction))
+            named = (name or own) if isinstance(own, str) else own
+            mechanism = calibrated(named, leaf, leaf.terms, share(budget, fraction))
             built.append(SumPart(mechanism, leaf.read, leaf.coordinates))
         return Aggregates(whole.channels, whole.outputs, tuple(built))
 

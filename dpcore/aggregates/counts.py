@@ -31,7 +31,10 @@ SHOWN = {
     "events": "events",
     "users": "users per tick",
     "newcomers": "users, each once a period",
+    "active": "distinct users of the span",
 }
+LONGEST = 4096
+"""Ticks of a span in which distinct users are counted, at most: a key keeps a number for each."""
 
 
 class Count(Aggregate):
@@ -41,7 +44,8 @@ class Count(Aggregate):
     words: ClassVar[str] = "events"
 
     count: Literal["events", "users"] = Field(
-        description="events; or users, each once a key and tick, over: 1 (privacy.unit: user).",
+        description="events; or users (privacy.unit: user), each once a key and tick (over: 1), or "
+        "once in the last N ticks (over: N, like 7d), which gives weekly or monthly active users.",
         examples=["events", "users"],
     )
     per: Literal["period"] | None = Field(
@@ -70,18 +74,48 @@ class Count(Aggregate):
                 "there, whether or not its events satisfy it. Take over: 1 without per, or the "
                 "config's own where, which holds for everything.",
             )
-        if self.takes == "users":
-            refuse_user_ticks(
-                self.over, "or per: period, which counts everybody once a period over any span"
-            )
+        if self.takes == "active":
+            self._check_active()
         return self
+
+    def _check_active(self) -> None:
+        """Raises unless distinct users of the last N ticks can be counted."""
+        if "all" in self.over:
+            raise refusal(
+                "over",
+                "all",
+                "has no users that leave again: write per: period for users who are each counted "
+                "once a period, or a number of ticks, like over: 28d, for users of the last N.",
+            )
+        if self.where is not None:
+            raise refusal(
+                "where",
+                self.where,
+                "cannot be combined with distinct users of several ticks: a user counts by all of "
+                "their ticks, whether or not its events satisfy it. Take over: 1, or the config's "
+                "own where, which holds for everything.",
+            )
+        longest = max(over for over in self.over if over != "all")
+        if longest > LONGEST:
+            raise refusal(
+                "over",
+                longest,
+                f"must be at most {LONGEST:,} ticks where distinct users are counted; take a "
+                "longer clock.period, like 1h or 1d.",
+            )
 
     @property
     def takes(self) -> Takes:
         """What counts."""
         if self.count == "events":
             return "events"
-        return "users" if self.per is None else "newcomers"
+        if self.per is not None:
+            return "newcomers"
+        return "users" if self.over == (1,) else "active"
+
+    @property
+    def distinct(self) -> bool:
+        return self.takes == "active"
 
     @property
     def what(self) -> str:

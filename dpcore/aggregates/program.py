@@ -131,7 +131,7 @@ class SumPart:
     """One continual sum over some of the channels.
 
     Attributes:
-      mechanism: its dimension is the number of ``coordinates``.
+      mechanism: its dimension is the number of ``coordinates``; of active users it is 1.
       channels: indices of the channels it carries, in order.
       coordinates: which coordinates of a leaf it reads.
       hidden: whether it is released nowhere: keys are found by it, and it ends with the period that
@@ -142,6 +142,10 @@ class SumPart:
     channels: tuple[int, ...]
     coordinates: tuple[int, ...]
     hidden: bool = False
+
+    def summed(self, leaves: Ints) -> Ints:
+        """What the mechanism adds up of leaves of one key: (n, D) -> (n, d)."""
+        return self.mechanism.summed(leaves[:, list(self.coordinates)])
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the mechanism; a hidden part has no rows after the last tick of the period."""
@@ -204,6 +208,11 @@ class Aggregates(Program):
         return any(channel.takes == "newcomers" for channel in self.channels)
 
     @property
+    def reads_gaps(self) -> int:
+        """The longest span of ticks in which users are counted once; 0: in none."""
+        return max((c.span for c in self.channels if c.takes == "active"), default=0)
+
+    @property
     def starts(self) -> tuple[int, ...]:
         """First coordinate of each channel."""
         return tuple(int(x) for x in np.cumsum([0, *(c.size for c in self.channels)])[:-1])
@@ -238,7 +247,7 @@ class Aggregates(Program):
     @property
     def widths(self) -> tuple[int, ...]:
         """Numbers of a key in each noisy array."""
-        return tuple(len(part.coordinates) for part in self.parts for _ in part.mechanism.overs)
+        return tuple(part.mechanism.dimension for part in self.parts for _ in part.mechanism.overs)
 
     @property
     def sums(self) -> tuple[ContinualSum, ...]:
@@ -270,7 +279,7 @@ class Aggregates(Program):
                 at = 0
                 for channel in part.channels:
                     where[channel, over] = (index, at, part)
-                    at += self.channels[channel].size
+                    at += self.channels[channel].width
                 index += 1
         stddevs: dict[tuple[int, int | None], Floats] = {}
         released: list[Released] = []
@@ -283,7 +292,7 @@ class Aggregates(Program):
                     if spot not in stddevs:
                         stddevs[spot] = part.mechanism.stddev(ticks, over)
                     info = self.channels[channel]
-                    span = slice(at, at + info.size)
+                    span = slice(at, at + info.width)
                     value = noisy[position][:, :, span] * info.resolution
                     return value, stddevs[spot][:, None, span] * info.resolution
 
@@ -322,7 +331,7 @@ class Aggregates(Program):
         for part in self.parts:
             if channel in part.channels and over in part.mechanism.overs:
                 at = sum(
-                    self.channels[c].size for c in part.channels[: part.channels.index(channel)]
+                    self.channels[c].width for c in part.channels[: part.channels.index(channel)]
                 )
                 stddev = part.mechanism.stddev(ticks, over)[:, at]
                 return np.asarray((stddev * self.channels[channel].resolution) ** 2)

@@ -93,7 +93,7 @@ class Law:
             (channel, over) in pairs
             for part, over in self.slots
             for channel in self.program.parts[part].channels
-            for _ in range(self.program.channels[channel].size)
+            for _ in range(self.program.channels[channel].width)
         ]
         return own, np.array(read, dtype=np.bool_)
 
@@ -151,7 +151,7 @@ class Law:
         """What a stream's noisy arrays are without noise: leaves (T, D) -> each (T, 1, d)."""
         results = []
         for (part, _), (_, clean) in zip(self.slots, self.responses, strict=True):
-            mine = leaves[:, list(self.program.parts[part].coordinates)].astype(np.float64)
+            mine = self.program.parts[part].summed(leaves).astype(np.float64)
             results.append((clean @ mine)[:, None, :])
         return results
 
@@ -294,7 +294,7 @@ class Law:
                 scales = np.asarray(part.mechanism.scales)
                 scales = scales * np.sqrt(part.mechanism.unit_variance)
                 noisy = np.flatnonzero(scales > 0)
-                moved = (item - other)[:, list(part.coordinates)][:, noisy] / scales[noisy]
+                moved = part.summed(item - other)[:, noisy] / scales[noisy]
                 shift = (clean @ moved)[:stop]
                 solved = inverted(dense[:stop]) @ shift
                 square += float((solved * shift).sum())
@@ -321,7 +321,7 @@ class Law:
             noisy = scales > 0
             inverse = inverted(dense[:stop])
             for leaves in moved:
-                mine = leaves[:, list(part.coordinates)][:, noisy] / scales[noisy]
+                mine = part.summed(leaves)[:, noisy] / scales[noisy]
                 shift = clean[:stop] @ mine
                 square += float(np.einsum("td,ts,sd->", shift, inverse, shift))
         return float(np.sqrt(square))

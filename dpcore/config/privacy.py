@@ -51,7 +51,12 @@ class Contributions(Section):
     """What counts of a user in one period: what is beyond these caps is left out, by a rule that
     looks at nobody else. Public: choose them by what you know, never by the data."""
 
-    ticks: Cap = Field(description="Ticks with events of the user.", examples=[8])
+    ticks: Cap | None = Field(
+        default=None,
+        description="Ticks with events of the user. May be left out where nothing but distinct "
+        "users of several ticks is released: all ticks of the period count then, for 4 % of noise.",
+        examples=[8],
+    )
     keys: Cap = Field(description="Keys in one of these ticks.", examples=[3])
     events: Cap = Field(description="Events of a key in one of these ticks.", examples=[5])
     spacing: Annotated[Cap, BeforeValidator(same, json_schema_input_type=Cap | Lengths)] = Field(

@@ -209,6 +209,10 @@ class ContinualSum(ABC):
         check_request(cls.name, cls.kinds, request, cls.serves(overs), unknown)
         return cls.fitted(request)
 
+    def summed(self, leaves: Ints) -> Ints:
+        """What it adds up at each tick: leaves of one key (n, any) int64 -> (n, d)."""
+        return leaves
+
     @property
     def largest_multiplier(self) -> float:
         """Size of the largest unit that is ever drawn, in noise scales."""

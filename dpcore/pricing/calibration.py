@@ -155,8 +155,10 @@ class FixedLeaf:
         return self.added_up if add_up else self.in_squares
 
 
-def calibrated(name: str, leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss) -> ContinualSum:
-    """A continual sum of that name over a leaf, with the least noise within the budget.
+def calibrated(
+    named: str | type[ContinualSum], leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss
+) -> ContinualSum:
+    """A continual sum, by its name or class, over a leaf, with the least noise within the budget.
 
     Formal guarantees:
       Two cells that one neighbour changes add in squares where losses do and no two columns of the
@@ -171,7 +173,8 @@ def calibrated(name: str, leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss) -
     Raises:
       ConfigError: it cannot serve.
     """
-    cls: type[ContinualSum] = CONTINUAL_SUMS[name]
+    cls: type[ContinualSum] = CONTINUAL_SUMS[named] if isinstance(named, str) else named
+    name = cls.name
     common: dict[str, Any] = {
         "dimension": leaf.dimension,
         "overs": leaf.overs,
@@ -196,6 +199,8 @@ def calibrated(name: str, leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss) -
             )
         pattern = terms.person.pattern
         common["pattern"] = pattern.once() if leaf.once else pattern
+        if "known_keys" in cls.settings:
+            common["known_keys"] = terms.known_keys
     scales = leaf.scales(unit)
     sensitivity = terms.factor * leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
     sensitivity = over_groupings(sensitivity, terms.groupings, budget.kind)

@@ -45,6 +45,7 @@ class Terms:
         and under the relation; 0: no key is found in private.
       discover: how keys are found in private; None: they are not.
       groupings: in how many keys each event counts, one of each grouping (accounting/groupings.py).
+      known_keys: keys that there are; None: any number.
     """
 
     epsilon: float
@@ -65,6 +66,7 @@ class Terms:
     delta_sel: float = 0.0
     discover: DiscoverConfig | None = None
     groupings: int = 1
+    known_keys: int | None = None
 
     def written(self, error: ConfigError) -> ConfigError:
         """An error with the value of epsilon or delta in the config: what finds that it leaves too

@@ -2,7 +2,7 @@
 
 ``unit`` has the bounds, the periods they hold in, and partition selection; ``cells`` hashes users
 and sorts their events by cell; ``cap`` applies the bounds as ticks close; ``fast_path`` finds users
-whom no bound touches.
+whom no bound touches; ``last_seen`` says how long ago a user came before.
 """
 
-__all__ = ["cap", "cells", "fast_path", "unit"]
+__all__ = ["cap", "cells", "fast_path", "last_seen", "unit"]

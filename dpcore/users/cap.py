@@ -31,8 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Ints
-from weir.dpcore.leaves.hash_sets import Entries, TimedSet, changes, sort_hashes
+from weir.dpcore.leaves.hash_sets import Entries, TimedSet, changes, entries, sort_hashes
 from weir.dpcore.users.cells import Hashed, SortedCells, gather, ranges, ranks
+from weir.dpcore.users.last_seen import gaps_of
 from weir.dpcore.users.unit import ContributionBounds, UserUnit
 
 USED, CELLS, KEYS = range(3)
@@ -44,6 +45,11 @@ WHY: Final = ("", "ticks", "spacing", "ticks_per_key", "period_keys", "keys", "t
 _STAYS, _TICKS, _SPACING, _OF_KEY, _PERIOD_KEYS, _KEYS, _TOTAL = range(len(WHY))
 _NEVER: Final = -(1 << 62)
 _NO_CAP: Final = 1 << 62
+NOBODY: Final = TimedSet()
+"""Nobody was seen yet."""
+_WORDS: Final = np.zeros(0, dtype=np.uint64)
+NOTHING: Final = entries(_WORDS, _WORDS, np.zeros(0, dtype=np.int64))
+"""Nothing to remember."""
 
 
 class UsedBounds(NamedTuple):
@@ -95,6 +101,9 @@ class KeptEvents(NamedTuple):
       new: (r,) bool, see ``CappedCells``.
       dropped: cap -> events that it left no room; ``copies``: of an id in its cell.
       capped: what became of the cells.
+      gap: (r,) int64, ticks since the last cell of its user and key that stayed, 0 where that is
+        longer ago than is asked; None: nobody asks.
+      seen: what to remember of these; nothing where nobody asks.
     """
 
     rows: Ints
@@ -102,6 +111,8 @@ class KeptEvents(NamedTuple):
     new: NDArray[np.bool_]
     dropped: dict[str, int]
     capped: CappedCells
+    gap: Ints | None
+    seen: Entries
 
 
 def keeps_pairs(caps: ContributionBounds, reads_new: bool) -> bool:
@@ -110,7 +121,13 @@ def keeps_pairs(caps: ContributionBounds, reads_new: bool) -> bool:
 
 
 def cap_events(
-    spent: UsedBounds, events: Hashed, stop: int, person: UserUnit, pairs: bool = True
+    spent: UsedBounds,
+    events: Hashed,
+    stop: int,
+    person: UserUnit,
+    pairs: bool = True,
+    seen: TimedSet = NOBODY,
+    span: int = 0,
 ) -> KeptEvents:
     """Closes ticks: the rule, from events to events.
 
@@ -119,6 +136,7 @@ def cap_events(
         ``stop`` and in no period before ``spent.period``.
       stop: the next tick.
       pairs: whether keys are remembered; else nothing counts as new.
+      seen: who had a cell in the last ``span`` ticks; asked where events have ``lasting`` hashes.
     """
     gathered = gather(events, person.caps.events)
     cells = gathered.cells
@@ -129,12 +147,19 @@ def cap_events(
     counts = np.bincount(capped.why, weights=cells.sizes, minlength=len(WHY)).astype(np.int64)
     dropped = dict(zip(WHY[1:], counts[1:].tolist(), strict=True))
     dropped |= {"events": gathered.beyond, "copies": gathered.copies}
+    gap, remembered = None, NOTHING
+    if events.lasting is not None:
+        hashes = events.lasting.take(gathered.rows[starts[stays]], axis=0)
+        gap, remembered = gaps_of(seen, hashes, cells.ticks[stays], span)
+        gap = np.repeat(gap, sizes)
     return KeptEvents(
         gathered.rows[ranges(starts[stays], sizes)],
         np.repeat(np.arange(len(sizes)), sizes),
         np.repeat(capped.new[stays], sizes),
         {why: n for why, n in dropped.items() if n},
         capped,
+        gap,
+        remembered,
     )
 
 

@@ -42,6 +42,8 @@ from weir.dpcore.native import ciphers
 from weir.dpcore.noise.streams import Aes
 
 _NAN: Final = np.float64("nan")
+ANY_PERIOD: Final = -1
+"""In the place of a period's number in hashes that outlast it."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,11 @@ def pair_hashes(users: Digests, periods: Ints, names: Any, keys: CapKeys) -> Dig
     return _mac(keys.pairs, users, periods, named)
 
 
+def lasting_hashes(users: Digests, names: Any, keys: CapKeys) -> Digests:
+    """(n, 2) hashes of (user, key), the same in every period; names: see ``pair_hashes``."""
+    return pair_hashes(users, np.full(len(users), ANY_PERIOD), names, keys)
+
+
 def row_hashes(
     users: Digests, ticks: Ints, times: Ints, contents: NDArray[Any], ids: Any, keys: CapKeys
 ) -> tuple[Digests, NDArray[np.bool_]]:
@@ -166,6 +173,7 @@ class Hashed(NamedTuple):
       users, pairs, rows: (n, 2) uint64, see ``dpcore.users.cells``.
       ticks: (n,) int64. has_id: (n,) bool.
       contents: (n, w) uint64, by which the copies of an id are distinguished.
+      lasting: (n, 2) uint64 of user and key in any period; None: nobody asks for them.
     """
 
     users: Digests
@@ -174,6 +182,7 @@ class Hashed(NamedTuple):
     ticks: Ints
     has_id: NDArray[np.bool_]
     contents: NDArray[np.uint64]
+    lasting: Digests | None = None
 
 
 class SortedCells(NamedTuple):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -276,6 +277,26 @@ class UserUnit:
 
     caps: ContributionBounds
     periods: Periods
+
+    @classmethod
+    def of(cls, caps: Mapping[str, Any], periods: Periods) -> Self:
+        """With bounds as a config has them; without one on ticks, all of a period count.
+
+        Raises:
+          ConfigError: as this class and ``ContributionBounds``; or ticks that no bound is on and
+            that are too many to count.
+        """
+        if caps["ticks"] is None and periods.longest is not None:
+            room = 1 + (periods.longest - 1) // caps["spacing"]
+            if room > MOST:
+                raise ConfigError(
+                    "privacy.contributions.ticks",
+                    None,
+                    f"is missing, and a period has {room:,} ticks, above {MOST:,}; write how many "
+                    "of them count of a user, or take a shorter privacy.per.",
+                )
+            caps = {**caps, "ticks": room}
+        return cls(ContributionBounds(**caps), periods)
 
     def __post_init__(self) -> None:
         longest = self.periods.longest

@@ -153,7 +153,7 @@ class Choice:
         total, program = 0.0, self.plan.program
         for part in program.parts if isinstance(program, Aggregates) else ():
             scales = np.asarray(part.mechanism.scales) * part.mechanism.noise_scale
-            mine = leaf[list(part.coordinates)]
+            mine = part.summed(leaf[None, :])[0]
             total += float(((mine[scales > 0] / scales[scales > 0]) ** 2).sum())
         return total or float((leaf.astype(float) ** 2).sum())
 

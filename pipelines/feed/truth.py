@@ -70,10 +70,12 @@ class Truth:
         self._columns = {
             name: aggregate.column
             for name, aggregate in config.aggregates.items()
-            if aggregate.kind in ("count", "sum")
+            if aggregate.kind in ("count", "sum") and aggregate.of_users is None
         }
         if not self._columns:
-            raise ConfigError("--truth", str(path), "needs a count or a sum under aggregates.")
+            raise ConfigError(
+                "--truth", str(path), "needs a count of events or a sum under aggregates."
+            )
         self._totals: dict[int, dict[str, dict[str, float]]] = {}
         try:
             self._out: TextIO = path.open("w")

@@ -52,7 +52,12 @@ FORMS: dict[str, tuple[str, ...]] = {
 }
 """Aggregates of events: kind -> bodies."""
 USER_FORMS: dict[str, tuple[str, ...]] = {
-    "count": ("{count: users}", "{count: users, per: period}", "{count: events}"),
+    "count": (
+        "{count: users}",
+        "{count: users, per: period}",
+        "{count: events}",
+        "{count: users, over: [2, 4]}",
+    ),
     "sum": ("{sum: y, clip_user: [0, 20]}", "{sum: y, clip: [0, 16]}"),
     "mean": ("{mean: y, clip: [0, 16], of: users}", "{mean: y, clip: [0, 16]}"),
     "variance": ("{variance: y, clip: [0, 16], of: users}",),

@@ -23,6 +23,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"count": "events"},
         {"count": "users"},
         {"count": "users", "per": "period"},
+        {"count": "users", "over": 3},
     ],
     "sum": [{"sum": "x", "clip": [-1, 3]}, {"sum": "x", "clip_user": [-1, 3]}],
     "mean": [{"mean": "x", "clip": [2, 6]}, {"mean": "x", "clip": [2, 6], "of": "users"}],
@@ -60,7 +61,7 @@ def cells_of(leaf: ChannelLeaf, columns: dict[str, Any], most: int, new: bool) -
     rows = np.concatenate([np.array(cell) for cell in held])
     number = np.repeat(np.arange(len(held)), [len(cell) for cell in held])
     batch = {name: values[rows] for name, values in columns.items()}
-    batch |= {"@cell": number, "@new": np.full(len(rows), new)}
+    batch |= {"@cell": number, "@new": np.full(len(rows), new), "@gap": number % 4}
     program = Aggregates(leaf.channels, leaf.outputs, ())
     bounded = program.bound(batch, len(rows)).rows
     return np.asarray(program.accumulate(bounded, number, len(held)))
@@ -148,7 +149,12 @@ def test_averages_and_bins_of_users_cost_one_event_or_its_root() -> None:
 
 DAY = 86_400_000_000
 TICKS, SPAN, WINDOW = 24, 8, 8
-EVERY = {f"{kind}{i}": body for kind, bodies in VARIANTS.items() for i, body in enumerate(bodies)}
+EVERY = {
+    f"{kind}{i}": body
+    for kind, bodies in VARIANTS.items()
+    for i, body in enumerate(bodies)
+    if "over" not in body  # users who stay active: tests/contracts/test_active_users.py
+}
 
 
 def drawn_caps(rng: Any) -> dict[str, Any]:

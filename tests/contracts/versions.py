@@ -188,6 +188,7 @@ def of_people() -> Iterator[tuple[str, str]]:
     found = PEOPLE.replace("declared: [east, north, west]", "discover: {min_users: 3}")
     found = found.replace("epsilon: 2.0", "epsilon: 90.0")  # so that there is a key
     yield "users/discover", found + USERS.replace("OVER", "all") + COUNTED
+    yield "users/active_users", PEOPLE + "aggregates: {active: {count: users, over: [2, 5]}}\n"
 
 
 def kept(config: str, version: int) -> list[str]:

@@ -88,7 +88,13 @@ aggregates:
   visits: {count: events, over: [all, 7]}
   paid: {sum: amount, clip_user: [0, 80]}
 """
-PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS, "users": USERS, "private": PRIVATE}
+ACTIVE = """\
+aggregates:
+  visits: {count: events}
+  active: {count: users, over: [1, 5, 24]}
+"""
+PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS, "users": USERS, "private": PRIVATE,
+            "active": ACTIVE}  # fmt: skip
 EPSILON = {"fits": 60.0, "private": 20.0}
 """Of programs that learn nothing, and of keys that nobody finds, from so few events at 1."""
 
@@ -109,7 +115,8 @@ class Recording:
     """A stream and a plan over it.
 
     Attributes:
-      program: sums, learner, fits, users, or private (keys too). ticks: hours of the clock.
+      program: sums, learner, fits, users, active (users of several ticks), or private (keys too).
+      ticks: hours of the clock.
       events: before anything is repeated. seed: of the data. blocks: of the plan, None: the plan's
         own choice.
     """
@@ -123,7 +130,7 @@ class Recording:
     @property
     def of_users(self) -> bool:
         """Whether its unit is a user: of those there are few, and they come often."""
-        return self.program in ("users", "private")
+        return self.program in ("users", "private", "active")
 
     @property
     def finds_keys(self) -> bool:

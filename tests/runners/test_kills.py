@@ -55,7 +55,7 @@ def test_a_stream_that_was_over_when_all_died_ends_after_a_resume(
     with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 1) as (siege, post):
         post.publish(data for data, _ in recording.messages(10, shuffled=True))
         siege.kill_client()
-        eventually(lambda: is_over(flink_cluster.rest, siege.id), 180, "the end of the stream")
+        eventually(lambda: is_over(flink_cluster.rest, siege.id), 400, "the end of the stream")
         siege.settle(2)
         siege.kill_jobmanager()
         outcome = siege.finish()

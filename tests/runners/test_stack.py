@@ -76,6 +76,7 @@ def installed(job_server_jar: Path) -> None:
     needed(kafka.jars)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("end", "stream"), [("Ctrl-C", "pubsub"), ("time", "kafka")])
 def test_a_live_stack_releases_and_ends_without_a_trace(
     end: str, stream: str, installed: None, tmp_path: Path

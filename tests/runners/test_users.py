@@ -49,8 +49,9 @@ def test_the_recording_has_users_that_caps_bite() -> None:
     assert recording.plan.person is not None and recording.counters["no_user"] > 50
 
 
-def test_direct(tmp_path: Path) -> None:
-    recording = Recording("users")
+@pytest.mark.parametrize("program", ["users", "active"])
+def test_direct(tmp_path: Path, program: str) -> None:
+    recording = Recording(program)
     job = Job(tmp_path, recording, f"{{ndjson: '{recording.write(tmp_path / 'in')}'}}")
     holds(job.run("direct"), recording)
 
@@ -74,15 +75,17 @@ def test_direct_with_private_keys(tmp_path: Path) -> None:
     holds(job.run("direct"), recording)
 
 
-def test_prism(prism_location: Any, post: Post, tmp_path: Path) -> None:
-    recording = Recording("users")
+@pytest.mark.parametrize("program", ["users", "active"])
+def test_prism(prism_location: Any, post: Post, tmp_path: Path, program: str) -> None:
+    recording = Recording(program)
     post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
     job = over_messages(tmp_path, recording, post, Pace.soon(), extra=FEW)
     holds(job.run("prism"), recording)
 
 
-def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path) -> None:
-    recording = Recording("users")
+@pytest.mark.parametrize("program", ["users", "active"])
+def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path, program: str) -> None:
+    recording = Recording(program)
     pace = Pace.soon(12)
     job = over_messages(tmp_path, recording, post, pace, extra=FEW)
     publisher = Publisher(post, recording, pace, LINES)
@@ -92,7 +95,7 @@ def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path) -> None
     holds(outcome, recording)
 
 
-@pytest.mark.parametrize("program", ["users", "private"])
+@pytest.mark.parametrize("program", ["users", "active", "private"])
 def test_a_stream_of_users_survives_the_death_of_workers_and_goes_on_from_a_checkpoint(
     flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path, program: str
 ) -> None:

@@ -77,6 +77,7 @@ def test_waits_and_watermarks_below_a_second_are_kept(
         assert looks[passed][1] < float(at) < looks[-1][1], "the watermark was cut"
 
 
+@pytest.mark.alone
 def test_a_savepoint_of_beams_own_class_goes_on_and_grows_no_more(
     flink_cluster: FlinkCluster, pubsub_server: PubSubServer, stock_jar: Path, tmp_path: Path
 ) -> None:

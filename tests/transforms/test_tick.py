@@ -339,6 +339,7 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             + [cap.CloseTicks.GONE_0.name, cap.CloseTicks.GONE_1.name]
             + [cap.CloseTicks.USERS.name, cap.CloseTicks.USERS_LOG.name]
             + [cap.CloseTicks.PAIRS.name, cap.CloseTicks.PAIRS_LOG.name]
+            + [cap.CloseTicks.SEEN.name, cap.CloseTicks.SEEN_LOG.name]
             + [getattr(cap.CloseTicks, f"WAITING_{place}").name for place in range(BAGS)]
         ),
         folder.STEP_NAME: sorted(

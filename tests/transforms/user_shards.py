@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from tests.dpcore.users.cap_rule import CLOCK, Case, Event, Found
+from tests.dpcore.users.cap_rule import CLOCK, Case, Cell, Event, Found
 from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import CountSum
 from weir.dpcore.users.cells import CapKeys, user_hashes
@@ -38,8 +39,19 @@ class Plan(NamedTuple):
     layout: str = LAYOUT
 
 
-def plan_of(caps: ContributionBounds, ticks: int) -> Plan:
-    return Plan(UserUnit(caps, Periods(CLOCK, ticks * CLOCK.period)))
+@dataclass(frozen=True)
+class Active(CountSum):
+    """As CountSum; how long ago each user came is remembered for ``gaps`` ticks."""
+
+    gaps: int = 0
+
+    @property
+    def reads_gaps(self) -> int:
+        return self.gaps
+
+
+def plan_of(caps: ContributionBounds, ticks: int, gaps: int = 0) -> Plan:
+    return Plan(UserUnit(caps, Periods(CLOCK, ticks * CLOCK.period)), program=Active(gaps=gaps))
 
 
 def batch_of(events: Sequence[Event], plan: Plan, keys: CapKeys) -> pa.RecordBatch:
@@ -81,8 +93,8 @@ class Shard:
     """What a runner stores of one shard."""
 
     def __init__(self) -> None:
-        self.closed, self.users, self.pairs = One(), One(), One()
-        self.users_log, self.pairs_log = Bag(), Bag()
+        self.closed, self.users, self.pairs, self.seen = One(), One(), One(), One()
+        self.users_log, self.pairs_log, self.seen_log = Bag(), Bag(), Bag()
         self.waiting = [Bag() for _ in range(BAGS)]
         self.gone = [Bag() for _ in range(closed_rows.BAGS)]
         self.timer = Timer()
@@ -94,7 +106,8 @@ class Shard:
 
     def cells(self) -> dict[str, Any]:
         spent = {"users": self.users, "users_log": self.users_log}
-        return {**self.waits(), **spent, "pairs": self.pairs, "pairs_log": self.pairs_log}
+        spent |= {"pairs": self.pairs, "pairs_log": self.pairs_log}
+        return {**self.waits(), **spent, "seen": self.seen, "seen_log": self.seen_log}
 
     @property
     def is_clear(self) -> bool:
@@ -106,12 +119,15 @@ class Shard:
 class UserShards:
     """``CloseTicks`` over so many shards. Time is what ``advance`` says."""
 
-    def __init__(self, case: Case, shards: int, bounded: bool = False, early: int = 0) -> None:
-        self.plan, self.keys = plan_of(case.caps, case.ticks), case.keys
+    def __init__(
+        self, case: Case, shards: int, bounded: bool = False, early: int = 0, gaps: int = 0
+    ) -> None:
+        self.plan, self.keys = plan_of(case.caps, case.ticks, gaps), case.keys
         self.dofn = CloseTicks(self.plan, shards, bounded, early)  # type: ignore[arg-type]
         self.dofn.setup()
         self.stored = {shard: Shard() for shard in range(shards)}
         self.found: Found = {}
+        self.gaps: dict[Cell, int] = {}
         self.overdue: list[int] = []
 
     def bundle(self, events: Sequence[Event]) -> None:
@@ -148,6 +164,8 @@ class UserShards:
         for rows in cells.values():
             (where,) = {(row["who"], row["@tick"], row["@key"]) for row in rows}
             (new,) = {row["@new"] for row in rows}
+            if "@gap" in rows[0]:
+                (self.gaps[where],) = {row["@gap"] for row in rows}
             assert where not in self.found
             payloads = sorted((row["v"] for row in rows), key=repr)
             self.found[where] = (new, tuple((None, v) for v in payloads))

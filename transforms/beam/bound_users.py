@@ -35,8 +35,9 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.plan import Plan
-from weir.dpcore.users.cap import cap_events, keeps_pairs
+from weir.dpcore.users.cap import NOTHING, cap_events, keeps_pairs
 from weir.dpcore.users.cells import CapKeys, gather
+from weir.dpcore.users.last_seen import forgets
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.elements import stamped, to_timestamp
 from weir.transforms.beam.runner_quirks import AT_ONCE, on_flink
@@ -64,6 +65,7 @@ STEP_NAME = "Cap"
 CLOSED_STATE = "closed"
 USERS_STATE, USERS_LOG_STATE = "users", "users_log"
 PAIRS_STATE, PAIRS_LOG_STATE = "pairs", "pairs_log"
+SEEN_STATE, SEEN_LOG_STATE = "seen", "seen_log"
 WAITING_STATES = tuple(f"waiting{place}" for place in range(BAGS))
 GONE_STATES = tuple(f"gone{place}" for place in range(closed_rows.BAGS))
 TIMER = "close"
@@ -141,6 +143,8 @@ class CloseTicks(beam.DoFn):
     USERS_LOG = userstate.BagStateSpec(USERS_LOG_STATE, coders.BytesCoder())
     PAIRS = userstate.ReadModifyWriteStateSpec(PAIRS_STATE, coders.BytesCoder())
     PAIRS_LOG = userstate.BagStateSpec(PAIRS_LOG_STATE, coders.BytesCoder())
+    SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
+    SEEN_LOG = userstate.BagStateSpec(SEEN_LOG_STATE, coders.BytesCoder())
     WAITING_0 = userstate.BagStateSpec(WAITING_STATES[0], coders.BytesCoder())
     WAITING_1 = userstate.BagStateSpec(WAITING_STATES[1], coders.BytesCoder())
     WAITING_2 = userstate.BagStateSpec(WAITING_STATES[2], coders.BytesCoder())
@@ -226,6 +230,8 @@ class CloseTicks(beam.DoFn):
         users_log: Any = beam.DoFn.StateParam(USERS_LOG),  # noqa: B008
         pairs: Any = beam.DoFn.StateParam(PAIRS),  # noqa: B008
         pairs_log: Any = beam.DoFn.StateParam(PAIRS_LOG),  # noqa: B008
+        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
+        seen_log: Any = beam.DoFn.StateParam(SEEN_LOG),  # noqa: B008
         waiting_0: Any = beam.DoFn.StateParam(WAITING_0),  # noqa: B008
         waiting_1: Any = beam.DoFn.StateParam(WAITING_1),  # noqa: B008
         waiting_2: Any = beam.DoFn.StateParam(WAITING_2),  # noqa: B008
@@ -255,29 +261,39 @@ class CloseTicks(beam.DoFn):
             if due is not None:
                 gone.add(due, stop)
         period = int(self._person.periods.of(np.array([stop], dtype=np.int64))[0])
-        if due is not None or period != far.period:
+        span = self._program.reads_gaps
+        forgotten = span and forgets(far.following, stop, span)
+        if due is not None or period != far.period or forgotten:
             assert self._shelves is not None
             spent = SpentCells(
                 shard, self._shards, self._layout, (users, users_log), (pairs, pairs_log),
-                self._shelves,
+                (seen, seen_log), self._shelves, span,
             )  # fmt: skip
-            yield from self._close(due, stop, far.period, spent)
+            yield from self._close(due, far, Closed(stop, far.announced, period), spent)
         far = Closed(stop, far.announced, period)
         closed.write(far.encode(self._layout))
         self._remind(far, timer)
 
     def _close(
-        self, due: pa.RecordBatch | None, stop: int, period: int, cells: SpentCells
+        self, due: pa.RecordBatch | None, far: Closed, after: Closed, cells: SpentCells
     ) -> Iterator[pa.RecordBatch]:
         """Applies the caps to what waited, and stores what is spent."""
+        stop, last = after.following, self._clock.ticks
+        follows = last is None or stop < last  # else nothing is asked again
         if due is None:
-            cells.forget()
+            if after.period != far.period:
+                cells.forget()
+            cells.note(NOTHING, far.following, stop)
             return
         events = hashes_of(due, self._program)
         pairs = keeps_pairs(self._person.caps, self._program.reads_new)
-        retained = cap_events(cells.spent(period), events, stop, self._person, pairs)
-        if self._clock.ticks is None or stop < self._clock.ticks:  # else nothing follows
-            cells.write(retained.capped, period)
+        retained = cap_events(
+            cells.spent(far.period), events, stop, self._person, pairs,
+            cells.seen, self._program.reads_gaps,
+        )  # fmt: skip
+        if follows:
+            cells.write(retained.capped, far.period)
+            cells.note(retained.seen, far.following, stop)
         count(retained.dropped)
         yield from batches(without_hashes(due, self._program), retained)
 

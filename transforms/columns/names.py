@@ -8,6 +8,7 @@ HIGH, LOW = "@hash_high", "@hash_low"
 UNIT_HIGH, UNIT_LOW = "@unit_high", "@unit_low"
 """Columns that a user becomes: a keyed hash."""
 
-CELL, NEW = "@cell", "@new"
-"""Behind the caps of users: the number of an event's cell (user, key, tick) in its batch, int64,
-and whether it is the first of this user and key in its period."""
+CELL, NEW, GAP = "@cell", "@new", "@gap"
+"""Behind the caps of users: the number of an event's cell (user, key, tick) in its batch, int64;
+whether it is the first of this user and key in its period; and, where a program asks, ticks since
+the last one that counts, int64, 0 where that is long ago."""

@@ -14,7 +14,7 @@ from weir.dpcore.arrays import Ints
 from weir.dpcore.leaves.sparse_rows import Expanded, width_of
 from weir.dpcore.program import Bounded, Program, Runs
 from weir.transforms.columns.list_columns import is_list, to_rows
-from weir.transforms.columns.names import CELL, NEW
+from weir.transforms.columns.names import CELL, GAP, NEW
 from weir.transforms.runtime import counters
 
 
@@ -44,6 +44,8 @@ def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[
     if CELL in there:
         columns[CELL] = batch.column(CELL).to_numpy()
         columns[NEW] = batch.column(NEW).to_numpy(zero_copy_only=False)
+        if GAP in there:
+            columns[GAP] = batch.column(GAP).to_numpy()
     return columns
 
 

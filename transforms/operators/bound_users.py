@@ -162,7 +162,10 @@ class BoundUsers:
             yield from self._chosen(joined(asked))
 
     def _marks(self, part: pa.RecordBatch) -> Marks:
-        """Of all events of some users, which of them have to be asked."""
+        """Of all events of some users, which of them have to be asked: all, where it matters when a
+        user came before."""
+        if self._program.reads_gaps:
+            return np.full(part.num_rows, ASKED, dtype=np.uint8)
         ticks = part.column("@tick").to_numpy()
         high, low = (part.column(name).to_numpy() for name in (UNIT_HIGH, UNIT_LOW))
         keys = np.zeros(len(ticks), dtype=np.int32)
@@ -196,6 +199,7 @@ class BoundUsers:
             int(ticks.max()) + 1,
             person,
             keeps_pairs(person.caps, program.reads_new),
+            span=program.reads_gaps,
         )
         count(retained.dropped)
         for item in batches(without_hashes(whole, program), retained):

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from weir.dpcore.users.cap import PAIR_NOTES, USER_NOTES, CappedCells, UsedBounds
+from weir.dpcore.leaves.hash_sets import Entries, TimedSet
+from weir.dpcore.users.cap import NOBODY, PAIR_NOTES, USER_NOTES, CappedCells, UsedBounds
+from weir.dpcore.users.last_seen import active_since, forgets
 from weir.transforms.operators.hash_partition import joined
 from weir.transforms.operators.progress import bag_of, bags_due
 from weir.transforms.operators.state_cache import StateCache
@@ -52,22 +54,26 @@ class Closed(NamedTuple):
 
 
 class UserCaches(NamedTuple):
-    """What this process has at hand of users, and of their keys."""
+    """What this process has at hand of users, of their keys, and of who was seen last when."""
 
     users: StateCache[Held]
     pairs: StateCache[Held]
+    seen: StateCache[Held]
 
     @classmethod
     def of(cls, run: str) -> UserCaches:
         """Those of a run."""
-        return cls(StateCache.of(f"{run}/users"), StateCache.of(f"{run}/pairs"))
+        return cls(*(StateCache.of(f"{run}/{name}") for name in cls._fields))
 
 
 class SpentCells:
     """What is spent, between cells and memory: a close appends what changed, a period's end clears.
+    When users were seen last outlasts it, and is written again four times in its span, without
+    those who are no longer active.
 
     Args:
-      shard, shards, layout: as ``TimedCells`` has them. users, pairs: a cell and a bag of each.
+      shard, shards, layout: as ``TimedCells`` has them. users, pairs, seen: a cell and a bag of
+        each. span: ticks in which users are active; 0: nobody asks.
     """
 
     def __init__(
@@ -77,7 +83,9 @@ class SpentCells:
         layout: bytes,
         users: tuple[Cell, Bag],
         pairs: tuple[Cell, Bag],
+        seen: tuple[Cell, Bag],
         shelves: UserCaches,
+        span: int = 0,
     ) -> None:
         def cells(stored: tuple[Cell, Bag], shelf: StateCache[Held], noted: int) -> TimedCells:
             ring = [stored[1]] * RING
@@ -85,10 +93,29 @@ class SpentCells:
 
         self._users = cells(users, shelves.users, USER_NOTES)
         self._pairs = cells(pairs, shelves.pairs, PAIR_NOTES)
+        self._seen = cells(seen, shelves.seen, 0) if span else None
+        self._span = span
 
     def spent(self, period: int) -> UsedBounds:
         """What is known; all of it is of this period."""
         return UsedBounds(period, self._users.known, self._pairs.known)
+
+    @property
+    def seen(self) -> TimedSet:
+        """When users were seen last."""
+        return NOBODY if self._seen is None else self._seen.known
+
+    def note(self, seen: Entries, following: int, stop: int) -> None:
+        """Stores who was seen in the ticks [following, stop), and forgets by the public clock."""
+        if self._seen is None:
+            return
+        self._seen.add(seen)
+        if not forgets(following, stop, self._span):
+            return
+        active = TimedSet.of(self._seen.known.since(active_since(stop, self._span)).runs)
+        self._seen.clear()
+        for run in active.runs:
+            self._seen.add(run)
 
     def write(self, capped: CappedCells, period: int) -> None:
         """Stores what changed. Behind its last tick a period is forgotten in the same bundle."""

@@ -16,6 +16,7 @@ from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
     contents_of,
+    lasting_hashes,
     name_hashes,
     pair_hashes,
     row_hashes,
@@ -23,7 +24,7 @@ from weir.dpcore.users.cells import (
 )
 from weir.dpcore.users.unit import UserUnit
 from weir.transforms.columns.keys import KEY
-from weir.transforms.columns.names import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.columns.names import CELL, GAP, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
 from weir.transforms.operators.bound import columns_of
 from weir.transforms.operators.hash_partition import hashed
 from weir.transforms.runtime import counters
@@ -33,6 +34,8 @@ from weir.transforms.runtime.dead_letters import SOURCE, count_dead, dead_letter
 EVENTS = b"U"
 """Kind of bytes."""
 PAIR_HIGH, PAIR_LOW, HAS_ID = "@pair_high", "@pair_low", "@has_id"
+SEEN_HIGH, SEEN_LOW = "@seen_high", "@seen_low"
+"""Hash of user and key in any period, where a program asks for gaps."""
 PLACE = (SOURCE, "@position")
 """Columns that only dead letters need."""
 
@@ -71,9 +74,11 @@ def completed(
     """The same. named: (n, 2) hashes of their keys; None: there is one key."""
     users, ticks = words(batch, UNIT_HIGH, UNIT_LOW), batch.column("@tick").to_numpy()
     pairs = pair_hashes(users, person.periods.of(ticks), named, keys)
-    return _with(
-        with_row_hashes(batch, program, keys), {PAIR_HIGH: pairs[:, 0], PAIR_LOW: pairs[:, 1]}
-    )
+    columns = {PAIR_HIGH: pairs[:, 0], PAIR_LOW: pairs[:, 1]}
+    if program.reads_gaps:
+        seen = lasting_hashes(users, named, keys)
+        columns |= {SEEN_HIGH: seen[:, 0], SEEN_LOW: seen[:, 1]}
+    return _with(with_row_hashes(batch, program, keys), columns)
 
 
 def with_row_hashes(batch: pa.RecordBatch, program: Program, keys: CapKeys) -> pa.RecordBatch:
@@ -125,6 +130,7 @@ def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
         batch.column("@tick").to_numpy(),
         batch.column(HAS_ID).to_numpy(zero_copy_only=False),
         contents(batch, program),
+        words(batch, SEEN_HIGH, SEEN_LOW) if program.reads_gaps else None,
     )
 
 
@@ -145,7 +151,7 @@ def decode(data: bytes, layout: bytes) -> pa.RecordBatch:
 
 ROWS = 1 << 19
 """Events that leave in one batch, at most, but for a cell of more."""
-CHOICE = (PAIR_HIGH, PAIR_LOW, HAS_ID, "@id")
+CHOICE = (PAIR_HIGH, PAIR_LOW, SEEN_HIGH, SEEN_LOW, HAS_ID, "@id")
 """Columns that only caps read."""
 ROW = (UNIT_HIGH, UNIT_LOW, HIGH, LOW, "@time")
 """Columns that only leaves of rows read."""
@@ -170,10 +176,10 @@ def batches(due: pa.RecordBatch, kept: KeptEvents) -> Iterator[pa.RecordBatch]:
                 end = int(first[after]) if after < len(first) else n
         part = due.take(pa.array(kept.rows[at:end]))
         cells = kept.cell[at:end] - kept.cell[at]
-        yield pa.RecordBatch.from_arrays(
-            [*part.columns, pa.array(cells), pa.array(kept.new[at:end])],
-            names=[*part.schema.names, CELL, NEW],
-        )
+        columns = {CELL: cells, NEW: kept.new[at:end]}
+        if kept.gap is not None:
+            columns[GAP] = kept.gap[at:end]
+        yield _with(part, columns)
         at = end
 
 

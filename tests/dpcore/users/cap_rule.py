@@ -148,7 +148,7 @@ def vectorised(
 def taken(whole: Hashed | None, rows: Sequence[int]) -> Hashed:
     assert whole is not None
     at = np.array(rows, dtype=np.int64)
-    return Hashed(*(column[at] for column in whole))
+    return Hashed(*(None if column is None else column[at] for column in whole))
 
 
 def pruned(whole: Hashed, rows: list[int], bundles: int, case: Case) -> list[int]:
