@@ -51,7 +51,7 @@ RAW_NUMBERS = (
 
 
 class MalformedForm(NamedTuple):
-    """A way to damage a line. name: in words. damage: a good line -> bytes without a line end."""
+    """A way to damage a line. name: in words. spoil: a good line -> bytes without a line end."""
 
     name: str
     spoil: Callable[[bytes], bytes]

@@ -231,8 +231,8 @@ class ResultFolder:
 
     @property
     def band(self) -> float:
-        """Half the width of a 95 % margin in standard deviations of the noise that the plan "
-        "chose."""
+        """Half the width of a 95 % margin in standard deviations of the noise that the plan
+        chose."""
         chosen = (item for item in self.plan.get("alternatives") or [] if item.get("chosen"))
         return band_of(next((item.get("noise") for item in chosen), "gaussian"))
 

@@ -59,7 +59,7 @@ aggregates:
 GATES = """
 aggregates:
   visits: {count: events}
-  expensive: {count: events, where: y > 5}
+  dear: {count: events, where: y > 5}
   usual: {mean: y, clip: [0, 10], where: y > 5}
 """
 GROUPS = "k, declared: [east, north, west], groups: [[k], []]"

@@ -147,7 +147,7 @@ def assemble(
       positions: (n,) int64, line or row numbers.
       schema: the roles of columns.
       source: path or topic.
-      malformed: values that the reader could not read already; they are null in ``raw``.
+      spoilt: values that the reader could not read already; they are null in ``raw``.
       empty_is_null: an empty text is a missing one (CSV cannot tell them apart).
       numbers: ids and users that are whole numbers stay such. Anyone who takes them hashes them as
         their digits; only readers whose batches are never put together may ask for it.

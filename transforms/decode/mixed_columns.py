@@ -72,7 +72,7 @@ def read_parts(
       schema: the roles of columns.
       name: of the column.
       raw: what is read is added to it.
-      malformed: and here, where a value is of a type that cannot play its role.
+      spoilt: and here, where a value is of a type that cannot play its role.
     """
     read_times(parts, count, schema, name, raw, spoilt)
     kind: str | None = schema.columns.get(name)

@@ -49,8 +49,8 @@ class Fitted(NamedTuple):
 
 
 def lane_of(block: int) -> bytes:
-    """The key of a block's jobs: they run one after the other, and next to those of other "
-    "blocks."""
+    """The key of a block's jobs: they run one after the other, and next to those of other
+    blocks."""
     return _LANE.pack(block)
 
 

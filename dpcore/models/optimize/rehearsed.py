@@ -70,8 +70,8 @@ def rehearsed(run: TreeRun, convex_set: ConvexSet) -> float:
 
 
 def reduced(convex_set: ConvexSet) -> ConvexSet:
-    """The same set in as many coordinates as are tried in a dry run, where its kind has any "
-    "number."""
+    """The same set in as many coordinates as are tried in a dry run, where its kind has any
+    number."""
     if isinstance(convex_set, L1Ball | L2Ball | LpBall | Simplex):
         return replace(convex_set, size=min(convex_set.dimension, COORDINATES))
     return convex_set
@@ -94,8 +94,6 @@ def _chosen(convex_set: ConvexSet, gradient: Floats, scale: float, index: int) -
 @lru_cache(maxsize=8192)
 def _normals(index: int, width: int) -> Floats:
     """(REPEATS, width)."""
-    result = PublicNormals(b"one pass, tried in a dry run", int(index < 0)).draw(
-        abs(index), REPEATS, width
-    )
+    result = PublicNormals(b"one pass, rehearsed", int(index < 0)).draw(abs(index), REPEATS, width)
     result.setflags(write=False)
     return result

@@ -94,8 +94,8 @@ def test_true_values_and_clips_are_those_of_the_events(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_band_that_is_told_is_the_noise_that_is_measured(tmp_path: Path) -> None:
-    """Coverage of 95 % margins on synthetic data; margins of two thirds of the width would not "
-    "do."""
+    """Coverage of 95 % margins on synthetic data; margins of two thirds of the width would not
+    do."""
     text = BASIC.replace("2024-01-03T", "2024-01-31T").replace(
         "secret:", "expect: {events: 500}\nsecret:"
     )
