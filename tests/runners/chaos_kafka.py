@@ -69,7 +69,7 @@ def test_many_jobs_one_after_the_other_release_what_one_would_have(
         with job.start("flink", *on(flink_cluster)) as client:
             client.until(lambda: last_tick(job) >= 1)
             second = refused(job, flink_cluster, 2, "--parallelism=1")
-            assert "there are releases in" in " ".join(second.split())
+            assert "--resume is missing" in " ".join(second.split())
             stop(client)
         savepoint = state.latest()
         assert savepoint is not None and "savepoint" in savepoint
