@@ -202,14 +202,14 @@ def first_moment(recorded: str, config: JobConfig) -> int:
     raise ConfigError("--from", recorded, "holds no event.")
 
 
-def setting(stream: StreamTime) -> str:
-    """A replay as a job's ``--set`` takes it."""
+def setting(stream: StreamTime, kind: str = "pubsub") -> str:
+    """A replay as a job's ``--set`` takes it. kind: of its source."""
     origin, started = (
         durations.show_timestamp(stream.origin),
         durations.show_timestamp(stream.started),
     )
     return (
-        f'source.pubsub.replay={{origin: "{origin}", started: "{started}", '
+        f'source.{kind}.replay={{origin: "{origin}", started: "{started}", '
         f"speed: {stream.speed:g}}}"
     )
 
