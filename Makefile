@@ -20,7 +20,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 # of what collecting them takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo flights stack prism flink pubsub buckets engines docs check test lint bench vega clean
+.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test chaos lint bench vega clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -28,10 +28,12 @@ help:
 	@echo "make prism    fetches Beam's runner for unbounded streams on one machine (needs Go; two minutes)"
 	@echo "make flink    fetches Flink and assembles its job server (needs Java 17 and Maven; four minutes)"
 	@echo "make pubsub   builds a Pub/Sub server for trying and testing (needs Go; a minute)"
+	@echo "make kafka    fetches a Kafka broker for trying and testing (needs Java 17 and Maven; a minute)"
 	@echo "make buckets  builds a server of Google Cloud Storage and S3 for testing (needs Go; a minute)"
-	@echo "make engines  all four, side by side"
+	@echo "make engines  all five, side by side"
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
+	@echo "make chaos    every kill and outage of streams on Flink, not only those of make test: a quarter of an hour"
 	@echo "make lint     lint, format and types only"
 	@echo "make docs     the documentation as a site, into build/site"
 	@echo "make bench    the benchmarks, each compared with its peer"
@@ -72,11 +74,11 @@ flights: $(VENV)/.installed
 
 # What streams run on, into the user's cache (WEIR_CACHE moves it). Fetched once; the tests that need
 # one that is missing are skipped with the reason, but fail in continuous integration.
-prism flink pubsub buckets: $(VENV)/.installed
+prism flink pubsub kafka buckets: $(VENV)/.installed
 	@$(BIN)/python -m weir.pipelines.engines.install $@ > /dev/null && echo "$@: installed"
 
 engines: $(VENV)/.installed
-	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, buckets: installed"
+	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, kafka, buckets: installed"
 
 # STACK holds options, like STACK="--seconds 60"; `python -m examples.stack.stack --help` lists them.
 # What the page of a report runs, written again for another version of Vega-Lite (pipelines/vega.py).
@@ -85,7 +87,7 @@ vega: $(VENV)/.installed-test
 	print(vl_convert.javascript_bundle(vl_version=VEGA_LITE), end='')" > pipelines/report/vega.js
 
 stack: $(VENV)/.installed-test
-	@$(BIN)/python -m weir.pipelines.engines.install flink pubsub > /dev/null
+	@$(BIN)/python -m weir.pipelines.engines.install flink $(if $(findstring kafka,$(STACK)),kafka,pubsub) > /dev/null
 	@$(BIN)/python -m examples.stack.stack $(STACK)
 
 $(VENV)/.installed-docs: setup.py pyproject.toml | $(VENV)/.installed
@@ -113,6 +115,10 @@ test: lint $(if $(CI),engines)
 		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/runners || failed=1; \
 		$(BIN)/python -m pytest -m alone tests/runners || failed=1; \
 		exit $$failed
+
+# Whole sets of kills. What is not named test_* is collected only where it is named.
+chaos: $(VENV)/.installed-test engines
+	@$(BIN)/python -m pytest tests/runners/chaos_*.py
 
 bench: $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks --run --short

@@ -42,8 +42,8 @@ GUARDED = (
 )  # fmt: skip
 """Benchmarks with ratios, in the order of the table."""
 OTHERS = (
-    "stages", "learners", "scale_model", "stream_throughput", "stream_delay", "stream_soak",
-    "plain_count",
+    "stages", "learners", "scale_model", "kafka_speed", "stream_throughput", "stream_delay",
+    "stream_soak", "plain_count",
 )  # fmt: skip
 """Benchmarks whose figures are absolute, or errors."""
 BY_AES = ("noise_speed",)

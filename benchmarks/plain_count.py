@@ -135,7 +135,7 @@ def plain(folder: Path, load: Load) -> Iterator[Streaming]:
         call = ["-c", "from benchmarks.plain_count import submit; submit()"]
         words = [*call, str(config), str(out), *flags]
         with started(words, folder, server, ROOT) as process:
-            yield Streaming(out, process, server, cluster)
+            yield Streaming(out, process, server, cluster, server.host)
             if not process.alive:
                 raise RuntimeError((folder / "job.log").read_text(errors="replace")[-3000:])
 

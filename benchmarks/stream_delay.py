@@ -1,14 +1,15 @@
 """How long after the end of a tick is its release there?
 
-    python -m benchmarks.stream_delay [--seconds 150] [--only 0] [--next to CHECKOUT]
+    python -m benchmarks.stream_delay [--seconds 150] [--only 0 1] [--beside CHECKOUT]
     python -m benchmarks.stream_delay --bundle-time 20ms
 
 Real time, ticks of 1 s, `clock.delay: 500ms` (how late an event may be; it is part of every
-figure). Pub/Sub -> Flink (a JobManager, two TaskManagers of one slot, a Python worker each, a
-checkpoint every 2 s) -> one Parquet file a tick. The delay of a tick is the moment at which its
-file is in place, whole, less the end of the tick. Rows: events per second, and keys. The first
-minute, in which the JVMs compile, is left out. With --next to each load is run by another checkout
-of Weir first, in the same run. Short: the first load for 15 s, all of it; nothing is written.
+figure). Pub/Sub or Kafka -> Flink (a JobManager, two TaskManagers of one slot, a Python worker
+each, a checkpoint every 2 s) -> one Parquet file a tick. The delay of a tick is the moment at which
+its file is in place, whole, less the end of the tick. Rows: stream, events per second, and keys.
+The first minute, in which the JVMs compile, is left out. With --beside each load is run by another
+checkout of Weir first, in the same run. Short: the first load for 15 s, all of it; nothing is
+written.
 """
 
 from __future__ import annotations
@@ -26,8 +27,15 @@ from benchmarks.stream_load import Load, publishing, streaming
 STARTS = 60
 """Seconds until Flink and the job are there."""
 SKIPPED = 60
-SIZES = ((1_000, 100, 24), (20_000, 500, 24), (20_000, 500, 1_000), (20_000, 500, 10_000))
-"""(events per second, events a message, keys)."""
+SIZES = (
+    ("pubsub", 1_000, 100, 24),
+    ("kafka", 1_000, 100, 24),
+    ("pubsub", 20_000, 500, 24),
+    ("kafka", 20_000, 500, 24),
+    ("pubsub", 20_000, 500, 1_000),
+    ("pubsub", 20_000, 500, 10_000),
+)
+"""(stream, events per second, events a message, keys)."""
 
 
 def delays(folder: Path, start: int, skipped: int) -> np.ndarray[Any, Any]:
@@ -47,7 +55,7 @@ def run(folder: Path, load: Load, build: Path | None, bundle_time: str, skipped:
     end = load.start + load.seconds + 120
     with (
         streaming(folder, load, flags=flags, blocks=blocks, build=build) as job,
-        publishing(job.server.host, load),
+        publishing(job.host, load),
     ):
         while job.process.alive and time.time() < end:
             time.sleep(0.5)
@@ -55,6 +63,7 @@ def run(folder: Path, load: Load, build: Path | None, bundle_time: str, skipped:
     late = delays(job.out, load.start, skipped)
     return {
         "build": "this" if build is None else build.name,
+        "stream": load.stream,
         "bundle_time": bundle_time,
         "events_per_s": load.rate,
         "events_per_message": load.size,
@@ -69,13 +78,14 @@ def run(folder: Path, load: Load, build: Path | None, bundle_time: str, skipped:
 
 def measure(bench: Bench) -> None:
     """The loads, one after the other."""
-    args, bench.keys = bench.args, ("build", "bundle_time", "events_per_s", "keys")
-    only, seconds, skipped = (0, 15, 0) if bench.short else (args.only, args.seconds, SKIPPED)
+    args, bench.keys = bench.args, ("build", "stream", "bundle_time", "events_per_s", "keys")
+    only, seconds, skipped = ([0], 15, 0) if bench.short else (args.only, args.seconds, SKIPPED)
     with bench.folder() as folder:
-        for i, (rate, size, keys) in enumerate(SIZES):
+        for i, (stream, rate, size, keys) in enumerate(SIZES):
             for build in (args.beside, None) if args.beside else (None,):
-                if only in (None, i):
-                    load = Load(int(time.time()) + STARTS, seconds, rate, size, keys)
+                if not only or i in only:
+                    start = int(time.time()) + STARTS
+                    load = Load(start, seconds, rate, size, keys, stream=stream)
                     where = folder / f"{i}-{build is None}"
                     bench.row(**run(where, load, build, args.bundle_time, skipped))
 
@@ -84,7 +94,7 @@ if __name__ == "__main__":
     main(
         measure,
         seconds=150,
-        only={"type": int, "help": "number of one load"},
+        only={"type": int, "nargs": "*", "help": "numbers of loads"},
         bundle_time={"default": "50ms", "help": "engine.bundle_time"},
         beside={"type": Path, "help": "another checkout, to compare with"},
     )

@@ -1,4 +1,5 @@
-"""Load for the benchmarks of streams, and the job that takes it: Pub/Sub -> Flink -> a folder.
+"""Load for the benchmarks of streams, and the job that takes it: Pub/Sub or Kafka -> Flink -> a
+folder.
 
 Messages are made beforehand and published on time by a process of their own. The server, the
 publisher, Flink and the Python workers share one machine.
@@ -10,8 +11,8 @@ import math
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,14 +23,17 @@ import pyarrow as pa
 from weir.dpcore.config import durations
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.flink_config import TaskManagerMemory
+from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.engines.processes import Process
 from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.runtime.pubsub_client import EMULATOR, publisher, subscriber
+from weir.transforms.sources.kafka.clients import library
 
 ROOT = Path(__file__).resolve().parents[1]
 SECRET = bytes(range(32)).hex()
 TOPIC = "projects/benchmarks/topics/load"
 SUBSCRIPTION = "projects/benchmarks/subscriptions/load"
+KAFKA_TOPIC, PARTITIONS = "load", 2
 CONFIG = """\
 name: load
 schema: {{time: {{column: at, format: epoch_us}}, id: id}}
@@ -41,7 +45,7 @@ aggregates:
   paid: {{sum: amount, clip: [0, 50]}}
 deduplicate: {{horizon: {horizon}s}}
 blocks: {blocks}
-source: {{pubsub: {{subscription: {subscription}, payload: {form}, readers: 2{replay}}}}}
+source: {{{source}, payload: {form}, readers: 2{replay}}}}}
 secret: {{file: {folder}/secret.key}}
 sink: {{parquet: {folder}/out, every: {every}}}
 engine: {{checkpoint_every: 2s, checkpoints: {folder}/state}}
@@ -57,6 +61,7 @@ class Load:
       rate: events per second. size: events of a message. keys: how many.
       speed: seconds of event time in a second of the wall clock.
       form: of a message, ndjson or arrow.
+      stream: what it goes through, pubsub or kafka.
     """
 
     start: int
@@ -67,6 +72,7 @@ class Load:
     seed: int = 3
     speed: float = 1.0
     form: str = "ndjson"
+    stream: str = "pubsub"
 
     @property
     def end(self) -> float:
@@ -119,7 +125,7 @@ def in_arrow(at: Any, keys: Any, amounts: Any, first: int) -> bytes:
 def publish(host: str, load: Load, ready: Any) -> None:
     """Makes all messages, says so, and publishes each when it is due; what is due goes together."""
     made = list(load.made())
-    client = publisher(host)
+    send = into_kafka(host) if load.stream == "kafka" else into_pubsub(host)
     ready.set()
     sent = 0
     while sent < len(made):
@@ -129,8 +135,26 @@ def publish(host: str, load: Load, ready: Any) -> None:
         if due == sent:
             time.sleep(min(0.02, max(0.0, load.moment(sent) - now)))
             continue
-        client.publish(topic=TOPIC, messages=[{"data": data} for data in made[sent:due]])
+        send(made[sent:due])
         sent = due
+
+
+def into_pubsub(host: str) -> Callable[[Sequence[bytes]], None]:
+    """Sends messages, and returns when the server has them."""
+    client = publisher(host)
+    return lambda part: client.publish(topic=TOPIC, messages=[{"data": data} for data in part])
+
+
+def into_kafka(host: str) -> Callable[[Sequence[bytes]], None]:
+    """Sends messages, and returns when the broker has them."""
+    producer = library().Producer({"bootstrap.servers": host, "linger.ms": 1})
+
+    def send(part: Sequence[bytes]) -> None:
+        for data in part:
+            producer.produce(KAFKA_TOPIC, data)
+        producer.flush()
+
+    return send
 
 
 @contextmanager
@@ -150,15 +174,19 @@ def publishing(host: str, load: Load) -> Iterator[None]:
 
 
 class Streaming(NamedTuple):
-    """A job that runs. Attributes: folder of the releases; process, server and cluster."""
+    """A job that runs. Attributes: folder of the releases; process, server and cluster; where the
+    load is published."""
 
     out: Path
     process: Process
     server: PubSubServer
     cluster: FlinkCluster
+    host: str
 
     def acked(self) -> int:
         """Messages that a checkpoint holds."""
+        if self.host != self.server.host:
+            return committed(self.host)
         counts = self.server.counts(TOPIC)
         return counts["messages"] - counts["unacked"]
 
@@ -216,12 +244,36 @@ def streaming(
       heap: see ``engines``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    config = config_of(folder, load, every, after, blocks, horizon)
-    with engines(heap) as (server, cluster):
+    with ExitStack() as stack:
+        server, cluster = stack.enter_context(engines(heap))
+        host = server.host
+        if load.stream == "kafka":
+            host = stack.enter_context(KafkaBroker()).address
+            make_topic(host)
+        config = config_of(folder, load, every, after, blocks, horizon, host)
         words = ["-m", "weir.pipelines.cli.main", "run", str(config), "--json", "--runner", "flink"]
         words += [f"--flink-master={cluster.master}", "--parallelism=2", *flags]
         with started(words, folder, server, build or ROOT) as process:
-            yield Streaming(folder / "out", process, server, cluster)
+            yield Streaming(folder / "out", process, server, cluster, host)
+
+
+def committed(host: str) -> int:
+    """Records of the topic that the job's group has committed."""
+    client = library()
+    watcher = client.Consumer({"bootstrap.servers": host, "group.id": KAFKA_TOPIC})
+    places = [client.TopicPartition(KAFKA_TOPIC, number) for number in range(PARTITIONS)]
+    offsets = [place.offset for place in watcher.committed(places, timeout=10)]
+    watcher.close()
+    return sum(max(0, offset) for offset in offsets)
+
+
+def make_topic(host: str) -> None:
+    """A topic that is stamped by its broker."""
+    client = library()
+    admin = client.admin.AdminClient({"bootstrap.servers": host})
+    stamps = {"message.timestamp.type": "LogAppendTime"}
+    topic = client.admin.NewTopic(KAFKA_TOPIC, PARTITIONS, 1, config=stamps)
+    admin.create_topics([topic], request_timeout=60)[KAFKA_TOPIC].result()
 
 
 def config_of(
@@ -231,8 +283,13 @@ def config_of(
     after: int | None = 5,
     blocks: int = 16,
     horizon: int = 60,
+    host: str = "",
 ) -> Path:
-    """Writes the config of a job, and its secret. Arguments as of ``streaming``."""
+    """Writes the config of a job, and its secret. Arguments as of ``streaming``; host: of Kafka."""
+    source = f"pubsub: {{subscription: {SUBSCRIPTION}"
+    if load.stream == "kafka":
+        source = f"kafka: {{brokers: '{host}', topic: {KAFKA_TOPIC}, group: {KAFKA_TOPIC}, "
+        source += "start: earliest"
     (folder / "secret.key").write_text(SECRET)
     (folder / "secret.key").chmod(0o600)
     config = folder / "load.yaml"
@@ -245,7 +302,7 @@ def config_of(
             end="" if after is None else f"end: {end_of(load, after)}, ",
             form=load.form,
             replay="" if load.speed == 1 else replay(load),
-            subscription=SUBSCRIPTION,
+            source=source,
             folder=folder,
             every=every,
         )

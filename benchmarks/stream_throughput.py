@@ -1,15 +1,16 @@
-"""How many events a second does a stream take, from Pub/Sub through Flink into files?
+"""How many events a second does a stream take, from Pub/Sub or Kafka through Flink into files?
 
     python -m benchmarks.stream_throughput                    # all cases, 4 to 5 min each
-    python -m benchmarks.stream_throughput --only 0           # one of them
+    python -m benchmarks.stream_throughput --only 0 6         # some of them
     git worktree add ../weir-before REVISION
-    python -m benchmarks.stream_throughput --only 0 --next to ../weir-before [--jar JAR]
+    python -m benchmarks.stream_throughput --only 0 --beside ../weir-before [--jar JAR]
 
 More is published than the job can take, at an even rate, each event of the present: NDJSON with 500
 events a message and with one, and Arrow; on one slot and on two; over 24 and 10,000 keys. A job
 deduplicates by id, sums, steps ticks of 1 s and writes a Parquet file every 10 ticks; a checkpoint
-is taken every 2 s. Counted is what is acknowledged, and a message is acknowledged when a checkpoint
-holds it: the slope from the first checkpoint under load until 95 % are acknowledged.
+is taken every 2 s. Counted is what is acknowledged, of Kafka what is committed for monitors: both
+happen when a checkpoint holds it. It is the slope from the first checkpoint under load until 95 %
+are counted.
 
 Ids are remembered for 5 s of the public clock. A reader with a backlog knows how far the stream is
 after a minute of full answers, so a run is long enough that ticks are released and ids forgotten
@@ -42,13 +43,14 @@ HEAP = 2 << 30
 
 
 class Case(NamedTuple):
-    """A form of messages, events of one, keys, slots, events published a second."""
+    """A form of messages, events of one, keys, slots, events published a second, the stream."""
 
     form: str
     events_per_message: int
     keys: int
     slots: int
     offered_events_per_s: int
+    stream: str = "pubsub"
 
 
 CASES = (
@@ -58,6 +60,8 @@ CASES = (
     Case("ndjson", 500, 10_000, 2, 400_000),
     Case("ndjson", 1, 24, 2, 8_000),
     Case("ndjson", 1, 24, 1, 8_000),
+    Case("ndjson", 500, 24, 2, 900_000, "kafka"),
+    Case("ndjson", 1, 24, 2, 40_000, "kafka"),
 )
 
 
@@ -65,7 +69,8 @@ def load_of(case: Case, seconds: int) -> Load:
     """Of a case; it starts when Flink, the job and the messages are there."""
     rate = case.offered_events_per_s
     start = int(time.time()) + STARTS + rate * seconds // 400_000
-    return Load(start, seconds, rate, case.events_per_message, case.keys, form=case.form)
+    size = case.events_per_message
+    return Load(start, seconds, rate, size, case.keys, form=case.form, stream=case.stream)
 
 
 def slope(job: Streaming, load: Load) -> tuple[float, int]:
@@ -87,7 +92,7 @@ def slope(job: Streaming, load: Load) -> tuple[float, int]:
 
 def taken(job: Streaming, load: Load) -> dict[str, Any]:
     """What a job takes of a load, while it is published."""
-    with publishing(job.server.host, load):
+    with publishing(job.host, load):
         late = time.time() > load.start
         per_second, acked = slope(job, load)
     return {
@@ -117,12 +122,13 @@ def run(
 
 def measure(bench: Bench) -> None:
     """The cases, one after the other."""
-    args, bench.keys = bench.args, ("build", "form", "events_per_message", "keys", "slots")
-    only, seconds = (0, 10) if bench.short else (args.only, args.seconds)
+    args = bench.args
+    bench.keys = ("build", "stream", "form", "events_per_message", "keys", "slots")
+    only, seconds = ([0], 10) if bench.short else (args.only, args.seconds)
     with bench.folder() as folder:
         for i, case in enumerate(CASES):
             for build in (args.beside, None) if args.beside else (None,):
-                if only in (None, i):
+                if not only or i in only:
                     where = folder / f"{i}-{build is None}"
                     bench.row(**run(where, seconds, case, build, args.jar))
 
@@ -131,7 +137,7 @@ if __name__ == "__main__":
     main(
         measure,
         seconds=60,
-        only={"type": int, "help": "number of one case"},
+        only={"type": int, "nargs": "*", "help": "numbers of cases"},
         beside={"type": Path, "help": "another checkout, to compare with"},
         jar={"help": "job server of the other checkout"},
     )

@@ -26,14 +26,17 @@ from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.lattice import LIMB
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.plan_guarantee import (
+    ForEver,
     Grouping,
     caveat,
+    for_ever,
     groupings_of,
     guarantee_of,
     left_out,
     warnings_for,
 )
 from weir.dpcore.pricing.calibration import Alternative, band_of
+from weir.dpcore.pricing.choice import loss_json, reason
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
 from weir.dpcore.pricing.user_periods import CapPrice, cap_prices
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
@@ -217,7 +220,7 @@ class Plan:
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
-        privacy, clock, calendar = self.config.privacy, self.clock, self.clock.calendar
+        privacy = self.config.privacy
         return {
             "version": self.version,
             "name": self.name,
@@ -226,14 +229,7 @@ class Plan:
             "unit": self.guarantee.unit,
             "relation": privacy.relation,
             "window": self.guarantee.window,
-            "clock": {
-                "start": clock.start,
-                "period": clock.period if calendar is None else calendar.canonical(),
-                "end": clock.end,
-                "delay": clock.delay,
-                # The default is part of the version.
-                **({} if self.config.clock.ahead is None else {"ahead": clock.ahead}),
-            },
+            "clock": self._canonical_clock(),
             "key": self.keys.column,
             **self.keys.shared,
             "where": self.where,
@@ -241,6 +237,19 @@ class Plan:
             "program": self.program.canonical(),
             **({} if self.person is None else {"person": self.person.canonical()}),
             **({} if self.discovery is None else {"discovery": self.discovery.canonical()}),
+        }
+
+    def _canonical_clock(self) -> dict[str, Any]:
+        clock, calendar, section = self.clock, self.clock.calendar, self.config.clock
+        if section is None:
+            return {"once": True}
+        return {
+            "start": clock.start,
+            "period": clock.period if calendar is None else calendar.canonical(),
+            "end": clock.end,
+            "delay": clock.delay,
+            # The default is part of the version.
+            **({} if section.ahead is None else {"ahead": clock.ahead}),
         }
 
     @cached_property
@@ -262,6 +271,11 @@ class Plan:
     def groupings(self) -> tuple[Grouping, ...]:
         """What each grouping has of the budget; empty where there is one."""
         return groupings_of(self.config, self.keys, self.program, self.outputs, self.alternatives)
+
+    @cached_property
+    def for_ever(self) -> ForEver | None:
+        """What the same loss for ever would cost without a protection horizon; None: see there."""
+        return for_ever(self.config, self.program, self.outputs, self.alternatives)
 
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""
@@ -303,6 +317,7 @@ class Plan:
             "id_horizon": self.circumstances.id_horizon,
             "id_shards": self.circumstances.id_shards,
             "copies": [{**vars(row), "epsilon": finite(row.epsilon)} for row in promise.copies],
+            "for_ever": None if self.for_ever is None else self.for_ever._asdict(),
             "user": self._user_json(),
             "releases": [
                 {
@@ -330,11 +345,13 @@ class Plan:
                     "score": finite(a.score),
                     "state_bytes_per_key": a.state_bytes,
                     "epsilon_10w": None if a.epsilon_10w is None else finite(a.epsilon_10w),
+                    "loss": loss_json(a.loss),
                     "stddev_worst": a.stddev,
                     "note": a.note,
                 }
                 for a in self.alternatives
             ],
+            "choice": reason(self.alternatives, self.config.terms()),
             "state_bytes_per_key": self.program.state_bytes(),
             "keys": None if self.keys.observed else len(self.keys.declared),
             "blocks": self.blocks,

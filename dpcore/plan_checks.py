@@ -13,7 +13,8 @@ from weir.dpcore.config.section import refusal
 
 def check_columns(key: Key, schema: Schema) -> None:
     """Raises where a key of several columns is grouped by a time or an id."""
-    taken = {schema.time.column: "schema.time", schema.id: "schema.id"}
+    time = None if schema.time is None else schema.time.column
+    taken = {time: "schema.time", schema.id: "schema.id"}
     for name in key.columns or ():
         if name in taken:
             raise refusal(

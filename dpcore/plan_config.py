@@ -18,14 +18,16 @@ from weir.dpcore.config import schema as versions
 from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.key import DiscoverConfig, Key
+from weir.dpcore.config.one_shot import check_clock, check_model, check_required
 from weir.dpcore.config.privacy import Privacy
 from weir.dpcore.config.schema import PLAN_VERSION, Expect, Rehearsed, Schema, Version
 from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
 from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
 from weir.dpcore.config.yaml import yaml11_numbers
-from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.clock import ONCE, Clock
 from weir.dpcore.models.config import AnyModel
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan_checks import (
     check_columns,
     check_discovery,
@@ -89,7 +91,10 @@ class PlanConfig(Section):
         examples=[PLAN_VERSION],
     )
     schema_: Schema = Field(
-        alias="schema", description="Names of the columns of an event.", examples=["{time: date}"]
+        default=Schema(),
+        alias="schema",
+        description="Names of the columns of an event.",
+        examples=["{time: date}"],
     )
     where: str | None = Field(
         default=None,
@@ -101,8 +106,10 @@ class PlanConfig(Section):
         description="What releases are grouped by; without it there is one key.",
         examples=["{column: store, declared: [north, south]}"],
     )
-    clock: ClockConfig = Field(
-        description="The public release clock.",
+    clock: ClockConfig | None = Field(
+        default=None,
+        description="The public release clock. Without it all rows are one release, and events "
+        "need no time.",
         examples=["{start: 1997-01-01T00:00:00Z, period: 1d}"],
     )
     privacy: Privacy = Field(
@@ -183,6 +190,14 @@ class PlanConfig(Section):
             return {**data, "privacy": {**privacy, "relation": "replace_one"}}
         return data
 
+    @model_validator(mode="before")
+    @classmethod
+    def _clock(cls, data: Any) -> Any:
+        """Refuses what needs a clock where there is none. Runs before every other check."""
+        if isinstance(data, Mapping):
+            check_clock(data)
+        return data
+
     @field_validator("name")
     @classmethod
     def _name(cls, value: str) -> str:
@@ -195,6 +210,10 @@ class PlanConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.clock is not None:
+            check_required(self, self.privacy.unit == "user")
+        elif self.model is not None:
+            check_model(self.model.name)
         if self.schema_.unit is not None and self.privacy.unit is None:
             raise refusal(
                 "schema.unit",
@@ -206,7 +225,8 @@ class PlanConfig(Section):
         if self.rehearsed is not None:
             check_rehearsed(self.rehearsed, self.aggregates)
         distinct = [aggregate.distinct for aggregate in self.aggregates.values()]
-        check_users(self.privacy, self.schema_, users, bool(distinct) and all(distinct))
+        all_ticks = self.clock is None or (bool(distinct) and all(distinct))
+        check_users(self.privacy, self.schema_, users, all_ticks)
         if self.key is not None:
             check_groups(self.key, self.privacy, self.model is not None)
             check_discovery(self.key, self.privacy, self.model is not None, self.release_every)
@@ -263,7 +283,13 @@ class PlanConfig(Section):
         if self.model is not None:
             return self.model
         users = None if self.expect is None else self.expect.users
-        return AggregatesAlgorithm(self.aggregates, self.events, users)
+        aggregates = self.aggregates
+        if self.clock is None:
+            aggregates = {
+                name: aggregate.of_one_tick(self.discover is not None)
+                for name, aggregate in aggregates.items()
+            }
+        return AggregatesAlgorithm(aggregates, self.events, users, self.clock is None)
 
     @property
     def events(self) -> float | None:
@@ -277,13 +303,19 @@ class PlanConfig(Section):
           ConfigError: a period that is no whole number of ticks, or has too few of them.
         """
         privacy = self.privacy
-        if privacy.contributions is None or privacy.per is None:
+        if privacy.contributions is None:
             return None
-        months = months_of(privacy.per)
+        lasting = privacy.per or "all"
+        months = months_of(lasting)
         per: int | Months | None = None if months is None else Months(months)
-        if months is None and privacy.per != "all":
-            per = durations.duration(privacy.per)
+        if months is None and lasting != "all":
+            per = durations.duration(lasting)
         return UserUnit.of(privacy.contributions.model_dump(), Periods(clock, per))
+
+    @property
+    def release_clock(self) -> Clock:
+        """The clock; where there is none, that of a single release."""
+        return ONCE if self.clock is None else self.clock.to_clock()
 
     def terms(self) -> Terms:
         """What every algorithm gets in addition its own section.
@@ -291,12 +323,12 @@ class PlanConfig(Section):
         Raises:
           ConfigError: a window that is not a whole number of the clock's periods.
         """
-        clock, mechanism = self.clock.to_clock(), self.mechanism
+        clock, mechanism = self.release_clock, self.mechanism
         discover = self.discover
         finding = 0.0
         if discover is not None:
-            finding = self.privacy.delta * (1 if mechanism.noise == "k_norm" else DELTA)
-        fixed = mechanism.model_dump(exclude={"continual_sum", "noise"}, exclude_none=True)
+            finding = self.privacy.delta * (1 if is_pure(mechanism.noise or "") else DELTA)
+        fixed = mechanism.model_dump(exclude={"continual_sum", "noise", "pure"}, exclude_none=True)
         return Terms(
             self.privacy.epsilon,
             self.privacy.delta - finding,
@@ -307,7 +339,9 @@ class PlanConfig(Section):
             # A neighbour's payload may be filtered out, or bear an arrival time that makes it late.
             may_vanish=self.where is not None or self.schema_.arrival is not None,
             has_id=self.schema_.id is not None,
-            continual_sum=mechanism.continual_sum,
+            # Noise that is added once: for a single tick no continual sum has less.
+            continual_sum=mechanism.continual_sum
+            or ("independent" if clock.once and self.model is None else None),
             noise=mechanism.noise,
             options=tuple(sorted(fixed.items())),
             events=self.events,
@@ -316,6 +350,8 @@ class PlanConfig(Section):
             users=None if self.expect is None else self.expect.users,
             delta_sel=finding,
             discover=discover,
+            pure=mechanism.pure is not False,
+            declared=mechanism.continual_sum is not None or mechanism.noise is not None,
             groupings=1 if self.key is None else len(self.key.groups or [()]),
             known_keys=self.known_keys,
         )
@@ -337,4 +373,7 @@ class PlanConfig(Section):
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         if self.model is not None and self.privacy.unit != "user":
             data["privacy"]["relation"] = self.privacy.relation  # its default differs
+        if self.clock is None:
+            for aggregate in data.get("aggregates", {}).values():
+                aggregate.pop("over", None)  # a default that depends on what is counted
         return data

@@ -74,7 +74,7 @@ def guarantee_of(
         reported = replace(
             reported,
             together=together(program, terms),
-            every_period=every_period(program, terms),
+            every_period=None if terms.clock.once else every_period(program, terms),
             event=event,
         )
         text = user_statement(
@@ -87,6 +87,7 @@ def guarantee_of(
             keys_public=keys_public,
             min_users=None if terms.discover is None else terms.discover.min_users,
             circumstances=circumstances,
+            once=terms.clock.once,
         )
         return replace(reported, statement=text)
     has_id = config.schema_.id is not None
@@ -102,8 +103,61 @@ def guarantee_of(
         keys_public=keys_public,
         circumstances=circumstances,
         groupings=terms.groupings,
+        once=terms.clock.once,
     )
     return replace(reported, statement=text)
+
+
+COVERED = 1000
+"""Draws of pure noise whose far tails delta must cover for no warning of them."""
+
+
+class ForEver(NamedTuple):
+    """A plan without a protection horizon that costs what this one costs within ten horizons, or by
+    the end of a shorter clock.
+
+    Attributes:
+      ticks: ten horizons; None: the clock ends before.
+      epsilon: of it, and of this plan within that time.
+      output: name of the output whose noise it changes most. over: its span in ticks.
+      noise: its worst standard deviation there. now: that of this plan.
+    """
+
+    ticks: int | None
+    epsilon: float
+    output: str
+    over: int | None
+    noise: float
+    now: float
+
+
+def for_ever(
+    config: PlanConfig,
+    program: Program,
+    outputs: Iterable[OutputInfo],
+    alternatives: Iterable[Alternative],
+) -> ForEver | None:
+    """That plan, under the noise that was chosen; None where the horizon is as long as the clock,
+    the clock has no end, the loss stops at the horizon, or errors are not known beforehand."""
+    terms = config.terms()
+    chosen = next((alternative for alternative in alternatives if alternative.chosen), None)
+    if terms.lasting is None or terms.horizon is None or chosen is None or not config.aggregates:
+        return None
+    ticks = 10 * terms.lasting if 10 * terms.lasting < terms.horizon else None
+    epsilon = program.loss(ticks).epsilon(terms.delta)
+    if not math.isfinite(epsilon) or epsilon <= terms.epsilon * (1 + 1e-6):
+        return None
+    lasting = replace(terms, window=None, epsilon=epsilon, noise=chosen.noise)
+    try:
+        other = compiled(config.algorithm, lasting, config.release_every).program
+    except ConfigError:
+        return None
+    pairs = zip(outputs, other.describe(np.asarray(terms.ticks())), strict=True)
+    known = [(a, b) for a, b in pairs if a.stddev_worst > 0 and b.stddev_worst > 0]
+    if not known:
+        return None
+    a, b = max(known, key=lambda pair: abs(math.log(pair[1].stddev_worst / pair[0].stddev_worst)))
+    return ForEver(ticks, epsilon, a.name, a.over, b.stddev_worst, a.stddev_worst)
 
 
 class Grouping(NamedTuple):
@@ -221,6 +275,8 @@ def bounds(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
     if takes == "newcomers" and not keyed:
         return ""  # the first tick that counts is never beyond a bound
     clock = person.periods.clock
+    if clock.once:
+        return _bounds_once(person, schema, keyed, takes)
     caps, longest = person.caps, person.periods.longest
     clauses = list(_clauses(caps, clock, person.periods, keyed))
     if takes == "active" and caps.spacing == 1 and caps.ticks == longest:
@@ -231,6 +287,14 @@ def bounds(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
         where = f"key and {tick_word(clock)}" if keyed else tick_word(clock)
         clauses.append(f"{plural(person.caps.events, schema.noun or 'event')} {_a(where)}")
     return f"at most {listing(clauses)} per {user_word(schema)}"
+
+
+def _bounds_once(person: UserUnit, schema: Schema, keyed: bool, takes: Takes) -> str:
+    """What counts of a user in a single release."""
+    clauses = [plural(person.caps.cells, "key")] if keyed else []
+    if takes in ("events", "totals"):
+        clauses.append(plural(person.caps.events, schema.noun or "event") + " a key" * keyed)
+    return f"at most {listing(clauses)} per {user_word(schema)}" if clauses else ""
 
 
 def _clauses(
@@ -312,18 +376,19 @@ def warnings_for(
         )
     ticks = config.privacy.protect_for
     if isinstance(ticks, int):
-        clock = config.clock.to_clock()
+        clock = config.release_clock
         unit = "d" if clock.calendar is None or clock.calendar.days else " months"
         result.append(
             f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
             f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
             f"{ticks}{unit}."
         )
-    if program.loss(1).kind == "pure":
+    tail = missing_tail(program.sums) if program.loss(1).kind == "pure" else 0.0
+    if tail * COVERED > promise.delta:
         result.append(
-            "K-norm noise is computed in floating point from 64 random bits a number: its far "
-            f"tail, about {missing_tail(program.sums):.0e} of the probability of every draw, is "
-            "not covered by delta = 0."
+            "Pure noise is computed in floating point from 64 random bits a number: its far "
+            f"tail, about {tail:.0e} of the probability of every draw, is not covered by delta = "
+            f"{promise.delta:g}."
         )
     if share > UNEVEN:
         result.append(
@@ -349,14 +414,14 @@ def warnings_for(
             "the guarantee holds for each delivery, not for the event."
         )
     if config.key is not None and config.key.observed_keys_are_public:
-        result.append(
-            "The keys that occur, and the tick of their first event, are published as they are."
-        )
+        first = "" if config.clock is None else ", and the tick of their first event,"
+        result.append(f"The keys that occur{first} are published as they are.")
     may_vanish = config.where is not None or config.schema_.arrival is not None
     of_events = config.privacy.unit != "user"
     if of_events and config.privacy.relation == "replace_one" and not may_vanish:
         is_public = "is public" if config.model is None else "is not covered by the guarantee"
-        result.append(f"Under replace_one the number of events per key and tick {is_public}.")
+        cell = "key" if config.clock is None else "key and tick"
+        result.append(f"Under replace_one the number of events per {cell} {is_public}.")
     person = config.person(config.terms().clock)
     if person is not None and person.periods.longest is None:
         result.append(

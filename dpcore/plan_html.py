@@ -51,20 +51,23 @@ def plan_html(facts: Mapping[str, Any]) -> str:
     releases = [
         (
             fact["name"],
-            span_words(fact["over"]),
+            span_words(fact["over"]) if "once" not in facts["clock"] else "all rows",
             fact["dimension"],
             fact["stddev_worst"],
             fact.get("unit"),
         )
         for fact in facts["releases"]
     ]
+    once = "once" in facts["clock"]
     title = f"{facts['name']}: plan {facts['digest'][:12]}, {facts['algorithm']}"
     return "".join(
         (
             f"<div><p><strong>{escape(title)}</strong></p>",
             paragraphs([promise["statement"]]),
-            table(("within ticks", "epsilon", "delta"), expiration, "Privacy loss over time"),
-            _of_users(facts),
+            ""
+            if once
+            else table(("within ticks", "epsilon", "delta"), expiration, "Privacy loss over time"),
+            "" if once else _of_users(facts),
             table(
                 ("release", "over", "numbers", "standard deviation at worst", "unit"),
                 releases,

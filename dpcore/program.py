@@ -276,6 +276,11 @@ class Program(ABC):
         assert longest is not None
         return added_up(self.loss, longest, periods, ticks, among)
 
+    def mean_stddev(self, ticks: Ints) -> Mapping[tuple[str, int | None], float]:
+        """Name and span of each output -> root of its mean variance over ticks (m,); empty: not
+        known beforehand."""
+        return {}
+
     def released_stddev(self) -> float | None:
         """Of what it releases, where its noise comes from no continual sum and is one number."""
         return None

@@ -23,6 +23,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from weir.dpcore.config import yaml
+from weir.dpcore.registry import AGGREGATES
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.graph.checks import plan_of
@@ -35,6 +36,7 @@ RUN = (
     "how-to/choose-bounds",
     "tutorial/notebook",
     "how-to/beam-and-notebooks",
+    "how-to/one-table",
 )
 """Pages that are run, in an order in which each finds what it needs."""
 ELSEWHERE = {
@@ -110,6 +112,17 @@ def test_every_block_of_the_pages_that_are_run_runs(folder: Path) -> None:
     plan = json.loads((folder / "out" / "_plan.json").read_text())
     assert plan["name"] == "visits" and (folder / "out" / "_COMPLETE").exists()
     assert "read_parquet" in (folder / "weir_sources.yml").read_text()
+
+
+def test_one_table_has_an_example_of_each_aggregate_with_its_output() -> None:
+    page = (ROOT / "docs/how-to/one-table.md").read_text()
+    pairs = re.findall(r"^```python\n([^`]*print[^`]*)^```\n^```\n([^`]+)^```", page, re.MULTILINE)
+    for name in AGGREGATES.own:
+        assert any(f'{{"{name}": ' in code for code, _ in pairs), name
+    for code, shown in pairs:
+        fields = code[code.index("config = {\n") :].partition("\n}\n")[0].splitlines()[1:]
+        assert sum(re.match(r'    "', line) is not None for line in fields) <= 6 and shown.strip()
+    assert len(pairs) == page.count("weir.release(table")
 
 
 def test_every_page_with_blocks_is_run_or_its_configs_are_planned() -> None:

@@ -25,19 +25,18 @@ Times may stand in quotes or without: Beam reads YAML 1.1, in which they are tim
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints.row_type import RowTypeConstraint
-from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.graph.checks import plan_of
 from weir.transforms.beam.private_releases import PrivateReleases as Transform
-from weir.transforms.beam.releases import ReleaseRow, ReleaseRows
+from weir.transforms.beam.releases import TEXT_FIELDS, ReleaseRow, ReleaseRows
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.stream_time import PRESENT
 
@@ -122,12 +121,7 @@ def _times_as_text(section: dict[str, Any]) -> None:
             section[name] = durations.written(value)
 
 
-RELEASES = RowTypeConstraint.from_fields(
-    [
-        (name, str if kind is Timestamp else kind)
-        for name, kind in get_type_hints(ReleaseRow).items()
-    ]
-)
+RELEASES = RowTypeConstraint.from_fields(TEXT_FIELDS)
 LETTERS = RowTypeConstraint.from_fields(
     [("source", str), ("position", int), ("field", str), ("reason", str)]
 )
@@ -135,7 +129,10 @@ LETTERS = RowTypeConstraint.from_fields(
 
 def in_text(row: ReleaseRow) -> beam.Row:
     """A row with its times as ISO 8601: not every writer of Beam's takes a moment."""
-    times = {"tick_start": row.tick_start.to_rfc3339(), "tick_end": row.tick_end.to_rfc3339()}
+    times = {
+        name: None if at is None else at.to_rfc3339()
+        for name, at in (("tick_start", row.tick_start), ("tick_end", row.tick_end))
+    }
     return beam.Row(**{**row._asdict(), **times})
 
 

@@ -5,7 +5,10 @@ Several aggregates in one Gaussian release: joint sensitivity, split.
 **Formal guarantees** (proofs at the functions). An event contributes one vector v, made of
 channels in lattice units, to one cell (key, tick). A release of sum(v) with independent N(0,
 (sigma scale_i)^2) on coordinate i is mu-Gaussian DP with mu = joint_sensitivity / sigma, exactly;
-releases that one event touches compose as mu^2 = sum mu_i^2, adaptively.
+releases that one event touches compose as mu^2 = sum mu_i^2, adaptively. With independent Laplace
+noise of scale b scale_i the release is epsilon-DP with epsilon = joint_sensitivity in the l1 norm
+/ b: densities change by at most exp(sum of |change_i| / (b scale_i)), attained. An event moves one
+bin of a histogram, so that a bin's noise does not depend on how many bins there are.
 
 **Parallel composition.** If the partition of records into releases is independent of the data
 (the key, tick and position of a record do not depend on its payload), each record is used in
@@ -25,7 +28,7 @@ scope of ``joint_sensitivity``: one cell, or two of the same or of different key
   joint release, so squares add up: at most G Delta^2 in all. Attained: under ``add_remove`` and
   ``replace_one`` the event has one cell in each grouping and moves it by the same vector, so that
   equality holds wherever Delta is attained. mu is sqrt(G) times, rho G times that of one grouping.
-- Noise of the K-norm (delta = 0): losses of different keys add up, G times epsilon. The factor on
+- K-norm and Laplace noise (pure): losses of different keys add up, G times epsilon. The factor on
   the sensitivity is G.
 
 Releases of different groupings compose adaptively, as those of one event's keys and ticks do: this
@@ -33,7 +36,8 @@ is one Gaussian release of all of them, of which every coordinate is drawn in it
 window W the loss is that of one grouping at W with this sensitivity, as all cells of the event have
 one tick. Everything is rounded up.
 
-Source: Dong, Roth, Su (2022), Theorem 2.7 and Corollary 3.3 (composition); Bun, Steinke (2016).
+Source: Dong, Roth, Su (2022), Theorem 2.7 and Corollary 3.3 (composition); Bun, Steinke (2016);
+Dwork, McSherry, Nissim, Smith (2006) for Laplace noise.
 """
 
 from __future__ import annotations
@@ -108,24 +112,27 @@ class ChannelGroup:
         return max(abs(self.low), abs(self.high))
 
 
-def group_sensitivity(group: ChannelGroup, relation: Relation, may_vanish: bool) -> float:
-    """l2 sensitivity of one group alone, in lattice units (what ``split_scales`` takes).
+def group_sensitivity(
+    group: ChannelGroup, relation: Relation, may_vanish: bool, norm: int = 2
+) -> float:
+    """Sensitivity of one group alone, in lattice units (what ``split_scales`` takes).
 
     Equal to ``joint_sensitivity`` of this group alone with all scales 1; see there.
     """
     if group.one_hot:
         most = 1 if not group.distinct else min(group.size, group.events)
         each = 1 if group.distinct else group.events
-        one, two = most * (each * group.high) ** 2, min(group.size, 2) * group.high**2
+        one, two = most * (each * group.high) ** norm, min(group.size, 2) * group.high**norm
     else:
-        one = group.size * (group.events * group.bound) ** 2
-        two = group.size * (group.high - group.low) ** 2
-    two = two if group.events == 1 else 4 * one
-    square = int(
-        _square(one, max(one, two) if group.gate or group.column else two, relation, may_vanish)
-    )
-    root = math.isqrt(square)
-    return float(root) if root * root == square else _root_up(square)
+        one = group.size * (group.events * group.bound) ** norm
+        two = group.size * (group.high - group.low) ** norm
+    two = two if group.events == 1 else 2**norm * one
+    two = max(one, two) if group.gate or group.column else two
+    power = int(_power(one, two, relation, may_vanish))
+    if norm == 1:
+        return float(power)
+    root = math.isqrt(power)
+    return float(root) if root * root == power else _root_up(power)
 
 
 def joint_sensitivity(
@@ -133,8 +140,9 @@ def joint_sensitivity(
     scales: Floats | Sequence[float],
     relation: Relation,
     may_vanish: bool,
+    norm: int = 2,
 ) -> float:
-    """Largest l2 norm of (change of the sums) / scales that one neighbour makes, rounded up.
+    """Largest norm of (change of the sums) / scales that one neighbour makes, rounded up.
 
     Args:
       groups: disjoint groups that cover the D channels.
@@ -144,6 +152,7 @@ def joint_sensitivity(
       may_vanish: under ``replace_one``, whether an event may be filtered out (by a predicate on
         its payload, or as late) after its payload changed. Ignored by the other relations,
         which cover it anyway.
+      norm: 2 for Gaussian and K-norm noise, 1 for independent Laplace noise.
 
     Formal guarantees:
       Let A^2 = sum over groups of the largest ||v_g / s||^2, and B^2 = sum over groups of the
@@ -179,6 +188,12 @@ def joint_sensitivity(
         ends are the two cases above. (A strategy with negative inner products, such as sliding
         sums alone, has 2 A at most.)
       - Between two present users nothing is derived but the triangle inequality: B <= 2 A.
+      - In the l1 norm (``norm`` 1) the same maxima are taken of ||v_g / s||_1, and groups, gates
+        and coordinates add up as they are: A = sum of A_g, B = sum of B_g, dense |bound| sum 1/s,
+        one-hot high (1/s_1 + 1/s_2), distinct high times the sum of the e largest 1/s. Present and
+        absent groups lie in different coordinates, so that one event of each adds up too. Two
+        cells of replace_anywhere have ||v||_1 + ||v'||_1 <= 2 A >= B. Attained where the squares
+        are.
 
     Raises:
       ConfigError: the groups do not tile the scales, a scale is negative or not finite, or a
@@ -200,7 +215,7 @@ def joint_sensitivity(
     parts: dict[str, Counted] = {}
     for group in groups:
         if (own := s[group.start : group.start + group.size]).all():
-            parts.setdefault(group.gate, Counted()).add(group, *group_squares(group, own))
+            parts.setdefault(group.gate, Counted()).add(group, *group_powers(group, own, norm))
     columns = {column for counted in parts.values() for column in counted.columns}
     sides = [
         [math.fsum(item.side(column, absent) for item in parts.values()) for absent in SIDES]
@@ -211,7 +226,8 @@ def joint_sensitivity(
     two = math.fsum(
         max(counted.one, counted.two) if gate else counted.two for gate, counted in parts.items()
     )
-    return _root_up(_square(one, two, relation, may_vanish))
+    power = _power(one, two, relation, may_vanish)
+    return power * (1 + 2.0**-50) if norm == 1 else _root_up(power)
 
 
 SIDES = (False, True)
@@ -220,7 +236,7 @@ SIDES = (False, True)
 
 @dataclass
 class Counted:
-    """What the groups of one gate add up to, in squares over the scales.
+    """What the groups of one gate add up to, in powers over the scales (``group_powers``).
 
     Attributes:
       ones, twos: of each group that every event behind the gate counts in: size of one event,
@@ -262,17 +278,22 @@ class Counted:
 
 
 def split_scales(
-    sensitivities: Floats | Sequence[float], weights: Floats | Sequence[float]
+    sensitivities: Floats | Sequence[float],
+    weights: Floats | Sequence[float],
+    norm: int = 2,
 ) -> Floats:
     """Noise weights that minimise the weighted variance of several aggregates in one release.
 
     Minimises sum a_i scale_i^2 subject to sum (Delta_i / scale_i)^2 = 1: scale_i^2 = Delta_i /
-    sqrt(a_i) * sum_j Delta_j sqrt(a_j)  (Lagrange: a_i scale_i^4 ~ Delta_i^2).
+    sqrt(a_i) * sum_j Delta_j sqrt(a_j)  (Lagrange: a_i scale_i^4 ~ Delta_i^2). In the l1 norm
+    subject to sum Delta_i / scale_i = 1: scale_i = (Delta_i / a_i)^(1/3) * sum_j Delta_j^(2/3)
+    a_j^(1/3)  (Lagrange: a_i scale_i^3 ~ Delta_i).
 
     Args:
       sensitivities: (m,) Delta_i >= 0.
       weights: (m,) a_i = w_i d_i > 0: importance of one coordinate's variance times number of
         coordinates.
+      norm: in which sensitivities add up: 2 in squares, 1 as they are.
 
     Returns:
       (m,) scales; 0 where Delta_i = 0 (nothing to hide: public).
@@ -290,33 +311,39 @@ def split_scales(
         raise ConfigError("sensitivities", delta.tolist(), "must be finite and 0 or more.")
     if not np.all(np.isfinite(weight) & (weight > 0)):
         raise ConfigError("weights", weight.tolist(), "must be finite and above 0.")
-    root = np.sqrt(weight)
-    total = math.fsum((delta * root).tolist())
     with np.errstate(over="ignore"):
-        scales = np.sqrt(delta / root * total)
+        if norm == 1:
+            root = np.cbrt(weight)
+            total = math.fsum((np.cbrt(delta) ** 2 * root).tolist())
+            scales = np.cbrt(delta) / root * total
+        else:
+            root = np.sqrt(weight)
+            total = math.fsum((delta * root).tolist())
+            scales = np.sqrt(delta / root * total)
     if not np.isfinite(scales).all():
         raise ConfigError("weights", weight.tolist(), "are too far apart.")
     return scales
 
 
-def group_squares(group: ChannelGroup, scales: Floats) -> tuple[float, float]:
-    """Squares of (size of one event, change between two present events), over the scales."""
-    inverse = np.sort(1.0 / (scales * scales))[::-1].tolist()
+def group_powers(group: ChannelGroup, scales: Floats, norm: int) -> tuple[float, float]:
+    """Powers of (size of one event, change between two present events), over the scales: squares,
+    or the sizes themselves in the l1 norm."""
+    inverse = np.sort(1.0 / (scales * scales if norm == 2 else scales))[::-1].tolist()
     if group.one_hot and group.distinct:
-        item = group.high**2 * math.fsum(inverse[: group.events])
+        item = group.high**norm * math.fsum(inverse[: group.events])
     elif group.one_hot:
-        item = (group.events * group.high) ** 2 * inverse[0]
+        item = (group.events * group.high) ** norm * inverse[0]
     else:
-        item = (group.events * group.bound) ** 2 * math.fsum(inverse)
+        item = (group.events * group.bound) ** norm * math.fsum(inverse)
     if group.events > 1:
-        return item, 4 * item
+        return item, 2**norm * item
     if group.one_hot:
-        return item, group.high**2 * math.fsum(inverse[:2])
-    return item, (group.high - group.low) ** 2 * math.fsum(inverse)
+        return item, group.high**norm * math.fsum(inverse[:2])
+    return item, (group.high - group.low) ** norm * math.fsum(inverse)
 
 
-def _square(one: float, two: float, relation: Relation, may_vanish: bool) -> float:
-    """Squared sensitivity from the squares of one event and of a change between two."""
+def _power(one: float, two: float, relation: Relation, may_vanish: bool) -> float:
+    """Power of the sensitivity from the powers of one event and of a change between two."""
     _check_relation(relation)
     if relation == "add_remove":
         return one

@@ -20,7 +20,7 @@ from weir.dpcore.errors import ConfigError
 WHOLE = 2.0**53
 """Below this every whole number is a double."""
 
-TAILS: Mapping[str, float] = {"gaussian": 10.0, "k_norm": 40.0}
+TAILS: Mapping[str, float] = {"gaussian": 10.0, "k_norm": 40.0, "laplace": 40.0}
 """Standard deviations that the largest draw of 64 random bits stays within: 9.1 for a normal, 31
 (44 scales) for a Laplace number."""
 
@@ -30,7 +30,10 @@ UNEVEN = 1 / 16
 
 REMEDIES: Mapping[str, str] = {
     "gaussian": "raise epsilon or delta, or protect for a shorter time.",
-    "k_norm": "raise epsilon, protect for a shorter time, or set a delta above 0.",
+    **dict.fromkeys(
+        ("k_norm", "laplace"),
+        "raise epsilon, protect for a shorter time, or set a delta above 0.",
+    ),
 }
 
 
@@ -40,7 +43,7 @@ def refuse_coarse(
     """Refuses noise that misses steps of the fixed-point grid.
 
     Args:
-      name: of the mechanism. noise: gaussian or k_norm; what else there is is exact.
+      name: of the mechanism. noise: gaussian, k_norm or laplace; what else there is is exact.
       stddev: of the largest number that is rounded, in steps. field, remedy: for the message, if
         they are others than the usual ones.
 
@@ -110,14 +113,14 @@ def missing_tail(sums: Iterable[Rounded]) -> float:
 
 
 def sparse_tail(noise: str, stddev: float) -> float:
-    """Probability of the tail of one draw of K-norm noise in which not every step occurs.
+    """Probability of the tail of one draw of pure noise in which not every step occurs.
 
     One coordinate is an exponential number of 63 bits, b steps in scale: beyond x scales there are
     2^63 exp(-x) words for as many steps, so that steps are left out where exp(-x) < b 2^-63, which
     is that probability. Several coordinates share more words; it is a bound there. stddev: at
     least b.
     """
-    return max(stddev, 1.0) * 2.0**-63 if noise == "k_norm" else 0.0
+    return max(stddev, 1.0) * 2.0**-63 if noise in ("k_norm", "laplace") else 0.0
 
 
 def unevenness(noise: str, stddev: float, ratio: float) -> float:

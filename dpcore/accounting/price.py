@@ -172,6 +172,9 @@ def _spans(months: int) -> tuple[int, int]:
 
 Unit = Literal["event", "user"]
 
+ANY_TIME: Final = -(2**62)
+"""``Price.first`` of a plan whose events have no times."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -189,7 +192,8 @@ class Price:
 
     Attributes:
       unit, relation: of the plan.
-      first, last: its event times, microseconds; [first, last), None: without end.
+      first, last: its event times, microseconds; [first, last), None: without end. ANY_TIME and
+        None where events have no times: it meets every period.
       points: prices; a loss rises with periods and horizon, so that each bounds all smaller ones.
       slack: probability next to the losses that nothing is guaranteed at all, for one period: of a
         selection of keys, or the delta of a guarantee that is known as (epsilon, delta) only.

@@ -49,7 +49,7 @@ from scipy.special import ndtri_exp
 
 from weir.dpcore.accounting import calibrate
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
-from weir.dpcore.accounting.price import PeriodGrid, Price, Unit
+from weir.dpcore.accounting.price import ANY_TIME, PeriodGrid, Price, Unit
 from weir.dpcore.errors import ConfigError
 
 GIVEN_UP: Final = 1 + 2.0**-37
@@ -227,8 +227,8 @@ def _replaces(price: Price, scope: Scope, partial: bool) -> bool:
 
 def _meets(price: Price, scope: Scope) -> tuple[int, int | None]:
     """Periods of the scope with events of the plan."""
-    if scope.relation == "replace_anywhere":
-        return _FIRST, None  # a record may lie in two periods, one in each stream
+    if scope.relation == "replace_anywhere" or price.first == ANY_TIME:
+        return _FIRST, None  # a record may lie in two periods, one in each stream; or in any
     of = (lambda moment: moment) if scope.grid is None else scope.grid.of
     return of(price.first), None if price.last is None else of(price.last - 1)
 

@@ -21,8 +21,9 @@ def neighbours(
     has_key: bool = True,
     id_horizon: int | None = None,
     has_unit: bool = False,
+    once: bool = False,
 ) -> str:
-    """What two streams are compared.
+    """What two streams are compared; ``once``: two tables, whose events have no times.
 
     With ids an event is every record that carries its id; where ids are forgotten, a record that
     counts with the copies that it keeps from counting. Under ``replace_one`` the content of an
@@ -37,21 +38,23 @@ def neighbours(
     if relation == "add_remove":
         change = f"in one of them a single event{records} is present and in the other it is absent"
     elif relation == "replace_anywhere":
-        change = (
-            f"they differ in a single event{records}, whose content, key and tick may all be "
-            "different"
-        )
+        places = "content and key may both" if once else "content, key and tick may all"
+        change = f"they differ in a single event{records}, whose {places} be different"
     else:
-        there = {"time": True, "key": has_key, "id": has_id, "unit": has_unit}
+        there = {"time": not once, "key": has_key, "id": has_id, "unit": has_unit}
         names = [name for name, has in there.items() if has]
         read = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
         whole = "with all its records " if has_id else ""
         cell = "key and tick" if has_key else "tick"
+        place = f", is in time, and belongs {whole}to the same {cell} in both"
+        if once:
+            place = f", and belongs {whole}to the same key in both" if has_key else ""
         change = (
             f"they differ in the content of a single event{records}, which can be read as a record "
-            f"with its {read} in both, is in time, and belongs {whole}to the same {cell} in both"
+            f"{f'with its {read} ' if read else ''}in both{place}"
         )
-    return f"Take any two possible input streams that are identical except that {change}."
+    inputs = "tables" if once else "streams"
+    return f"Take any two possible input {inputs} that are identical except that {change}."
 
 
 def statement(
@@ -64,6 +67,7 @@ def statement(
     keys_public: bool = False,
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS,
     groupings: int = 1,
+    once: bool = False,
 ) -> str:
     """Neighbours, span, odds, what happens afterwards, and what is not covered.
 
@@ -71,10 +75,11 @@ def statement(
       guarantee: in numbers, of events. horizon: ticks of the clock; None: no end.
       has_id, has_key, has_unit: what events carry. keys_public: keys are found in the data.
       circumstances: what the job adds. groupings: in how many keys an event counts at once.
+      once: whether there is a single release.
     """
     forgotten = circumstances.id_horizon if has_id else None
-    text = neighbours(guarantee.relation, has_id, has_key, forgotten, has_unit)
-    text += f" {guarantee_text(guarantee, horizon)}"
+    text = neighbours(guarantee.relation, has_id, has_key, forgotten, has_unit, once)
+    text += f" {guarantee_text(guarantee, horizon, once=once)}"
     if forgotten is not None:
         text += f" {forgetting(forgotten, guarantee.copies)}"
     if groupings > 1:
@@ -84,11 +89,14 @@ def statement(
             "of them together."
         )
     if keys_public:
-        text += (
-            " Which keys occur, and the tick of the first event of each, is published as it is "
-            "and not covered by this guarantee."
-        )
+        text += f" {public_keys(once)}"
     return " ".join([text, *circumstances.limits])
+
+
+def public_keys(once: bool) -> str:
+    """What is reported of keys that are published as they occur."""
+    since = "" if once else ", and the tick of the first event of each,"
+    return f"Which keys occur{since} is published as it is and not covered by this guarantee."
 
 
 def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
@@ -112,10 +120,12 @@ def guarantee_text(
     horizon: int | None,
     since: str = "from the tick it falls in",
     what: str = "an event",
+    once: bool = False,
 ) -> str:
     """Span, odds, and what happens afterwards.
 
     horizon: ticks of the clock. since: what the window begins with. what: is protected.
+    once: whether there is a single release.
     """
     window, epsilon, delta = guarantee.window, guarantee.epsilon, guarantee.delta
     first = " (the earlier of the two)" if guarantee.relation == "replace_anywhere" else ""
@@ -124,10 +134,10 @@ def guarantee_text(
         f"by more than a factor of {math.exp(epsilon):.4g}" if epsilon < 50 else "by a huge factor"
     )
     slack = "" if delta == 0 else f", up to an additional probability of {delta:g}"
+    where = "this release" if once else f"all that is released {span}"
     text = (
-        f"Whatever an observer looks for in all that is released "
-        f"{span}, the probability of finding it does not change {factor} "
-        f"(epsilon = {epsilon:.6g}){slack} between the two."
+        f"Whatever an observer looks for in {where}, the probability of finding it does not "
+        f"change {factor} (epsilon = {epsilon:.6g}){slack} between the two."
     )
     if window is None:
         return text + " The guarantee does not expire."
@@ -162,6 +172,7 @@ def user_statement(
     keys_public: bool,
     min_users: int | None,
     circumstances: RuntimeAssumptions,
+    once: bool = False,
 ) -> str:
     """Neighbours, caps, span, odds, what periods cost together, and what is not covered.
 
@@ -171,18 +182,19 @@ def user_statement(
       adaptive: whether it holds where later events follow releases.
       keys_public: keys are found in the data and published as they are. min_users: that a key
         needs to be found in private; None: none is.
-      circumstances: what the job adds.
+      circumstances: what the job adds. once: whether there is a single release.
     """
     change = "absent" if told.relation == "add_remove" else "replaced by any others of that user"
     since = "from the last tick of that period on, and before it"
+    inputs, per = ("tables", "") if once else ("streams", f" {per}")
     sentences = [
-        "Take any two possible input streams that are identical except that all events of a single "
-        f"user {per} are present in one of them and {change} in the other.",
-        caps_in_words(pattern, events),
-        guarantee_text(told, horizon, since, "what the user added"),
+        f"Take any two possible input {inputs} that are identical except that all events of a "
+        f"single user{per} are present in one of them and {change} in the other.",
+        caps_in_words(pattern, events, once),
+        guarantee_text(told, horizon, since, "what the user added", once),
     ]
     if min_users is not None:
-        sentences.append(finding(min_users, told.delta_sel))
+        sentences.append(finding(min_users, told.delta_sel, once))
     if told.event is not None:
         sentences.append(
             "A single event that moves no contribution bound is protected by itself with epsilon = "
@@ -205,24 +217,30 @@ def user_statement(
         sentences.append(
             f"All that {every.words} adds has epsilon = {shown(every.epsilon)}{slack}."
         )
-    if adaptive:
+    if adaptive and not once:
         sentences.append("It holds where what users do follows what has been released, too.")
     sentences.append(
-        "A user is whom the column of users names: who is named in two ways is two users. The "
-        "guarantee is conditional on no event being overdue (counted): which events come behind "
-        "a closed tick is the runner's timing, and not covered."
+        "A user is whom the column of users names: who is named in two ways is two users."
     )
-    if keys_public:
+    if not once:
         sentences.append(
-            "Which keys occur, and the tick of the first event of each, is published as it is "
-            "and not covered by this guarantee."
+            "The guarantee is conditional on no event being overdue (counted): which events come "
+            "behind a closed tick is the runner's timing, and not covered."
         )
+    if keys_public:
+        sentences.append(public_keys(once))
     return " ".join([*sentences, *circumstances.limits])
 
 
-def finding(min_users: int, delta: float) -> str:
+def finding(min_users: int, delta: float, once: bool = False) -> str:
     """What is reported of keys that are found in private."""
     who = "a user" if min_users == 1 else f"{min_users:,} users or more"
+    if once:
+        return (
+            f"A key is released if it has {who} and a noisy count of them is large enough. Which "
+            f"keys these are is covered by this guarantee: {delta:g} of the additional probability "
+            "is for it. Nothing is released of any other key."
+        )
     return (
         f"A key is released once it has {who} in a period and a noisy count of them is large "
         "enough. Which keys these are, and since when, is covered by this guarantee: "
@@ -230,8 +248,14 @@ def finding(min_users: int, delta: float) -> str:
     )
 
 
-def caps_in_words(pattern: Pattern, events: int) -> str:
-    """What counts of a user in a period."""
+def caps_in_words(pattern: Pattern, events: int, once: bool = False) -> str:
+    """What counts of a user in a period, or in a single release."""
+    if once:
+        return (
+            f"Of a user's events only those of {plural(pattern.cells, 'key')}, and of "
+            f"{plural(events, 'event')} of each key, count; which they are follows from that "
+            "user's own events alone."
+        )
     apart = f", {plural(pattern.spacing, 'tick')} apart or more" if pattern.spacing > 1 else ""
     retained = [
         f"those of {plural(pattern.ticks, 'tick')}{apart}",

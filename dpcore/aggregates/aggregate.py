@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -253,6 +253,11 @@ class Aggregate(Section):
         """The values that it averages, whose sum another aggregate may have of it; None: none."""
         return None
 
+    @property
+    def may_be_centred(self) -> tuple[str, float, float] | None:
+        """The same, where it pays to do so only if the events are counted too; None: it cannot."""
+        return None
+
     def reach(self, events: float) -> float:
         """How large a value, or how far apart two, that many events of the span can make; infinite
         where nobody says."""
@@ -272,6 +277,14 @@ class Aggregate(Section):
     @abstractmethod
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         """What runs, over channels of a leaf that it asks the layout for."""
+
+    def of_one_tick(self, finds_keys: bool) -> Self:
+        """The same where there is a single tick: all spans are one, and none is named.
+
+        Args:
+          finds_keys: whether keys are found in private, by a count of users.
+        """
+        return self.model_copy(update={"over": ("all",)})
 
     def refused(self, name: str) -> Iterator[str]:
         """Which values are moved or do not count, in words; ``name``: the user's for it."""

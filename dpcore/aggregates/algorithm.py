@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.compile import compile_aggregates
+from weir.dpcore.aggregates.moments import SumOutput
+from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.algorithm import Compiled, Error, Reading, Role, Shown
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.section import nearest, refusal
@@ -124,6 +126,23 @@ EVENTS = 1000
 """Events for which the error of a mean or variance is shown: it depends on their number."""
 
 
+def centred_notes(program: Program) -> Iterator[str]:
+    """Which sums are taken around the middle of their clip."""
+    if not isinstance(program, Aggregates):
+        return
+    for output in program.infos:
+        if not isinstance(output, SumOutput):
+            continue
+        channel = program.channels[output.value]
+        if channel.centre:
+            centre = number(channel.centre)
+            counted = "count" if channel.presence is None else "count of its values"
+            yield (
+                f"{output.name}: summed around {centre}, the middle of its clip; {centre} times "
+                f"the {counted} is added, with its noise. An event moves that by half as much."
+            )
+
+
 @dataclass(frozen=True)
 class AggregatesAlgorithm:
     """Running and sliding aggregates.
@@ -131,11 +150,13 @@ class AggregatesAlgorithm:
     Attributes:
       aggregates: output name -> what it is.
       events, users: that a key is expected to have in a tick; None: nobody said.
+      once: whether there is a single release, so that words speak of no ticks.
     """
 
     aggregates: Mapping[str, Aggregate]
     events: float | None = None
     users: float | None = None
+    once: bool = False
 
     name: ClassVar[str] = "aggregates"
     grows: ClassVar[bool] = False
@@ -166,12 +187,15 @@ class AggregatesAlgorithm:
 
     def compiled(self, program: Program, alternatives: tuple[Alternative, ...]) -> Compiled:
         left_out = {name: aggregate.left_out for name, aggregate in self.aggregates.items()}
-        notes = tuple(self._notes())
+        notes = (*self._notes(), *centred_notes(program))
         return Compiled(program, alternatives, notes=notes, left_out=left_out)
 
     def shown(self, output: str) -> Shown:
         item = self.aggregates[output]
-        what = item.what if item.where is None else f"{item.what}, where {item.where}"
+        what = item.what
+        if self.once:
+            what = what.replace(" per tick", "").replace(", each once a period", "")
+        what = what if item.where is None else f"{what}, where {item.where}"
         role: Role = "bins" if item.in_bins else "value"
         return Shown(what, what, role, reading=item.reading, between=item.between)
 
@@ -187,10 +211,9 @@ class AggregatesAlgorithm:
 
     def _notes(self) -> Iterator[str]:
         """What the table of releases leaves open."""
-        yield (
-            "The worst error of any tick, from noise alone: what contribution bounds and clips "
-            "leave out is not in it."
-        )
+        worst = "The error" if self.once else "The worst error of any tick,"
+        lost = "what contribution bounds and clips leave out is not in it"
+        yield f"{worst} from noise alone: {lost}."
         for note in dict.fromkeys(
             aggregate.noted for aggregate in self.aggregates.values() if aggregate.noted
         ):
@@ -200,16 +223,23 @@ class AggregatesAlgorithm:
         for who, expected in (("events", self.events), ("users", self.users)):
             if not any((average.of_users is not None) == (who == "users") for average in averages):
                 continue
-            if expected is None:
+            if expected is None and self.once:
+                yield (
+                    f"* at {EVENTS:,} {who} of a key; with n {who} it is {EVENTS:,} / n times "
+                    f"this. expect.{who} says how many a key has."
+                )
+            elif expected is None:
                 again = "" if who == "events" else ", each once a tick"
                 yield (
                     f"* at {EVENTS:,} {who} in the span{again}; with n {who} it is {EVENTS:,} / n "
                     f"times this. expect.{who} says how many a key has in a tick."
                 )
             else:
+                span = "of a key, as expected" if self.once else "a tick, as expected, over the "
+                span += "" if self.once else "whole span"
                 yield (
-                    f"* at {number(expected)} {who} a tick, as expected, over the whole span; with "
-                    "a share of them it is as much larger."
+                    f"* at {number(expected)} {who} {span}; with a share of them it is as much "
+                    "larger."
                 )
 
     def _remembered(self) -> Iterator[str]:
@@ -243,13 +273,15 @@ class AggregatesAlgorithm:
                 continue
             events, aggregate = terms.events * span, self.aggregates[info.name]
             noise = info.stddev_worst / (events if aggregate.averages else 1)
-            half, reach = band_of(terms.noise or "gaussian") * noise, aggregate.reach(events)
+            half, reach = band_of(program.sums[0].real_noise[0]) * noise, aggregate.reach(events)
             if half > reach:
-                over = f"over {info.over}" if info.over else "since the start"
+                over = f", over {info.over}," if info.over else ", since the start,"
+                over = "" if self.once else over
+                longer = "" if self.once else "longer ticks or spans, "
                 yield (
-                    f"{info.name}, {over}, is noise: its 95 % margin is \N{PLUS-MINUS SIGN} "
-                    f"{number(half)}, and {number(terms.events)} events a tick (expect.events) can "
-                    f"make no more than {number(reach)} of it. Ask for fewer outputs, longer ticks "
-                    "or spans, coarser keys, or a larger epsilon; weir rehearse and weir advise "
-                    "say which of them is enough."
+                    f"{info.name}{over} is noise: its 95 % margin is \N{PLUS-MINUS SIGN} "
+                    f"{number(half)}, and {number(terms.events)} events a "
+                    f"{'key' if self.once else 'tick'} (expect.events) can make no more than "
+                    f"{number(reach)} of it. Ask for fewer outputs, {longer}coarser keys, or a "
+                    "larger epsilon; weir rehearse and weir advise say which of them is enough."
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from weir.dpcore.aggregates.active import ActiveLeaf, counts_active, refuse_acti
 from weir.dpcore.aggregates.aggregate import ONLY, Aggregate, AggregateOutput
 from weir.dpcore.aggregates.channel import Channel
 from weir.dpcore.aggregates.counts import CountOutput
-from weir.dpcore.aggregates.layout import ByAbsent, Layout
+from weir.dpcore.aggregates.layout import ByAbsent, Centred, Layout
 from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf, SumPart
 from weir.dpcore.continual.active_users import ActiveUsers
 from weir.dpcore.continual.base import ContinualSum
@@ -26,8 +26,7 @@ from weir.dpcore.pricing.terms import Terms, events_of
 
 SUMS: Mapping[str, tuple[str, ...]] = {
     "gaussian": ("blt",),
-    "discrete_gaussian": ("tree", "hybrid"),
-    "k_norm": ("tree", "hybrid"),
+    **dict.fromkeys(("discrete_gaussian", "k_norm", "laplace"), ("tree", "hybrid")),
 }
 """Which sum the count gets where it is released nowhere: the first that serves."""
 
@@ -118,7 +117,8 @@ def _counting(program: Aggregates, noise: str, terms: Terms, budget: PrivacyLoss
         channels = (*channels, counting)
     at = channels.index(counting)
     alone = replace(terms, window=PERIOD, options=())
-    leaf = ChannelLeaf(channels, (CountOutput("", None, (None,), 1.0, at),), (None,), alone)
+    norm = 1 if noise == "laplace" else 2
+    leaf = ChannelLeaf(channels, (CountOutput("", None, (None,), 1.0, at),), (None,), alone, norm)
     part = SumPart(_sum(leaf, noise, alone, budget), leaf.read, leaf.coordinates, hidden=True)
     return replace(program, channels=channels, parts=(*program.parts, part))
 
@@ -155,43 +155,51 @@ def compile_aggregates(
         # A count of all that is replaced in its place is public, and has a channel of its own.
         rules = BY_ABSENT if terms.cell_relation != "replace_one" else NEVER
         whole, events = noise == "discrete_gaussian", events_of(terms)
-        layouts = [outputs_of(aggregates, whole, events, by_absent) for by_absent in rules]
-        unlike = [item for i, item in enumerate(layouts) if item not in layouts[:i]]
-        every = [_ways(noise, *item, terms) for item in unlike]
+        layouts: list[Outputs] = []
+        for rule in rules:
+            plain = outputs_of(aggregates, whole, events, rule)
+            middle = set[Centred]() if terms.declared else centred_sums(aggregates, plain[0])
+            layouts.append(plain)
+            if middle:
+                layouts.append(outputs_of(aggregates, whole, events, rule, middle))
+        norm = 1 if noise == "laplace" else 2
+        leaves = [
+            ChannelLeaf(channels, outputs, overs_of(outputs), terms, norm)
+            for at, (channels, outputs) in enumerate(layouts)
+            if (channels, outputs) not in layouts[:at]
+        ]
+        if norm == 1 and leaves[0].dimension == 1 and terms.noise is None:
+            return {}  # K-norm noise of one coordinate is the same
+        every = [ways_over(noise, leaf) for leaf in leaves]
         return {
             name: selecting(better(*(some[name] for some in every)), noise, terms)
             for name in every[0]
         }
 
+    def ways_over(noise: str, leaf: ChannelLeaf) -> dict[str, Strategy[Aggregates]]:
+        rest = tuple(output for output in leaf.outputs if not counts_active(leaf, output))
+        others = replace(leaf, outputs=rest, overs=overs_of(rest))
+
+        def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
+            part = SumPart(mechanism, leaf.read, leaf.coordinates)
+            return offer(Aggregates(leaf.channels, leaf.outputs, (part,)), terms)
+
+        by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
+        result = sums_for(noise, others, terms, joint)
+        if others != leaf:
+            if noise not in ActiveUsers.kinds:
+                return {}
+            if not rest:
+                return {ActiveUsers.name: partial(apart, leaf, by_user, None)}
+            result = {name: partial(apart, leaf, by_user, name) for name in result}
+        elif len(by_user) > 1:
+            for name, way in result.items():
+                result[name] = better(way, partial(apart, leaf, by_user, name))
+        if noise == "gaussian" and sum(isinstance(own, str) for own, _ in by_both) > 1:
+            result[SPLIT] = partial(apart, leaf, by_both, None)
+        return result
+
     return best_way(terms, ways, SPLIT_INTO)
-
-
-def _ways(
-    noise: str, channels: tuple[Channel, ...], outputs: tuple[AggregateOutput, ...], terms: Terms
-) -> dict[str, Strategy[Aggregates]]:
-    """Mechanisms by name, and how each serves the outputs of a layout."""
-    leaf = ChannelLeaf(channels, outputs, overs_of(outputs), terms)
-    rest = tuple(output for output in outputs if not counts_active(leaf, output))
-    others = replace(leaf, outputs=rest, overs=overs_of(rest))
-
-    def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
-        part = SumPart(mechanism, leaf.read, leaf.coordinates)
-        return offer(Aggregates(channels, outputs, (part,)), terms)
-
-    by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
-    result = sums_for(noise, others, terms, joint)
-    if others != leaf:
-        if noise not in ActiveUsers.kinds:
-            return {}
-        if not rest:
-            return {ActiveUsers.name: partial(apart, leaf, by_user, None)}
-        result = {name: partial(apart, leaf, by_user, name) for name in result}
-    elif len(by_user) > 1:
-        for name, way in result.items():
-            result[name] = better(way, partial(apart, leaf, by_user, name))
-    if noise == "gaussian" and sum(isinstance(own, str) for own, _ in by_both) > 1:
-        result[SPLIT] = partial(apart, leaf, by_both, None)
-    return result
 
 
 def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
@@ -205,20 +213,48 @@ def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
             raise ConfigError(f"aggregates.{name}.{field}", value, remedy)
 
 
+Outputs = tuple[tuple[Channel, ...], tuple[AggregateOutput, ...]]
+"""Channels in the order of a leaf, and outputs in the user's order."""
+
+
+def centred_sums(aggregates: Mapping[str, Aggregate], channels: Iterable[Channel]) -> set[Centred]:
+    """Sums that may be taken around the middle of their clip, since their events are counted: all
+    of them, or those that have a number in some column and the others.
+
+    A value is then at most half the clip's width, and the sum is (centred sum) + middle * count,
+    whose noise it gets: less noise for both, unless the count matters far less than the sum. A sum
+    next to the mean of the same values is taken so in any case.
+    """
+    counted = {
+        channel.where
+        for channel in channels
+        if (channel.kind, channel.takes) == ("count", "events") and channel.presence != "present"
+    }
+    averages = [item.average for item in aggregates.values() if item.average is not None]
+    means = {item.centred for item in averages if item.takes == "events"}
+    sums = {
+        (aggregate.where, *aggregate.may_be_centred)
+        for aggregate in aggregates.values()
+        if aggregate.may_be_centred is not None and aggregate.where in counted
+    }
+    return sums - means
+
+
 def outputs_of(
     aggregates: Mapping[str, Aggregate],
     whole: bool,
     events: int = 1,
     by_absent: ByAbsent = "covered",
-) -> tuple[tuple[Channel, ...], tuple[AggregateOutput, ...]]:
-    """Channels in the order of a leaf, and outputs in the user's order.
+    middle: Set[Centred] = frozenset(),
+) -> Outputs:
+    """What a plan's outputs read, and what runs.
 
-    whole: counts live on the integers (discrete noise). events: of the unit in a cell. by_absent:
-    see Layout.
+    whole: counts live on the integers (discrete noise). events: of the unit in a cell. by_absent,
+    middle: see Layout.
     """
     averages = [item.average for item in aggregates.values() if item.average is not None]
     spans = [over or 1 for item in aggregates.values() if item.distinct for over in item.overs]
-    layout = Layout(whole, averages, events, by_absent, span=max(spans, default=1))
+    layout = Layout(whole, averages, events, by_absent, middle, span=max(spans, default=1))
     outputs = tuple(
         aggregate.output(name, layout.under(aggregate.where))
         for name, aggregate in aggregates.items()
@@ -289,13 +325,13 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[Part]:
             if outputs:
                 overs = spans if by_over else overs_of(outputs)
                 name = RUNNING if over is None else "independent" if over == 1 else "sliding"
-                results.append((name, ChannelLeaf(leaf.channels, outputs, overs, leaf.terms)))
+                results.append((name, replace(leaf, outputs=outputs, overs=overs)))
     return results
 
 
 def counts_once(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
     """Whether a user counts once a key and period in all that an output reads."""
-    return ChannelLeaf(leaf.channels, (output,), output.overs, leaf.terms).once
+    return replace(leaf, outputs=(output,), overs=output.overs).once
 
 
 def apart(

@@ -92,7 +92,7 @@ class Count(Aggregate):
                 "cannot stand beside at: events, which looks at all events of a user there; remove "
                 "one, or take the config's own where.",
             )
-        if self.takes == "active":
+        if self.count == "users" and self.per is None and self.over != (1,):
             self._check_active()
         return self
 
@@ -129,7 +129,8 @@ class Count(Aggregate):
             return "events"
         if self.per is not None:
             return "newcomers"
-        return "users" if self.over == (1,) else "active"
+        # "all" is of the only tick of a plan without a clock.
+        return "users" if self.over in ((1,), ("all",)) else "active"
 
     @property
     def distinct(self) -> bool:
@@ -158,6 +159,11 @@ class Count(Aggregate):
 
     def reach(self, events: float) -> float:
         return events
+
+    def of_one_tick(self, finds_keys: bool) -> Self:
+        # Users of the only tick are users of the period: the count that finds keys serves both.
+        same = finds_keys and self.count == "users" and self.where is None
+        return super().of_one_tick(finds_keys).model_copy(update={"per": "period"} if same else {})
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         common = (name, None, self.overs, self.weight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -11,6 +11,9 @@ from weir.dpcore.algorithm import Takes
 
 Term = tuple[int, float]
 """Index of a channel, and what its sum is multiplied with."""
+
+Centred = tuple[str | None, str, float, float]
+"""A predicate, a column, and the clip whose middle is taken off."""
 
 
 ByAbsent = Literal["never", "covered", "always"]
@@ -33,6 +36,11 @@ class Average(NamedTuple):
     presence: Presence | None
     overs: frozenset[int | None]
 
+    @property
+    def centred(self) -> Centred:
+        """What the middle is taken off of, whatever it costs."""
+        return self.where, self.column, self.low, self.high
+
 
 @dataclass
 class Layout:
@@ -46,6 +54,7 @@ class Layout:
       by_absent: when a count of all is a count of those with a number, which an average has, and of
         the others. Where units come and go each is of one side, so that the third channel costs no
         more than the larger of both (accounting/joint.py). covered: over spans of that average.
+      middle: sums of all events whose middle is taken off in addition to those of averages.
       channels: so far, in the order of a leaf.
       where: predicate of the events that count in channels that are asked for; None: all do.
       span: the longest span of ticks for which active users are asked.
@@ -55,6 +64,7 @@ class Layout:
     averages: Sequence[Average]
     events: int = 1
     by_absent: ByAbsent = "never"
+    middle: Set[Centred] = frozenset()
     channels: list[Channel] = field(default_factory=list)
     where: str | None = None
     span: int = 1
@@ -105,9 +115,9 @@ class Layout:
     ) -> tuple[int, float]:
         """Index of the sum of a clipped column, of each user's average or total of it; and what is
         taken off each value."""
-        centred = takes == "users" or (
-            takes == "events" and self._averaged(column, low, high, presence)
-        )
+        in_middle = presence is None and (self.where, column, low, high) in self.middle
+        averaged = self._averaged(column, low, high, presence)
+        centred = takes == "users" or (takes == "events" and (averaged or in_middle))
         centre = (low + high) / 2 if centred else 0.0
         clip = (low, high)
         fields = {"clip": clip, "centre": centre, "takes": takes, "presence": presence}
@@ -119,14 +129,23 @@ class Layout:
         return any(item[:-1] == of for item in self.averages)
 
     def total(
-        self, column: str, low: float, high: float, takes: Takes = "events"
+        self,
+        column: str,
+        low: float,
+        high: float,
+        takes: Takes = "events",
+        overs: Iterable[int | None] = (),
     ) -> tuple[int, tuple[Term, ...]]:
         """Index of a sum of a clipped column, and what is added to it for the sum of all events,
-        in which one without a number counts as 0, moved into the clip."""
+        in which one without a number counts as 0, moved into the clip; overs: its spans."""
         of_present = takes == "events" and self._averaged(column, low, high, "present")
         if not of_present or self._averaged(column, low, high, None):
             at, centre = self.value(column, low, high, takes)
-            return at, ((self.count(), centre),) if centre else ()
+            if not centre:
+                return at, ()
+            plain = self._averaged(column, low, high, None)
+            counts = (self.count(),) if plain else self.everyone("events", overs)
+            return at, tuple((count, centre) for count in counts)
         at, centre = self.value(column, low, high, takes, "present")
         empty = min(max(0.0, low), high)
         if empty and self.by_absent != "never":

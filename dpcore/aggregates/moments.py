@@ -13,7 +13,7 @@ from weir.dpcore.aggregates.aggregate import AggregateOutput, Noisy, Solved, tak
 from weir.dpcore.aggregates.bounding import CLIP, BoundedAggregate, ClippedAggregate
 from weir.dpcore.aggregates.layout import Layout, Term
 from weir.dpcore.aggregates.margins import ratio_margin, square_range
-from weir.dpcore.algorithm import Bias
+from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.schema import Column
 from weir.dpcore.config.section import Pair, refusal
@@ -96,10 +96,16 @@ class Sum(BoundedAggregate):
     def reach(self, events: float) -> float:
         return events * max(map(abs, self.bounds))
 
+    @property
+    def may_be_centred(self) -> tuple[str, float, float] | None:
+        low, high = self.bounds
+        return None if self.clip_user is not None or low == -high else (self.sum, low, high)
+
     def output(self, name: str, layout: Layout) -> AggregateOutput:
         low, high = self.bounds
         totals = self.clip_user is not None
-        value, terms = layout.total(self.sum, low, high, "totals" if totals else "events")
+        who: Takes = "totals" if totals else "events"
+        value, terms = layout.total(self.sum, low, high, who, self.overs)
         bound = max(abs(low), abs(high))
         return SumOutput(name, self.sum, self.overs, self.weight, value, terms, bound)
 

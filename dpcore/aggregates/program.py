@@ -30,12 +30,14 @@ class ChannelLeaf:
     Attributes:
       channels: of the whole plan. outputs: those that are served. overs: which sums.
       terms: relation and ticks.
+      norm: in which its sensitivity is measured: 2, or 1 for independent Laplace noise.
     """
 
     channels: tuple[Channel, ...]
     outputs: tuple[AggregateOutput, ...]
     overs: tuple[int | None, ...]
     terms: Terms
+    norm: int = 2
 
     @property
     def once(self) -> bool:
@@ -85,13 +87,14 @@ class ChannelLeaf:
         terms, groups = self.terms, self.groups
         steps = [self.channels[item].resolution for item in self.read]
         weights = list(importance.values())
-        split = split_groups(groups, steps, weights, terms.cell_relation, terms.may_vanish)
+        of = (terms.cell_relation, terms.may_vanish, self.norm)
+        split = split_groups(groups, steps, weights, *of)
         return tuple(
             scale for scale, group in zip(split, groups, strict=True) for _ in range(group.size)
         )
 
     def sensitivity(self, scales: Sequence[float], add_up: bool) -> float:
-        """Joint l2 sensitivity: of an event, or of what a user adds to one cell.
+        """Joint sensitivity: of an event, or of what a user adds to one cell.
 
         Under replace_anywhere the two versions of a record may lie in different ticks or keys. The
         bound max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a
@@ -101,12 +104,11 @@ class ChannelLeaf:
         Raises:
           ConfigError: nothing changes.
         """
-        terms, scale = self.terms, np.asarray(scales)
-        relation: Relation = terms.cell_relation
+        relation: Relation = self.terms.cell_relation
+        scale, may_vanish, times = np.asarray(scales), self.terms.may_vanish, 1
         if relation == "replace_anywhere" and add_up:
-            result = 2 * joint_sensitivity(self.groups, scale, "add_remove", terms.may_vanish)
-        else:
-            result = joint_sensitivity(self.groups, scale, relation, terms.may_vanish)
+            times, relation = 2, "add_remove"
+        result = times * joint_sensitivity(self.groups, scale, relation, may_vanish, self.norm)
         if result == 0:
             raise ConfigError(
                 "aggregates",
@@ -165,7 +167,7 @@ class Aggregates(Program):
 
     Formal guarantees:
       Unit: one event, or one user in a period. Relation: that of the plan; each part's mechanism
-        was given the joint l2 sensitivity of all its channels under it (accounting/joint.py), which
+        was given the joint sensitivity of all its channels under it (accounting/joint.py), which
         ``bound`` enforces by clipping each event, or what a user adds to a cell, onto the lattice
         before anything is summed. Sums are never clipped again.
       Users: what one adds to a cell is bounded here, and how many cells by their cap; that a user
@@ -305,17 +307,27 @@ class Aggregates(Program):
         """Composition over the parts."""
         return compose(tuple(part.loss_of_event(ticks) for part in self.parts))
 
+    def mean_stddev(self, ticks: Ints) -> Mapping[tuple[str, int | None], float]:
+        return {
+            (output.name, over): float(np.sqrt(self._variances(output, over, ticks).mean()))
+            for output in self.infos
+            for over in output.overs
+        }
+
     def worst_stddev(self, output: AggregateOutput, over: int | None, ticks: Ints) -> float:
         """Largest stddev over ``ticks`` of the output's own noise, in the user's unit.
 
         Means and variances divide by a private count, so theirs is the stddev of (count x estimate)
-        in the
-        worst case over the true moments: divide it by the number of events you expect.
+        in the worst case over the true moments: divide it by the number of events you expect.
         """
+        return float(np.sqrt(self._variances(output, over, ticks).max())) * output.unit
+
+    def _variances(self, output: AggregateOutput, over: int | None, ticks: Ints) -> Floats:
+        """Of an output at ticks, in squares of its unit: (m,)."""
         total = np.zeros(len(ticks))
         for channel, weight in output.importance().items():
             total += weight / output.weight * self.channel_variance(channel, over, ticks)
-        return float(np.sqrt(total.max())) * output.unit
+        return total
 
     def channel_variance(self, channel: int, over: int | None, ticks: Ints) -> Floats:
         """Noise variance of one coordinate of a channel at ticks (m,), user's unit squared:

@@ -10,8 +10,8 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.accounting.joint import (
     ChannelGroup,
+    group_powers,
     group_sensitivity,
-    group_squares,
     split_scales,
 )
 from weir.dpcore.pricing.calibration import round_up
@@ -23,6 +23,7 @@ def split_groups(
     importance: Sequence[float],
     relation: Relation,
     may_vanish: bool,
+    norm: int = 2,
 ) -> list[float]:
     """Noise weight of each group in lattice units, by how much it matters; 0: it is public.
 
@@ -34,18 +35,22 @@ def split_groups(
 
     Args:
       steps: of the lattice of each group. importance: weight of the noise variance of each.
+      norm: in which changes add up: 2 in squares, 1 as they are.
     """
     paid = [at for at, group in enumerate(groups) if not group.absent]
-    sensitivities = [group_sensitivity(groups[at], relation, may_vanish) * steps[at] for at in paid]
-    split = split_scales(np.asarray(sensitivities), np.asarray([importance[at] for at in paid]))
+    sensitivities = [
+        group_sensitivity(groups[at], relation, may_vanish, norm) * steps[at] for at in paid
+    ]
+    weights = np.asarray([importance[at] for at in paid])
+    split = split_scales(np.asarray(sensitivities), weights, norm)
     scales = [0.0] * len(groups)
     for at, scale in zip(paid, split, strict=True):
         scales[at] = round_up(float(scale) / steps[at])
 
-    def squares(of: ChannelGroup) -> tuple[float, float]:
+    def powers(of: ChannelGroup) -> tuple[float, float]:
         """Of the present groups beside one: size of an event, and a change between two."""
         beside = [
-            group_squares(group, np.full(group.size, scale))
+            group_powers(group, np.full(group.size, scale), norm)
             for group, scale in zip(groups, scales, strict=True)
             if (group.gate, group.column, group.absent) == (of.gate, of.column, False)
             and group is not of
@@ -53,13 +58,16 @@ def split_groups(
         one, two = (math.fsum(part) for part in zip(*beside, strict=True)) if beside else (0.0, 0.0)
         return one, two
 
+    def root(power: float) -> float:
+        return math.sqrt(power) if norm == 2 else power
+
     for at, group in enumerate(groups):
         if relation == "replace_one" and group.column and group.low == group.high > 0:
-            one, two = squares(group)
+            one, two = powers(group)
             if two > one:
-                scales[at] = min(scales[at], round_up(group.high / math.sqrt(two - one)))
+                scales[at] = min(scales[at], round_up(group.high / root(two - one)))
     for at, group in enumerate(groups):
         if group.absent:
-            one, _ = squares(group)
-            scales[at] = round_up(group.events * group.high / math.sqrt(one))
+            one, _ = powers(group)
+            scales[at] = round_up(group.events * group.high / root(one))
     return scales

@@ -36,7 +36,7 @@ def has_law(program: Program) -> bool:
     """Whether the law of its transcripts is known: aggregates under Gaussian noise."""
     if type(program) is not Aggregates or any(part.hidden for part in program.parts):
         return False
-    return all(part.mechanism.real_noise[0] != "k_norm" and _loss(part) for part in program.parts)
+    return all(_loss(part) for part in program.parts)
 
 
 def _loss(part: Any) -> bool:

@@ -3,13 +3,15 @@
 ``section`` has the base class of every section, types of numbers, and the errors of validators;
 ``validation`` turns plain values into a section, or one of several, or one ``ConfigError``.
 ``clock``, ``key``, ``privacy`` and ``schema`` are the sections of every plan;
-``durations`` and ``ticks`` read lengths of time, ``yaml`` reads text.
+``durations`` and ``ticks`` read lengths of time, ``yaml`` reads text; ``one_shot`` is about configs
+without a clock.
 """
 
 __all__ = [
     "clock",
     "durations",
     "key",
+    "one_shot",
     "privacy",
     "schema",
     "section",

@@ -53,8 +53,9 @@ class Contributions(Section):
 
     ticks: Cap | None = Field(
         default=None,
-        description="Ticks with events of the user. May be left out where nothing but distinct "
-        "users of several ticks is released: all ticks of the period count then, for 4 % of noise.",
+        description="Ticks with events of the user. Needed with a clock, unless nothing but "
+        "distinct users of several ticks is released: all ticks of the period count then, for 4 % "
+        "of noise.",
         examples=[8],
     )
     keys: Cap = Field(description="Keys in one of these ticks.", examples=[3])
@@ -130,8 +131,11 @@ class Privacy(Section):
         "0 needs a pure mechanism.",
         examples=["1e-6"],
     )
-    protect_for: Lasting = Field(
-        description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
+    protect_for: Lasting | None = Field(
+        default=None,
+        description="How long an event is protected: ticks, a duration, or all. Needed with a "
+        "clock.",
+        examples=["365d"],
     )
     unit: (
         Annotated[
@@ -178,20 +182,13 @@ class Privacy(Section):
                         name, getattr(self, name), "belongs to unit: user; set it, or remove this."
                     )
             return self
-        if self.per is None:
-            raise refusal(
-                "per",
-                None,
-                "is missing: unit: user protects a user in a period; write per: 1d, per: 30d, "
-                "per: 1 month, or per: all.",
-            )
         if self.contributions is None:
             raise refusal(
                 "contributions",
                 None,
                 "is missing: unit: user needs contribution bounds on what a user may add in a "
-                "period, like "
-                "contributions: {ticks: 8, keys: 3, events: 5}.",
+                "period, like contributions: {ticks: 8, keys: 3, events: 5} (without ticks where "
+                "there is no clock).",
             )
         if self.relation == "replace_anywhere":
             raise refusal(
@@ -208,6 +205,6 @@ class Privacy(Section):
         Raises:
           ConfigError: a duration that is not a whole number of the clock's periods.
         """
-        if self.protect_for == "all":
+        if self.protect_for is None or self.protect_for == "all":
             return None
         return ticks_of("privacy.protect_for", self.protect_for, clock, "all")

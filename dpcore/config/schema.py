@@ -65,8 +65,10 @@ Time = Annotated[TimeColumn, BeforeValidator(_time_column, json_schema_input_typ
 class Schema(Section):
     """Which columns an event has."""
 
-    time: Time = Field(
-        description="Column of the event time; a name, or {column, format, zone}.",
+    time: Time | None = Field(
+        default=None,
+        description="Column of the event time; a name, or {column, format, zone}. It needs a "
+        "clock, and a clock needs it.",
         examples=['{column: date, format: "%Y%m%d", zone: UTC}'],
     )
     unit: Column | None = Field(

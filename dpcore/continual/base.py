@@ -52,17 +52,18 @@ class ContinualSum(ABC):
     Attributes:
       dimension: d, length of a leaf.
       scales: (d,) noise weights in lattice units; one neighbour changes (event / scales) by at most
-        ``sensitivity`` in l2. A scale of 0 marks a coordinate that is public: it gets no noise.
-      sensitivity: l2 sensitivity of (leaf / scales).
-      noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm) of one unit of noise, in units
-        of scales.
+        ``sensitivity``. A scale of 0 marks a coordinate that is public: it gets no noise.
+      sensitivity: l2 sensitivity of (leaf / scales); l1 where the noise is Laplace.
+      noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm, Laplace) of one unit of noise,
+        in units of scales.
       overs: what is served, in the order of the releases: None = since the start, N = last N ticks.
       pattern: cells of one user that two neighbours differ in, each by ``sensitivity`` at most;
         None: a neighbour differs in one cell. Losses then count from the last tick of the user's
         period on.
 
     Class attributes:
-      name: in the config. kinds: the noises it can use: gaussian, discrete_gaussian, k_norm.
+      name: in the config. kinds: the noises it can use: gaussian, discrete_gaussian, k_norm,
+        laplace.
       title, source: for people.
       settings: field of the config's mechanism section that it reads -> what it does.
       signed: whether what records of two ticks move can have a negative inner product. A neighbour
@@ -73,7 +74,9 @@ class ContinualSum(ABC):
         tick t, and not only one of ``factor(t)`` at most.
       patterned: whether it knows what several contributions of a user move. Without, a plan whose
         unit is a user does not take it.
-      caveat: what a plan would lose that does not name it; "": nothing, so that it may be chosen.
+      caveat: what a plan would lose that does not name it; "": nothing. With one it is chosen only
+        where the guarantee is for the whole clock and every output gains, in the worst tick and in
+        the mean.
       any_signs: whether that bound holds for contributions of any signs, as it must where columns
         are ``signed``.
     """
@@ -185,6 +188,7 @@ class ContinualSum(ABC):
         horizon: int | None,
         budget: PrivacyLoss,
         pattern: Pattern | None = None,
+        norm: int = 2,
         **options: Any,
     ) -> Self:
         """The least noise whose loss(window) is at most the budget; see ``SumRequest``.
@@ -202,6 +206,7 @@ class ContinualSum(ABC):
             budget=budget,
             pattern=pattern,
             options=options,
+            norm=norm,
         )
         unknown = {name: value for name, value in options.items() if name not in cls.settings}
         if not cls.patterned:

@@ -117,7 +117,7 @@ class EndedSum(ContinualSum):
         ("first", "last", "window"), "corners", "all columns of the clock have the same norm"
     )
     patterned: ClassVar[bool] = True
-    caveat: ClassVar[str] = "name it to take it: no graded expiration"
+    caveat: ClassVar[str] = "no graded expiration"
     title: ClassVar[str] = "Correlated noise fitted to a clock that ends"
     source: ClassVar[str] = "this project, on Dvijotham et al. (2024)"
 

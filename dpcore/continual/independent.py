@@ -52,14 +52,19 @@ class CoverSum(ContinualSum):
     born at tick 0.
 
     Attributes:
-      kind: "gaussian", "discrete_gaussian" or "k_norm".
+      kind: "gaussian", "discrete_gaussian", "k_norm" or "laplace".
       horizon: number of ticks of the clock, None without end.
     """
 
     kind: str
     horizon: int | None
 
-    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "discrete_gaussian", "k_norm")
+    kinds: ClassVar[tuple[str, ...]] = (
+        "gaussian",
+        "discrete_gaussian",
+        "k_norm",
+        "laplace",
+    )
     title: ClassVar[str]
     source: ClassVar[str]
     settings: ClassVar[dict[str, str]] = {}
@@ -195,8 +200,9 @@ class Independent(CoverSum):
         tick.
       Guarantee: for ever, against everything released: a record is in one tick's sum, and each
         tick's sum is released once, so parallel composition holds, adaptively: mu = Delta / sigma;
-        rho = Delta^2 / (2 sigma^2) on the lattice; eps = Delta / b for K-norm noise. The N cells
-        of a user (``pattern``) have units of their own: mu^2, rho and eps are N times as much.
+        rho = Delta^2 / (2 sigma^2) on the lattice; eps = Delta / b for K-norm and Laplace noise.
+        The N cells of a user (``pattern``) have units of their own: mu^2, rho and eps are N times
+        as much.
       Error: a running total has variance t + 1 units, a sum over N ticks N units.
       Source: Dwork, McSherry, Nissim, Smith (2006); Balle and Wang (2018) for the Gaussian.
     """

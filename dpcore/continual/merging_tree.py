@@ -19,7 +19,7 @@ from weir.dpcore.continual.unit import (
 )
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
-from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.noise.noise import Noise, is_pure, label
 
 GAMMA = 1.0
 """Default of gamma: levels above the window cost what those inside it cost, so the loss grows like
@@ -56,11 +56,11 @@ class MergingTree(CoverSum):
         nodes of levels l <= log2(n), one of each, because the last leaf of such a node is 2^l - 1
         ticks old when the node is first used. Levels l <= h cost one share each, level l > h
         gamma^(l - h) shares; h + 1 shares are the budget, h = floor(log2 W). Shares are of eps
-        (K-norm), of mu^2 (Gaussian) and of rho (discrete Gaussian); they add adaptively. The record
-        at the end of a large node meets as many nodes; that outputs only show sums of nodes is not
-        counted on. The nodes of a level hold as many of a user's contributions (``pattern``) as
-        fit; losses of K-norm noise add up over contributions. (At gamma = 1 the plain tree keeps
-        the same table with a third of the variance.)
+        (K-norm, Laplace), of mu^2 (Gaussian) and of rho (discrete Gaussian); they add adaptively.
+        The record at the end of a large node meets as many nodes; that outputs only show sums of
+        nodes is not counted on. The nodes of a level hold as many of a user's contributions
+        (``pattern``) as fit; losses of pure noise add up over contributions. (At gamma = 1 the
+        plain tree keeps the same table with a third of the variance.)
       Error: at most 2 nodes a level; units of level l > h are gamma^(h - l) noise scales large
         (the root of that for Gaussian noise).
       Source: derived here. Compare Andersson, Henzinger, Pagh, Steiner, Upadhyay (2024),
@@ -125,7 +125,7 @@ class MergingTree(CoverSum):
         if level <= self.top or self.gamma == 1:
             return 1.0
         share = self.share(level)
-        size = 1 / share if self.kind == "k_norm" else 1 / math.sqrt(share)
+        size = 1 / share if is_pure(self.kind) else 1 / math.sqrt(share)
         return math.nextafter(size, math.inf)
 
     @property
@@ -253,7 +253,7 @@ def units_of(shares: Sequence[float], top: int, kind: str, pattern: Pattern | No
     if pattern is None:
         inside = min(len(shares), top + 1)
         return inside + math.fsum(shares[inside:])
-    if kind == "k_norm":
+    if is_pure(kind):
         return math.fsum(shares) * pattern.cells * (1 + 2.0**-50)
 
     def of_key(count: int) -> float:

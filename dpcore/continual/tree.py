@@ -33,7 +33,7 @@ from weir.dpcore.continual.unit import (
 )
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
-from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.noise.noise import Noise, is_pure, label
 
 
 class Slots:
@@ -138,7 +138,7 @@ class Tree(PrefixTree):
       Guarantee: against everything released within n ticks of its arrival, n <= T or None, a record
         has met at most k = floor(log2 n) + 1 nodes (T for None), and outputs are sums of nodes'
         noisy sums, so adaptively mu^2 = k (Delta / sigma)^2; rho = k Delta^2 / (2 sigma^2) on the
-        lattice; eps = k Delta / b for K-norm noise. The record of tick 0 attains it for every n.
+        lattice; eps = k Delta / b for pure noise. The record of tick 0 attains it for every n.
         For: record i is in the node of level l if digit l of i is 0, and first meets it 2^l - (i
         mod 2^l) ticks after its arrival. If l_1 < ... < l_k are such levels, i mod 2^(l_k) lacks
         the others' digits, so the k-th node takes at least 1 + 2^(l_1) + ... + 2^(l_(k-1)) >=
@@ -209,12 +209,12 @@ def units_of(rows: int | None, levels: int, kind: str, pattern: Pattern | None) 
 
     A record meets floor(log2 n) + 1 nodes, one of a level at most, but several records may meet
     more levels than any of them: ceil(log2 H) + 1 levels' worth of nodes, filled as far as they go,
-    are a bound. Losses of K-norm noise add up over what each contribution meets.
+    are a bound. Losses of pure noise add up over what each contribution meets.
     """
     item = levels if rows is None else min(max(rows, 0).bit_length(), levels)
     if pattern is None or rows == 0:
         return item
-    if kind == "k_norm":
+    if is_pure(kind):
         return item * pattern.cells
     met = levels if rows is None else min((max(rows, 1) - 1).bit_length() + 1, levels)
     return over_keys(lambda count: sum(tree_squares(met, count, pattern.spacing)), pattern)
@@ -225,7 +225,7 @@ class Hybrid(PrefixTree):
     """Trees of doubling length, one after the other: no horizon, and a guarantee for ever.
 
     Epoch k is the ticks [2^k - 1, 2^(k+1) - 1): a complete tree of k + 1 levels, whose units are
-    sqrt(k + 1) noise scales large ((k + 1) for K-norm noise). A running total is the roots of the
+    sqrt(k + 1) noise scales large ((k + 1) for pure noise). A running total is the roots of the
     finished epochs and a prefix of the current one.
 
     **Formal guarantees**
@@ -239,7 +239,7 @@ class Hybrid(PrefixTree):
         compose in parallel, adaptively: the maximum, not the sum.
         The record of an epoch's first tick attains it when the epoch ends.
       Error: sum over j < k of (j + 1), plus (k + 1) popcount(r) units at r ticks into epoch k
-        (squares of these factors for K-norm noise).
+        (squares of these factors for pure noise).
       Source: Chan, Shi, Song (2011), section 3.3, with full trees in place of their logarithmic
         mechanism.
     """
@@ -259,7 +259,7 @@ class Hybrid(PrefixTree):
 
     def multiplier(self, epoch: int) -> float:
         """Size of an epoch's units, in noise scales; rounded up."""
-        if self.kind == "k_norm":
+        if is_pure(self.kind):
             return float(epoch + 1)
         root = math.isqrt(epoch + 1)
         if root * root == epoch + 1:

@@ -33,7 +33,10 @@ class SumRequest:
       dimension, scales, sensitivity, overs, pattern: as of a ``ContinualSum``.
       window: protection horizon in ticks; None: for ever.
       horizon: ticks of the clock; None: no end.
-      budget: its kind decides the noise. options: of the mechanism, by field of its section.
+      budget: its kind decides the noise, and where it is pure, the norm does.
+      options: of the mechanism, by field of its section.
+      norm: in which ``sensitivity`` is measured. 2: K-norm noise where the budget is pure. 1:
+        independent Laplace noise.
     """
 
     dimension: int
@@ -45,11 +48,12 @@ class SumRequest:
     budget: PrivacyLoss
     pattern: Pattern | None
     options: Mapping[str, Any]
+    norm: int = 2
 
     @property
     def kind(self) -> str:
         """The noise."""
-        return NOISE_OF[self.budget.kind]
+        return "laplace" if self.norm == 1 else NOISE_OF[self.budget.kind]
 
     @property
     def rows(self) -> int | None:
@@ -114,8 +118,8 @@ def draw_units(
     """Independent units of noise on the lattice, all in one bulk call.
 
     Args:
-      kind: "gaussian" and "k_norm" (real-valued, rounded to the lattice: post-processing), or
-        "discrete_gaussian" (on the lattice from the start).
+      kind: "gaussian", "k_norm" and "laplace" (real-valued, rounded to the lattice:
+        post-processing), or "discrete_gaussian" (on the lattice from the start).
       noise: the keyed noise of the stride.
       labels: (m, 2) uint64. digests: (m, K, 2) uint64.
       noise_scale: sigma or b. scales: (d,) lattice units; coordinates of scale 0 get no noise.
@@ -132,7 +136,10 @@ def draw_units(
         own = tuple(some.tolist())
         drawn = _discrete(noise, labels, digests, noise_scale, own, multipliers)
     else:
-        sample = noise.gaussian if kind == "gaussian" else noise.k_norm
+        if kind == "gaussian":
+            sample = noise.gaussian
+        else:
+            sample = noise.laplace if kind == "laplace" else noise.k_norm
         raw = sample(labels, digests, len(active))
         raw = raw * (noise_scale * some)
         if multipliers is not None:
@@ -170,6 +177,8 @@ def _discrete(
 def unit_variance(kind: str, noise_scale: float, scales: Sequence[float]) -> float:
     """Variance of one coordinate of one unit, in units of scales^2 (before rounding)."""
     square = noise_scale * noise_scale  # infinite, not an error, where it is out of range
+    if kind == "laplace":
+        return 2 * square
     if kind != "k_norm":
         return square
     return square * k_norm_variance(sum(scale != 0 for scale in scales))
@@ -179,8 +188,9 @@ def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: floa
     """Loss of a record that moves ``units`` units of noise by its whole sensitivity, adaptively.
 
     Gaussian: mu^2 = units (Delta / sigma)^2. Discrete Gaussian: rho = units Delta^2 / (2 sigma^2).
-    K-norm: eps = units Delta / b. Sources: Dong, Roth,
-    Su (2022); Canonne, Kamath, Steinke (2020); Hardt, Talwar (2010).
+    K-norm and Laplace: eps = units Delta / b, Delta in l2 and in l1. Sources: Dong, Roth,
+    Su (2022); Canonne, Kamath, Steinke (2020); Hardt, Talwar (2010); Dwork, McSherry, Nissim,
+    Smith (2006).
     """
     kind_ = kind_of(kind)
     if units == 0 or sensitivity == 0:
@@ -237,6 +247,12 @@ def check_request(
         shown = ["all" if over is None else over for over in request.overs]
         raise ConfigError(
             "over", shown, f"{mechanism} cannot serve this; choose another mechanism."
+        )
+    if request.norm == 1 and request.budget.kind != "pure":
+        raise ConfigError(
+            "mechanism.noise",
+            "laplace",
+            "takes a pure budget; set the budget's kind to pure, or the norm to 2.",
         )
     if request.kind not in kinds:
         raise ConfigError(

@@ -16,7 +16,7 @@ from weir.dpcore.continual.tree import Slots
 from weir.dpcore.continual.unit import SumRequest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
-from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.noise.noise import Noise, is_pure, label
 
 
 class WindowTreeState(NamedTuple):
@@ -53,11 +53,11 @@ class WindowTree(CoverSum):
       Guarantee: against everything released within n <= W ticks of its arrival. For that long a
         record is inside the window, hence only in noisy nodes; no node is noised twice. It lies in
         h + 1 nodes, so adaptively mu^2 = (h + 1) (Delta / sigma)^2;
-        rho = (h + 1) Delta^2 / (2 sigma^2) on the lattice; eps = (h + 1) Delta / b for K-norm
+        rho = (h + 1) Delta^2 / (2 sigma^2) on the lattice; eps = (h + 1) Delta / b for pure
         noise. A record of a block's first tick attains it at n = W. For n > W: nothing, unless the
         stream ends first. For a user (``pattern``) W covers the period and the window after it, so
         that the clean prefix holds no part of the period; a level's nodes hold as many of the
-        contributions as fit, and losses of K-norm noise add up over contributions.
+        contributions as fit, and losses of pure noise add up over contributions.
       Error: at most h + 1 units.
       Source: Bolot, Fawaz, Muthukrishnan, Nikolov, Taft (2013); Lou and Cheung, Definition 6.
 
@@ -248,6 +248,6 @@ def units_of(height: int, kind: str, pattern: Pattern | None) -> float:
     """Units that a record, or a user's contributions of a period, move within the window."""
     if pattern is None:
         return height + 1
-    if kind == "k_norm":
+    if is_pure(kind):
         return (height + 1) * pattern.cells
     return over_keys(lambda count: sum(tree_squares(height + 1, count, pattern.spacing)), pattern)

@@ -14,6 +14,7 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.key import DiscoverConfig
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.unit import noisy_coordinates
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.users.unit import Periods
 
 BITS = 24
@@ -45,26 +46,28 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
       * K-norm: the Chernoff bound: a coordinate of density exp(-||x||_2) in d dimensions has the
         generating function (1 - s^2)^(-(d + 1) / 2), the Fourier transform of a Cauchy density at
         an imaginary point, and -ln(1 - s^2) / s^2 grows, so units of unequal sizes reach no
-        farther than equal ones of the largest size and the same variance.
+        farther than equal ones of the largest size and the same variance;
+      * Laplace: the same with d = 1, whatever the number of coordinates.
     """
     kind, _ = mechanism.real_noise
     stddev = rounded_up(mechanism.stddev(ticks, None)[:, coordinate])
     if kind == "discrete_gaussian":
         out = stddev * rounded_up(np.sqrt(-2 * np.log(chance)))
-    elif kind == "k_norm":
-        out = _k_norm(mechanism, coordinate, ticks, chance) + mechanism.roundings(ticks) / 2
+    elif is_pure(kind):
+        out = _pure(mechanism, coordinate, ticks, chance) + mechanism.roundings(ticks) / 2
     else:
         out = stddev * rounded_up(-ndtri(chance)) + mechanism.roundings(ticks) / 2
     return np.ceil(out).astype(np.int64)
 
 
-def _k_norm(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats) -> Floats:
+def _pure(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats) -> Floats:
     """min over 0 < s < 1 of (ln(1 / chance) - n (d + 1) / 2 ln(1 - s^2)) / s, times the size of the
     largest unit: no unit is larger than the root of all squares."""
     factor = mechanism.factor(ticks, None)
     largest = np.minimum(mechanism.largest_multiplier, np.sqrt(factor))
     units = factor / np.maximum(largest, TINY) ** 2
-    half = (len(noisy_coordinates(mechanism.scales)) + 1) / 2
+    laplace = mechanism.real_noise[0] == "laplace"
+    half = ((1 if laplace else len(noisy_coordinates(mechanism.scales))) + 1) / 2
     spread = -np.log1p(-(SLOPES**2))[None, :] * (half * units[:, None])
     bounds = (spread - np.log(chance)[:, None]) / SLOPES[None, :]
     scale = mechanism.noise_scale * mechanism.scales[coordinate]
@@ -218,7 +221,7 @@ class DiscoveryRule:
         Noise is as one over the share of epsilon, of the others over its root.
         """
         share, least = self.discover.share, self.discover.min_users
-        power = 1.0 if self.mechanism.real_noise[0] == "k_norm" else 0.5
+        power = 1.0 if is_pure(self.mechanism.real_noise[0]) else 0.5
         return [
             {
                 "share": other,

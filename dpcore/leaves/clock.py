@@ -130,6 +130,7 @@ class Clock:
       delay: microseconds by which a message may arrive after its event time and still count.
       ahead: microseconds by which it may arrive before its event time and still count; None: any.
       calendar: where its days or months begin; None: ticks of a fixed length.
+      once: whether there is one release of all rows, which have no times. See ``ONCE``.
     """
 
     start: int
@@ -138,6 +139,7 @@ class Clock:
     delay: int = 0
     ahead: int | None = None
     calendar: Calendar | None = None
+    once: bool = False
 
     def __post_init__(self) -> None:
         if self.period <= 0:
@@ -196,3 +198,8 @@ class Clock:
         if self.calendar is None:
             return None
         return shown_unit(self.calendar.days, self.calendar.months, self.calendar.zone)
+
+
+ONCE: Final = Clock(0, DAY, DAY, once=True)
+"""The clock of a config without one: a single tick. Rows without a time are given its start, so
+that every step treats them as it treats the events of any tick."""

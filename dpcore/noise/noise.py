@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,7 +51,7 @@ class Noise(Protocol):
         what ``gumbel`` draws; scores (m, J) -> (m,)."""
 
     def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
-        """Standard Laplace variables, for a selection: (m, K, dimension)."""
+        """Independent standard Laplace variables: (m, K, dimension)."""
 
     def generalised_gaussian(
         self, labels: Digests, digests: Digests, dimension: int, exponent: float
@@ -72,12 +72,25 @@ def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
     return out
 
 
+KINDS: Mapping[str, LossKind] = {
+    "gaussian": "gdp",
+    "discrete_gaussian": "zcdp",
+    "k_norm": "pure",
+    "laplace": "pure",
+}
+"""The accounting of each noise of a sum."""
+
+
 def kind_of(noise: str) -> LossKind:
-    """The accounting of a noise: gaussian -> gdp, discrete_gaussian -> zcdp, k_norm -> pure."""
-    kinds: dict[str, LossKind] = {"gaussian": "gdp", "discrete_gaussian": "zcdp", "k_norm": "pure"}
-    if noise not in kinds:
-        raise ConfigError("mechanism.noise", noise, f"must be one of {sorted(kinds)}.")
-    return kinds[noise]
+    """The accounting of a noise."""
+    if noise not in KINDS:
+        raise ConfigError("mechanism.noise", noise, f"must be one of {sorted(KINDS)}.")
+    return KINDS[noise]
+
+
+def is_pure(noise: str) -> bool:
+    """Whether a noise gives a pure guarantee, with delta = 0."""
+    return KINDS.get(noise) == "pure"
 
 
 def k_norm_variance(dimension: int) -> float:

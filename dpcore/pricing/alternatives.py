@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import KINDS, is_pure
 from weir.dpcore.pricing.calibration import Alternative, SummedLeaf, budget_of, calibrated
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
@@ -46,7 +48,7 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
         return ("discrete_gaussian",)
     if asked is None:
         return ("gaussian", "discrete_gaussian")
-    if delta == 0 and asked != "k_norm":
+    if delta == 0 and not is_pure(asked):
         raise ConfigError(
             "privacy.delta",
             delta,
@@ -56,13 +58,34 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
     return (asked,)
 
 
+def noises_of_sums(terms: Terms) -> tuple[str, ...]:
+    """Which noises are priced for a sum: those of ``noises_for``, and where neither the noise nor
+    the mechanism is named, every pure noise, which serves any delta (``Terms.pure``).
+
+    Raises:
+      ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
+    """
+    noises = noises_for(terms)
+    if not any(noise in KINDS for noise in noises):
+        raise ConfigError(
+            "mechanism.noise",
+            terms.noise,
+            f"is no noise of a sum; write one of {', '.join(KINDS)}, or leave it out.",
+        )
+    if terms.noise is not None or terms.continual_sum is not None:
+        return noises
+    if terms.delta > 0 and not terms.pure:
+        return noises
+    return tuple(dict.fromkeys((*noises, *filter(is_pure, KINDS))))
+
+
 def kinds_of(named: str | None) -> tuple[str, ...]:
     """Noises of the mechanism that the user named; all of them without a name.
 
     A name that is no continual sum is a way to combine several with Gaussian noise.
     """
     if named is None:
-        return ("gaussian", "discrete_gaussian", "k_norm")
+        return tuple(KINDS)
     return tuple(CONTINUAL_SUMS[named].kinds) if named in CONTINUAL_SUMS else ("gaussian",)
 
 
@@ -71,6 +94,10 @@ SLACK = 1.05
 
 SPLIT = "separate"
 """Name of the alternative that gives each ``over`` a mechanism of its own."""
+
+
+BY_NAME = "name it to take it: "
+"""How the note of a mechanism begins that gives something up."""
 
 
 P = TypeVar("P", bound=Program)
@@ -124,7 +151,12 @@ def best_sum(
 def sums_for(
     noise: str, leaf: SummedLeaf, terms: Terms, build: Callable[[ContinualSum], Offer[P]]
 ) -> dict[str, Strategy[P]]:
-    """Name of each continual sum that has the noise and serves the leaf -> a program over it."""
+    """Name of each continual sum that has the noise and serves the leaf -> a program over it.
+
+    Laplace noise is for leaves whose sensitivity is measured in the l1 norm, and for no others.
+    """
+    if (noise == "laplace") != (leaf.norm == 1):
+        return {}
 
     def over(name: str, budget: PrivacyLoss) -> Offer[P]:
         return build(calibrated(name, leaf, terms, budget))
@@ -154,7 +186,9 @@ def best_way(
       ConfigError: nothing (or not what the user named) can serve.
     """
     check_named(terms, joined)
-    return pick(terms, tries(terms, noises_for(terms), ways))
+    noises, usual = noises_of_sums(terms), noises_for(terms)
+    spare = tuple(noise for noise in noises if noise not in usual)
+    return pick(terms, tries(terms, noises, ways), spare)
 
 
 def tries(
@@ -203,13 +237,21 @@ def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
     ten = offer.program.loss(None if window is None else 10 * window).epsilon(terms.delta)
     note = "no protection after the window" if math.isinf(ten) else ""
     if not note and name in CONTINUAL_SUMS:
-        note = CONTINUAL_SUMS[name].caveat
-    state = offer.program.state_bytes()
-    return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note)
+        caveat = CONTINUAL_SUMS[name].caveat
+        note = f"{BY_NAME}{caveat}" if caveat else ""
+    state, loss = offer.program.state_bytes(), offer.program.loss(terms.window)
+    return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note, loss)
 
 
-def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, ...]]:
+def pick(
+    terms: Terms, tried: Sequence[Try[P]], spare: tuple[str, ...] = ()
+) -> tuple[P, tuple[Alternative, ...]]:
     """Relates scores to the best, marks the chosen one and sorts.
+
+    Args:
+      tried: what there is.
+      spare: noises that are taken only where no other is within ``SLACK`` of their error: pure
+        noise costs later periods, plans and ledgers more.
 
     Raises:
       ConfigError: none of them can serve, or not the one that was named.
@@ -226,8 +268,13 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
             reasons = [a.note for a, _, _ in tried if a.mechanism == named]
             raise ConfigError("mechanism.continual_sum", named, [*reasons, cannot][0])
     else:
-        # A mechanism that gives something up, as protection after the window, must be named.
+        # A mechanism that gives something up, as protection after the window, must be named; one
+        # that gives up graded expiration only if that is of use, or if some output does not gain.
+        whole = [(a, p) for a, p in able if a.note.startswith(BY_NAME)]
         able = [(a, p) for a, p in able if not a.note]
+        if able and terms.lasting is None and not terms.declared:
+            usual = _winner(able, spare)
+            able += [item for item in whole if _gains(item, usual, terms)]
     if not able:
         refused = [item.refusal for item in tried if item.refusal is not None]
         if len(refused) == len(tried) and len({error.field for error in refused}) == 1:
@@ -239,14 +286,44 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
             + "; ".join(f"{a.mechanism}: {a.note}" for a, _, _ in tried),
         )
     best = min(a.score for a, _ in able)
-    close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
-    winner, program = min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
+    winner, program = _winner(able, spare)
     ranked = [
-        replace(item, chosen=item is winner, score=_relative(item.score, best))
+        replace(
+            item,
+            chosen=item is winner,
+            score=_relative(item.score, best),
+            note=item.note.removeprefix(BY_NAME) if item is winner else item.note,
+        )
         for item, _, _ in tried
     ]
     ranked.sort(key=lambda item: (not item.chosen, item.score, item.state_bytes))
     return program, tuple(ranked)
+
+
+Able = tuple[Alternative, P]
+
+
+def _winner(able: Sequence[Able[P]], spare: tuple[str, ...]) -> Able[P]:
+    """Of those within ``SLACK`` of the smallest error the one with the smallest state; one of a
+    spare noise only where there is no other."""
+    best = min(a.score for a, _ in able)
+    close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
+    close = [(a, p) for a, p in close if a.noise not in spare] or close
+    return min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
+
+
+def _gains(item: Able[P], usual: Able[P], terms: Terms) -> bool:
+    """Whether every output over every span has less noise, in the worst tick and in the mean."""
+    (one, its), (other, others) = item, usual
+    end = terms.horizon
+    if end is None:
+        return False
+    ticks = np.unique(np.linspace(0, end - 1, min(end, 2048)).astype(np.int64))
+    means, than = its.mean_stddev(ticks), others.mean_stddev(ticks)
+    if not means or means.keys() != than.keys() or one.stddev.keys() != other.stddev.keys():
+        return False
+    worst = all(one.stddev[name] < value for name, value in other.stddev.items())
+    return worst and all(means[name] < value for name, value in than.items())
 
 
 def _relative(score: float, best: float) -> float:
@@ -276,9 +353,16 @@ class MechanismConfig(Section):
     )
     noise: Literal["gaussian", "discrete_gaussian", "k_norm", "gumbel", "laplace"] | None = Field(
         default=None,
-        description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0); "
-        "of models that choose vertices gumbel or laplace.",
+        description="gaussian, discrete_gaussian (integers, zCDP), k_norm or laplace (both pure: "
+        "they serve delta = 0); of models that choose vertices gumbel or laplace. Without it the "
+        "plan prices them.",
         examples=["gaussian"],
+    )
+    pure: bool | None = Field(
+        default=None,
+        description="Whether pure noise is priced where delta is above 0. Without it: yes, unless "
+        "the job has a ledger, where losses of pure noise add up to more.",
+        examples=[False],
     )
     buffers: Buffers | None = Field(
         default=None,

@@ -11,7 +11,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.joint import over_groupings
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.noise.noise import is_pure, kind_of
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.registry import CONTINUAL_SUMS
 
@@ -32,7 +32,7 @@ def band_of(noise: str, outside: float = 0.05) -> float:
     outside: share of the noise beyond it: 0.05, or 0.025.
     """
     gaussian, laplace = BANDS[outside]
-    return laplace if noise == "k_norm" else gaussian
+    return laplace if is_pure(noise) else gaussian
 
 
 MOST_STATE = 1 << 28
@@ -44,7 +44,8 @@ class Alternative:
     """One priced way to serve the plan.
 
     Attributes:
-      mechanism: its name in the config. noise: gaussian, discrete_gaussian or k_norm.
+      mechanism: its name in the config. noise: gaussian, discrete_gaussian, k_norm
+        or laplace.
       chosen: whether the plan uses it.
       score: worst predicted error relative to the best alternative (1.0 = best); inf when it cannot
         serve.
@@ -52,6 +53,8 @@ class Alternative:
       epsilon_10w: loss against everything released within ten windows (None: cannot serve).
       stddev: "name over=N" -> worst stddev, the user's unit.
       note: why it cannot serve, or what to know about it.
+      loss: within the window, of one period where the unit is a user; None: cannot serve. Later
+        periods, plans and ledgers add it up.
     """
 
     mechanism: str
@@ -62,6 +65,7 @@ class Alternative:
     epsilon_10w: float | None
     stddev: dict[str, float]
     note: str = ""
+    loss: PrivacyLoss | None = None
 
 
 def budget_of(noise: str, epsilon: float, delta: float) -> PrivacyLoss:
@@ -120,8 +124,12 @@ class SummedLeaf(Protocol):
         """(D,) noise weights in lattice units. unit(): the mechanism at weights of 1, which tells
         how its noise spreads over time; ConfigError where it cannot serve."""
 
+    @property
+    def norm(self) -> int:
+        """In which its sensitivity is measured: 2, or 1 for independent Laplace noise."""
+
     def sensitivity(self, scales: tuple[float, ...], add_up: bool) -> float:
-        """Joint l2 sensitivity of (leaf / scales) under the plan's relation.
+        """Joint sensitivity of (leaf / scales) under the plan's relation.
 
         add_up: two changed cells cost the sum of their norms, not the root of the sum of squares.
         Where the unit is a user: of what one of the user's cells adds (``Terms.cell_relation``).
@@ -148,6 +156,7 @@ class FixedLeaf:
     added_up: float
 
     once: ClassVar[bool] = False
+    norm: ClassVar[int] = 2
 
     @property
     def dimension(self) -> int:
@@ -188,6 +197,7 @@ def calibrated(
         "window": terms.window,
         "horizon": terms.horizon,
         "budget": budget,
+        "norm": leaf.norm,
         **{option: value for option, value in terms.options if option in cls.settings},
     }
 

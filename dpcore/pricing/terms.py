@@ -35,6 +35,9 @@ class Terms:
       may_vanish: whether another payload may filter an event out, or make it late.
       has_id: whether events have ids.
       continual_sum: the mechanism for running sums that the user named. noise: the one named.
+      declared: whether the config names the mechanism or the noise: what it releases then does not
+        follow new defaults.
+      pure: whether pure noise is priced where delta is above 0.
       options: what else the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
       events: that a key is expected to have in a tick; None: nobody said. No bound follows from it.
       version: of the plan. A default that differs between versions is chosen by it.
@@ -66,6 +69,8 @@ class Terms:
     delta_sel: float = 0.0
     discover: DiscoverConfig | None = None
     groupings: int = 1
+    pure: bool = True
+    declared: bool = False
     known_keys: int | None = None
 
     def written(self, error: ConfigError) -> ConfigError:

@@ -110,6 +110,10 @@ def most_periods(periods: Periods) -> int | None:
     return None if end is None else int(periods.of(np.asarray([end - 1]))[0]) + 1
 
 
+OF_TICKS = ("ticks", "spacing", "ticks_per_key")
+"""Caps that say nothing where there is a single tick."""
+
+
 @dataclass(frozen=True)
 class CapPrice:
     """What another cap would cost.
@@ -144,6 +148,8 @@ def cap_prices(
     now = compose(tuple(part.loss(terms.lasting) for part in sums)) if sums else None
     results = []
     for cap, value, other, caps in _others(person.caps):
+        if person.periods.clock.once and cap in OF_TICKS:
+            continue
         try:
             changed = UserUnit(caps, person.periods)
         except ConfigError:

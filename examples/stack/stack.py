@@ -1,13 +1,13 @@
-"""``make stack``: a whole live stream on this machine, from a Pub/Sub server to releases on screen.
+"""``make stack``: a whole live stream on this machine, from a server to releases on screen.
 
-Starts the Pub/Sub server and a Flink cluster of two TaskManagers, submits a job with ``weir run``,
-feeds it with ``weir feed`` and shows what it releases. Ctrl-C, or ``--seconds``, ends all of it and
-leaves no process behind. The events are synthetic, or a recorded file that is replayed.
+Starts a server of Pub/Sub, or of Kafka, and a Flink cluster of two TaskManagers, submits a job with
+``weir run``, feeds it with ``weir feed`` and shows what it releases. Ctrl-C, or ``--seconds``, ends
+all of it and leaves no process behind. The events are synthetic, or a recorded file that is
+replayed.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from examples.stack.replay import LEAD, Prepared, Replay
+from examples.stack.streams import STREAMS
 from examples.stack.view import Shown, View, save_picture
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError, WeirError
@@ -28,20 +29,11 @@ from weir.pipelines.cli.base import FAILED, REFUSED
 from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.processes import EngineFailed, Process, Workplace, sweep
-from weir.pipelines.engines.servers import PubSubServer
-from weir.pipelines.feed.targets import create
 from weir.pipelines.runners.ending import counters_of
-from weir.pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
 from weir.pipelines.terminal import console, count
 from weir.transforms.runtime.secret import SecretRef
 
 CONFIG = Path(__file__).with_name("live.yaml")
-PROJECT = "weir-stack"
-TOPIC = f"projects/{PROJECT}/topics/events"
-SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/events"
-ACK_DEADLINE = 10
-"""Seconds; Pub/Sub's least. For so long after its start a job waits for what comes again."""
-
 ENDLESS = 10**12
 """Events that a feed may send."""
 
@@ -60,7 +52,7 @@ COUNTED = 3.0
 AVERAGED = 20.0
 """Seconds over which events per second are averaged."""
 
-PLACES = ("weir-stack-", "weir-live-", "weir-pubsub-", "weir-flink-")
+PLACES = ("weir-stack-", "weir-live-", "weir-pubsub-", "weir-kafka-", "weir-flink-")
 """Temporary folders of a stack; those of a killed one are removed by the next."""
 
 
@@ -74,6 +66,7 @@ class Stack:
       replay: what to feed; None: synthetic events.
       rate: synthetic events per second.
       tell: takes a sentence for the person who waits.
+      kind: of the stream, pubsub or kafka.
     """
 
     def __init__(
@@ -83,6 +76,7 @@ class Stack:
         replay: Replay | None = None,
         rate: float = 1000.0,
         tell: Console | None = None,
+        kind: str = "pubsub",
     ) -> None:
         self._config = config
         self._job = load(config)
@@ -94,7 +88,7 @@ class Stack:
         self._workplace = Workplace("weir-stack-")
         self._folder = self._workplace.folder
         self._counted: deque[tuple[float, int]] = deque()
-        self.pubsub = PubSubServer()
+        self.stream = STREAMS[kind]()
         self.cluster: FlinkCluster | None = None
         self.feed: Process | None = None
 
@@ -110,17 +104,17 @@ class Stack:
         left = [folder for prefix in PLACES for folder in sweep(prefix)]
         if left:
             self._say(f"removed what a killed stack left: {count(len(left), 'temporary folder')}")
-        self.pubsub.start()
-        environment = {"PUBSUB_EMULATOR_HOST": self.pubsub.host}
-        self._say(f"Pub/Sub server at {self.pubsub.host}")
-        self._make_topic()
+        self.stream.start()
+        environment = self.stream.environment
+        self._say(f"server of {self.stream.kind} at {self.stream.address}")
         self.cluster = FlinkCluster(self._folder / "flink", environment=environment).start()
         self._say(f"Flink with two TaskManagers: {self.cluster.url}")
         if self._replay is not None:
             self._prepared = self._replay.prepare(self._job, self._folder)
         settings = self._settings()
         self._submit(settings, environment)
-        self._say("the job runs; releases come once its first hold of 10 s is over")
+        hold = f" once its first hold of {self.stream.hold} s is over" if self.stream.hold else ""
+        self._say(f"the job runs; releases come{hold}")
         self._begin_feed(settings, environment)
         return self
 
@@ -130,7 +124,7 @@ class Stack:
             self.feed.stop(3.0)
         if self.cluster is not None:
             self.cluster.stop()
-        self.pubsub.stop()
+        self.stream.stop()
         self._workplace.remove()
 
     def look(self) -> Shown:
@@ -147,7 +141,7 @@ class Stack:
         self._count(jobs[0]["jid"])
         return Shown(
             state=state,
-            counts=self.pubsub.counts(TOPIC),
+            counts=self.stream.counts(),
             checkpoints=self._checkpoints(jobs[0]["jid"]),
             feeding=self.feed.alive,
             events=self._counted[-1][1],
@@ -192,14 +186,9 @@ class Stack:
     def _say(self, text: str) -> None:
         self._tell.print(f"weir: {text}", style="dim")
 
-    def _make_topic(self) -> None:
-        os.environ["PUBSUB_EMULATOR_HOST"] = self.pubsub.host
-        section = SubscriptionConfig(subscription=SUBSCRIPTION, ack_deadline=f"{ACK_DEADLINE}s")
-        create(TOPIC, PubSubSource(pubsub=section))
-
     def _settings(self) -> list[str]:
         """``--set`` of the job: what of the config belongs to this machine and this hour."""
-        source = f"subscription: {SUBSCRIPTION}, ack_deadline: {ACK_DEADLINE}s"
+        source = self.stream.source
         values = {
             "sink": f"{{parquet: {self.out}, every: 1}}",
             "secret": f"{{file: {self._secret()}}}",
@@ -215,7 +204,7 @@ class Stack:
         else:
             values |= self._prepared.settings
             source += ", " + self._prepared.source
-        values["source"] = f"{{pubsub: {{{source}}}}}"
+        values["source"] = f"{{{self.stream.kind}: {{{source}}}}}"
         return [word for item in values.items() for word in ("--set", "=".join(item))]
 
     def _secret(self) -> Path:
@@ -252,7 +241,7 @@ class Stack:
             "weir feed",
             [
                 *(sys.executable, "-m", "weir", "feed", str(self._config), *settings),
-                *("--to", TOPIC, *what),
+                *("--to", self.stream.target, *what),
             ],
             self._folder / "feed.log",
             environment,
@@ -285,7 +274,7 @@ class Stack:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("config", type=click.Path(dir_okay=False, path_type=Path), default=CONFIG)
+@click.argument("words", nargs=-1)
 @click.option(
     "--from",
     "recorded",
@@ -306,7 +295,7 @@ class Stack:
 @click.option(
     "--seconds",
     type=float,
-    help="End by itself so long after the first release.  [default: on Ctrl-C]",
+    help="End by itself so long after the first release of a fed stream.  [default: on Ctrl-C]",
 )
 @click.option(
     "--picture",
@@ -314,7 +303,7 @@ class Stack:
     help="Keep the last screen in this SVG file.",
 )
 def main(
-    config: Path,
+    words: tuple[str, ...],
     recorded: Path | None,
     speed: float,
     rate: float,
@@ -322,20 +311,25 @@ def main(
     seconds: float | None,
     picture: Path | None,
 ) -> None:
-    """Run CONFIG as a live stream on this machine and show its releases.
+    """Run a config as a live stream on this machine and show its releases.
+
+    WORDS: the config, and kafka for a stream of Kafka.
 
     \b
       make stack
+      make stack STACK=kafka
       make stack STACK="--rate 2000 --out live-out"
       make stack STACK="examples/flights/flights.yaml --from examples/flights/flights.csv"
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    kind = next((word for word in words if word in STREAMS), "pubsub")
+    config = Path(next((word for word in words if word not in STREAMS), CONFIG))
     temporary = None if out else Workplace("weir-live-")
     folder = out if temporary is None else temporary.folder / "out"
     assert folder is not None
     replay = None if recorded is None else Replay(recorded, speed)
     try:
-        with Stack(config, folder, replay, rate) as stack:
+        with Stack(config, folder, replay, rate, kind=kind) as stack:
             released = show(stack, seconds, picture)
         click.echo(f"weir: {released:,} ticks released; everything is stopped.", err=True)
     except KeyboardInterrupt:
@@ -355,8 +349,8 @@ def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> in
     """Shows releases until Ctrl-C or until the time is over; returns how many ticks there were.
 
     Args:
-      stack: runs. seconds: how long after the first release; None: until Ctrl-C.
-      picture: an SVG file for the last screen.
+      stack: runs. seconds: how long after the first release, once the feed sends; None: until
+        Ctrl-C. picture: an SVG file for the last screen.
 
     Raises:
       EngineFailed: the job or the feed has failed, or nothing is released.
@@ -367,8 +361,9 @@ def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> in
     with Live(console=console(), refresh_per_second=4) as live:
         try:
             while first is None or seconds is None or time.monotonic() < first + seconds:
-                live.update(view.draw(stack.look()))
-                if first is None and view.ticks:
+                shown = stack.look()
+                live.update(view.draw(shown))
+                if first is None and view.ticks and shown.counts["messages"]:
                     first = time.monotonic()
                 if first is None and time.monotonic() > began + stack.patience:
                     raise EngineFailed(f"nothing was released in {stack.patience:.0f} s.")

@@ -48,7 +48,7 @@ class Shown:
     """What the machines tell.
 
     Attributes:
-      state: of the job. counts: of the Pub/Sub server. checkpoints: completed so far.
+      state: of the job. counts: of the server. checkpoints: completed so far.
       feeding: whether events still come. events: read by the job so far.
       per_second: events read in a second, lately; None: not known yet.
     """
@@ -159,7 +159,10 @@ class View:
         done = [
             ("the job runs", shown.state == "RUNNING"),
             ("events are published", shown.counts["messages"] > 0),
-            ("workers have started and pull them", shown.counts.get("deliveries", 0) > 0),
+            (
+                "workers have started and read them",
+                shown.counts.get("deliveries", shown.events) > 0,
+            ),
             ("a checkpoint is stored", shown.checkpoints > 0),
             ("a tick is over, and the first hold with it: the first release", False),
         ]
@@ -208,7 +211,7 @@ class View:
             rate = "" if shown.per_second is None else f", {shown.per_second:,.0f}/s"
             parts = [
                 f"{shown.counts['messages']:,} messages sent{feeding}",
-                f"{shown.counts['acks']:,} acknowledged",
+                *([f"{shown.counts['acks']:,} acknowledged"] if "acks" in shown.counts else []),
                 f"{shown.events:,} events read{rate}",
                 f"{shown.checkpoints:,} checkpoints",
             ]

@@ -85,7 +85,7 @@ class Audited:
                 "would add trials up; audit the config without groups.",
             )
         job = _keyed(job, names(4))
-        full = job.clock.to_clock().ticks
+        full = job.release_clock.ticks
         wanted = ticks if ticks is not None else full
         if wanted is None:
             window = _window_of(job)
@@ -174,7 +174,9 @@ def _keyed(job: JobConfig, keys: tuple[str, ...]) -> JobConfig:
 
 
 def _ended(job: JobConfig, ticks: int) -> JobConfig:
-    end = durations.show_timestamp(job.clock.to_clock().tick_start(ticks))
+    if job.clock is None:
+        return job
+    end = durations.show_timestamp(job.release_clock.tick_start(ticks))
     return job.model_copy(update={"clock": job.clock.model_copy(update={"end": end})})
 
 

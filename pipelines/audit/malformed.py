@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.feed.targets import PER_MESSAGE
+from weir.pipelines.feed.messages import PER_MESSAGE
 from weir.transforms.decode.encoding import TextForm
 from weir.transforms.formats.registry import FORMATS, message_formats
 

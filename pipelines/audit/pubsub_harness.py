@@ -130,7 +130,7 @@ class PubSubHarness:
         Each says, in the attribute by which the config knows arrivals, that it arrived when the
         clock began.
         """
-        start = durations.show_timestamp(self.job.clock.to_clock().start)
+        start = durations.show_timestamp(self.job.release_clock.start)
         attributes = {self._own.timestamp or "arrived": start}
         client = publisher(emulator())
         held: list[Outgoing] = []
@@ -149,7 +149,7 @@ class PubSubHarness:
     def over(self, job: JobConfig, place: Path) -> JobConfig:
         """A job over these messages, whose clock begins soon; state and dead letters lie in a
         folder."""
-        clock = job.clock.to_clock()
+        clock = job.release_clock
         assert clock.ticks is not None
         length = clock.tick_start(clock.ticks) - clock.start + clock.delay
         seconds = min(LONGEST, max(SHORTEST, TICK * clock.ticks))

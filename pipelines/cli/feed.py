@@ -19,14 +19,15 @@ from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
     default="-",
     show_default=True,
     metavar="TARGET",
-    help="-, a file of any format that `--format` has, or projects/P/topics/T.",
+    help="-, a file of any format that `--format` has, projects/P/topics/T, or "
+    "kafka://HOST:PORT/TOPIC.",
 )
 @click.option(
     "--format",
     "form",
     metavar="FORMAT",
     help="csv, json, ndjson, parquet, arrow or avro, where the target's name does not tell.  "
-    "[default of a topic: source.pubsub.payload, or ndjson]",
+    "[default of a topic: payload of the source, or ndjson]",
 )
 @click.option(
     "--per-message",
@@ -84,7 +85,7 @@ def feed(
     truth: Path | None,
     as_json: bool,
 ) -> None:
-    """Send a stream that matches CONFIG to a file, stdout or a Pub/Sub topic.
+    """Send a stream that matches CONFIG to a file, stdout or a topic.
 
     For dry runs: synthetic events with the config's columns and keys, or a recorded file, at a
     rate, with late, repeated and broken records mixed in as you ask. Never run the config over them
@@ -113,7 +114,9 @@ def feed(
     shares = Shares(late, duplicate, malformed)
     if speed is not None and recorded is None:
         raise ConfigError("--speed", speed, "is for a recorded stream (--from); use --rate.")
-    topic = to.startswith("projects/")
+    if speed is not None and job.clock is None:
+        raise ConfigError("--speed", speed, "needs a clock, and the config has none; use --rate.")
+    topic = to.startswith(("projects/", "kafka://"))
     source = job.source
     stream = None if source is None or source.stream == PRESENT else source.stream
     if stream is not None and recorded is not None and rate is None:
@@ -122,7 +125,7 @@ def feed(
             replay = f"{source.field if source else 'source'}.replay.speed"
             raise ConfigError("--speed", speed, f"is not {replay}, {stream.speed:g}: keep one.")
     pace = command.Pace(rate, speed)
-    live = times == "now" or (times is None and topic and job.clock.end is None)
+    live = times == "now" or (times is None and topic and job.release_clock.ticks is None)
     live = live and recorded is None
     if truth is not None:
         refuse_truth(recorded, live, shares)
@@ -138,11 +141,11 @@ def feed(
     for built in created:
         click.echo(f"weir: {built}", err=True)
     text = None if source is None else source.text_form()
-    target = open_target(to, form, per_message, text)
+    target = open_target(to, form, per_message, text, source)
     setting = None
     if topic and speed is not None and recorded is not None and stream is None:
         stream = command.replay_from(command.first_moment(recorded, job), speed)
-        setting = command.setting(stream)
+        setting = command.setting(stream, "kafka" if to.startswith("kafka://") else "pubsub")
         click.echo(f"weir: note: the job needs --set '{setting}'", err=True)
     with command.FeedProgress() as shown:
         sent = command.feed(

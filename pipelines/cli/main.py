@@ -68,6 +68,7 @@ def main(debug: bool) -> None:
 @click.option(
     "--model", metavar="COLUMN", help="A model that predicts this column, from the others."
 )
+@click.option("--once", is_flag=True, help="One release of all rows: no clock, no times.")
 @click.option(
     "--schema",
     "with_schema",
@@ -83,13 +84,15 @@ def init(
     columns: str | None,
     encoding: str,
     model: str | None,
+    once: bool,
     with_schema: bool,
     as_json: bool,
 ) -> None:
     """Write a config from the header of FILE.
 
     Only names and types of columns are used. Bounds (clip) are left for you to fill in from what
-    you know: bounds that are read off the data would reveal the data.
+    you know: bounds that are read off the data would reveal the data. The config says at its end
+    what was not decided, and why.
 
     \b
       weir init purchases.csv > shop.yaml
@@ -98,6 +101,7 @@ def init(
       weir init events.ndjson --columns at,user,item
       weir init plain.csv --no-header --encoding latin-1
       weir init rides.csv --model count
+      weir init survey.csv --once
     """
     from weir.pipelines.init import init as command
 
@@ -108,7 +112,7 @@ def init(
     names = None if columns is None else [item.strip() for item in columns.split(",")]
     if names is not None and (not all(names) or len(set(names)) < len(names)):
         raise ConfigError("--columns", columns, "must be different names with commas between them.")
-    text = command.config_text(file, out, names, not no_header, encoding, model)
+    text = command.config_text(file, out, names, not no_header, encoding, model, once)
     if out is None:
         click.echo(text, nl=False) if not as_json else print_json(_begun(text, None))
         return
@@ -123,18 +127,27 @@ def init(
     if as_json:
         print_json(_begun(text, out))
         return
-    click.echo(
-        f"wrote {out}; fill in what is marked with <...>, then run: weir plan {out}", err=True
+    fill = (
+        "fill in what is marked with <...>, then run" if _begun(text, out)["to_fill_in"] else "run"
     )
+    click.echo(f"wrote {out}; {fill}: weir plan {out}", err=True)
 
 
 def _begun(text: str, out: Path | None) -> dict[str, Any]:
-    """A config of ``weir init`` as facts: what it says, and what is left to be filled in."""
+    """A config of ``weir init`` as facts: what it says, what is left to be filled in, and what was
+    not decided."""
     from weir.dpcore.config import yaml
     from weir.pipelines.config.job import placeholders
+    from weir.pipelines.init.init import UNDECIDED
 
     left = [path for path, _ in placeholders(yaml.parse_mapping(text, {}))]
-    return {"config": text, "out": None if out is None else str(out), "to_fill_in": left}
+    block = text.partition(f"{UNDECIDED}\n")[2].replace("\n#   ", " ").splitlines()
+    return {
+        "config": text,
+        "out": None if out is None else str(out),
+        "to_fill_in": left,
+        "undecided": [line.removeprefix("# - ") for line in block],
+    }
 
 
 @main.command(short_help="Show the guarantee, the error and the cost. Reads no data.")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from weir.dpcore.config import yaml
+from weir.dpcore.config.one_shot import NEEDS_CLOCK, check_clock
 from weir.dpcore.config.section import refusal
 from weir.dpcore.config.yaml import YAML11_NUMBER
 from weir.dpcore.errors import ConfigError
@@ -29,6 +30,13 @@ from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySi
 from weir.pipelines.sources.registry import SOURCES, AnySource
 from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.secret import refuse_secret
+
+JOB_NEEDS_CLOCK = (
+    ("deduplicate", "horizon"),
+    ("secret", "rotate"),
+    ("sink", "every"),
+)
+"""Fields beside those of a plan that say when, or for how many ticks."""
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 
@@ -81,6 +89,14 @@ class JobConfig(PlanConfig):
         """Where checkpoints and what a resume needs are kept: folder or bucket."""
         return self.engine.checkpoints or str((self._folder / ".weir" / self.name).absolute())
 
+    @model_validator(mode="before")
+    @classmethod
+    def _job_clock(cls, data: Any) -> Any:
+        """As ``PlanConfig``, for the sections that shape no plan."""
+        if isinstance(data, Mapping):
+            check_clock(data, (*NEEDS_CLOCK, *JOB_NEEDS_CLOCK))
+        return data
+
     @model_validator(mode="after")
     def _check_job(self) -> Self:
         users = self.privacy.unit == "user"
@@ -124,11 +140,14 @@ class JobConfig(PlanConfig):
         return self.model_copy(update={"sink": shown})
 
     def plan_config(self) -> PlanConfig:
-        """Only what shapes the plan."""
+        """Only what shapes the plan. A ledger adds up losses, which pure noise makes larger: it is
+        left out there, unless the config says otherwise."""
         fields = {name: getattr(self, name) for name in PlanConfig.model_fields}
-        built = PlanConfig.model_construct(
-            _fields_set=set(self.model_fields_set) & set(fields), **fields
-        )
+        given = set(self.model_fields_set) & set(fields)
+        if self.ledger is not None and self.mechanism.pure is None:
+            fields["mechanism"] = self.mechanism.model_copy(update={"pure": False})
+            given.add("mechanism")
+        built = PlanConfig.model_construct(_fields_set=given, **fields)
         built._yaml11_numbers = self._yaml11_numbers
         return built
 

@@ -1,4 +1,4 @@
-"""``python -m weir.pipelines.engines.install prism|flink|pubsub|buckets|all``: fills the cache.
+"""``python -m weir.pipelines.engines.install NAME|all``: fills the cache; NAME is one of GROUPS.
 
 Several are installed side by side. Exit 0 when all are there, 1 when one failed (the reason is on
 stderr). The paths are printed on stdout.
@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import flink_config, job_server, servers
+from weir.pipelines.engines import flink_config, job_server, kafka, servers
 from weir.pipelines.engines.tools import Component, say
 
 GROUPS: dict[str, tuple[Component, ...]] = {
     "prism": (job_server.PRISM,),
     "flink": (flink_config.COMPONENT, job_server.COMPONENT),
     "pubsub": (servers.PUBSUB,),
+    "kafka": (kafka.COMPONENT,),
     "buckets": (servers.BUCKETS,),
 }
 """What each name of ``make`` puts into the cache."""

@@ -44,10 +44,11 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
         form = FORMATS.of(form.name, config.source.text_form())
     try:
         for batch in form.batches(str(path)):
-            if config.schema_.time.column not in batch.schema.names:
+            time = config.schema_.time
+            if time is not None and time.column not in batch.schema.names:
                 raise ConfigError(
                     "schema.time.column",
-                    config.schema_.time.column,
+                    time.column,
                     f"is not a column of {path.name}; name one that is.",
                 )
             yield batch
@@ -67,11 +68,16 @@ def moments_of(batch: pa.RecordBatch, config: JobConfig) -> NDArray[np.int64]:
 
     That is schema.arrival where it is declared, else the event time. Only for pacing a replay.
 
+    Returns:
+      zeros where events have no time.
+
     Raises:
       ConfigError: a time cannot be read; never quotes it.
     """
     role = "time" if config.schema_.arrival is None else "arrival"
     column = config.schema_.arrival or config.schema_.time
+    if column is None:
+        return np.zeros(batch.num_rows, dtype=np.int64)
     stamp = Stamp(column.column, column.format, column.zone or "UTC", f"schema.{role}")
     result = to_time(batch.column(column.column), stamp, "the recording")
     if result.null_count:
@@ -196,14 +202,14 @@ def first_moment(recorded: str, config: JobConfig) -> int:
     raise ConfigError("--from", recorded, "holds no event.")
 
 
-def setting(stream: StreamTime) -> str:
-    """A replay as a job's ``--set`` takes it."""
+def setting(stream: StreamTime, kind: str = "pubsub") -> str:
+    """A replay as a job's ``--set`` takes it. kind: of its source."""
     origin, started = (
         durations.show_timestamp(stream.origin),
         durations.show_timestamp(stream.started),
     )
     return (
-        f'source.pubsub.replay={{origin: "{origin}", started: "{started}", '
+        f'source.{kind}.replay={{origin: "{origin}", started: "{started}", '
         f"speed: {stream.speed:g}}}"
     )
 

@@ -89,7 +89,7 @@ def batches(
     """
     shape = shape or Shape()
     _check_shape(config, shape)
-    clock = config.clock.to_clock()
+    clock = config.release_clock
     length = clock.tick_start(clock.ticks or OPEN_TICKS) - clock.start
     keep: pa.RecordBatch | None = None
     for start in range(0, events, CHUNK):
@@ -128,7 +128,8 @@ def _batch(
     schema = config.schema_
     columns: dict[str, pa.Array] = {}
     event_times = moments - behind if live else moments
-    columns[schema.time.column] = write_times(event_times, schema.time)
+    if schema.time is not None:
+        columns[schema.time.column] = write_times(event_times, schema.time)
     if schema.arrival is not None:
         columns[schema.arrival.column] = write_times(event_times + behind, schema.arrival)
     if schema.id is not None:
@@ -290,6 +291,8 @@ def write_times(moments: NDArray[np.int64], column: TimeColumn) -> pa.Array:
 
 def describe(config: PlanConfig, events: int) -> str:
     """One line about what is made."""
-    clock = config.clock.to_clock()
+    clock = config.release_clock
+    if clock.once:
+        return f"{events:,} events"
     over = show_ticks(clock, clock.ticks or OPEN_TICKS)
     return f"{events:,} events over {over}"

@@ -1,4 +1,4 @@
-"""A fed stream into a Pub/Sub topic: several events a message, in any payload a job can read."""
+"""Where a fed stream goes: a file, standard output, or a topic, several events a message."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.feed.messages import MessageTarget
 from weir.pipelines.sources.source import Source
 from weir.transforms.beam.publish import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 from weir.transforms.decode.encoding import TextForm
@@ -19,49 +20,34 @@ from weir.transforms.formats.registry import (
     FORMATS,
     file_formats,
     format_of,
-    message_formats,
     suffixes,
 )
 from weir.transforms.runtime.pubsub_client import emulator, publisher
 
-PER_MESSAGE = 100
-"""Events of one message, where the payload holds several."""
 
-
-class TopicTarget:
-    """Publishes; a write returns when the server has it.
+class TopicTarget(MessageTarget):
+    """Publishes into Pub/Sub; a write returns when the server has it.
 
     PUBSUB_EMULATOR_HOST is honoured, as in every Pub/Sub client.
 
     Args:
       topic: projects/P/topics/T.
-      payload: name of a format of messages.
-      per_message: events of one message, at most.
+      payload, per_message: as of MessageTarget.
       client: a PublisherClient, for tests.
     """
 
     def __init__(
         self, topic: str, payload: str, per_message: int | None = None, client: Any = None
     ) -> None:
-        if payload not in message_formats():
-            known = ", ".join(message_formats())
-            raise ConfigError("--format", payload, f"must be one of {known} for a topic.")
-        self._topic, self._format = topic, FORMATS[payload]
-        most = self._format.most_per_message
-        self._per = per_message or most or PER_MESSAGE
-        if most is not None and self._per > most:
-            raise ConfigError(
-                "--per-message", per_message, f"must be {most} for {payload}; use ndjson."
-            )
+        super().__init__(payload, per_message)
+        self._topic = topic
         self._client = client or publisher(emulator())
 
     def write(self, batch: pa.RecordBatch, broken: Sequence[bool]) -> None:
         """One or several calls."""
         held: list[Outgoing] = []
         size = 0
-        for start in range(0, batch.num_rows, self._per):
-            part = batch.slice(start, self._per)
-            data = self._format.encode(part, broken[start : start + self._per])
+        for data in self.payloads(batch, broken):
             if held and (len(held) >= CALL_MESSAGES or size + len(data) > CALL_BYTES):
                 publish(self._client, self._topic, held)
                 held, size = [], 0
@@ -78,12 +64,16 @@ def create(topic: str, source: Source | None) -> list[str]:
     """Makes a topic, and what a job reads it by, where they are not there yet.
 
     Args:
-      topic: projects/P/topics/T.
+      topic: projects/P/topics/T, or kafka://HOST:PORT/TOPIC.
       source: of the job; None makes the topic only.
 
     Returns:
       what was made, as sentences.
     """
+    if topic.startswith("kafka://"):
+        from weir.pipelines.feed import kafka
+
+        return kafka.create(topic, source)
     from google.api_core.exceptions import AlreadyExists
 
     built = []
@@ -125,12 +115,14 @@ def open_target(
     form: str | None,
     per_message: int | None = None,
     text: TextForm | None = None,
+    source: Source | None = None,
 ) -> FeedTarget:
     """``-``, a file name, or a topic -> a target.
 
     Args:
       per_message: events of a message, for a topic.
       text: how CSV is written.
+      source: of the config, whose options clients of Kafka have.
 
     Raises:
       ConfigError: what it is cannot be told, or a client library is missing.
@@ -142,13 +134,17 @@ def open_target(
         return FileTarget(sys.stdout.buffer, named, text)
     if where.startswith("projects/") and "/topics/" in where:
         return TopicTarget(where, form or "ndjson", per_message)
+    if where.startswith("kafka://"):
+        from weir.pipelines.feed.kafka import KafkaTarget
+
+        return KafkaTarget(where, form or "ndjson", per_message, source)
     result = format_of(where) if form is None else _file_format(form)
     if result is None:
         raise ConfigError(
             "--to",
             where,
-            f"must be -, a topic like projects/P/topics/T, or a file that ends in {suffixes()}; or "
-            "say --format.",
+            "must be -, a topic like projects/P/topics/T or kafka://HOST:PORT/TOPIC, or a file "
+            f"that ends in {suffixes()}; or say --format.",
         )
     try:
         handle = Path(where).open("wb")  # noqa: SIM115 - the target closes it

@@ -57,7 +57,7 @@ class Truth:
     """
 
     def __init__(self, config: PlanConfig, path: Path) -> None:
-        self._config, self._clock = config, config.clock.to_clock()
+        self._config, self._clock = config, config.release_clock
         self._where = None if config.where is None else Predicate.parse(config.where)
         key = config.key
         if key is not None and (key.columns is not None or key.groups is not None):

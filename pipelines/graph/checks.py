@@ -21,7 +21,7 @@ def plan_under(job: JobConfig) -> Plan:
     config = job.plan_config()
     source = job.source
     said = () if source is None else tuple(source.caveats(job.limits))
-    horizon = horizon_of(source, job.deduplicate, config.clock.to_clock())
+    horizon = horizon_of(source, job.deduplicate, config.release_clock)
     shards = shards_of(source, job.deduplicate, config.privacy.unit == "user")
     return Plan.from_config(config, RuntimeAssumptions(horizon, said, shards))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weir.dpcore.config import schema as versions
-from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, refuse_mixed
 from weir.pipelines.config.sections import Engine, Secret, needed
@@ -49,11 +48,6 @@ class Parts:
     def name(self) -> str:
         """Name of the release."""
         return self.plan.name
-
-    @property
-    def clock(self) -> ClockConfig:
-        """The public clock, as the config has it."""
-        return self.plan.config.clock
 
     @property
     def streaming(self) -> bool:

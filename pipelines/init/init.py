@@ -7,6 +7,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ MOST_FEATURES = 32
 """Columns that are proposed as features; more are named in a comment."""
 
 
-def check_target(found: Mapping[str, Any], target: str, path: str) -> None:
+def check_target(found: Mapping[str, Any], target: str, path: str, once: bool = False) -> None:
     """Raises ConfigError: the column to predict cannot be predicted, or nothing predicts it.
 
     Args:
       found: what ``pipelines.init.header.sniff`` says of the file. target: the column.
+      once: whether the config has no clock.
     """
     types = {column["name"]: column["type"] for column in found["columns"]}
     if not types:
@@ -50,6 +52,13 @@ def check_target(found: Mapping[str, Any], target: str, path: str) -> None:
     kind = roles.get(target, types[target])
     if kind not in ("integer", "number", "text"):
         raise ConfigError("--model", target, f"is of type {kind}: a target is a number or a text.")
+    if once and kind == "text":
+        raise ConfigError(
+            "--once",
+            True,
+            f"is for a model of a number, and {target} is a text: models of classes are of blocks "
+            "of records over time. Leave --once out.",
+        )
     if not features_of(found, target) and not found.get("lists"):
         raise ConfigError("--model", target, f"is the only number of {path}: nothing predicts it.")
 
@@ -59,7 +68,7 @@ def features_of(found: Mapping[str, Any], target: str) -> list[str]:
     return [name for name in found["numbers"] if name != target]
 
 
-def model(found: Mapping[str, Any], target: str) -> Iterator[str]:
+def model(found: Mapping[str, Any], target: str, once: bool = False) -> Iterator[str]:
     """The section, and what is expected; bounds and sizes are placeholders."""
     features = features_of(found, target)
     texts = [column["name"] for column in found["columns"] if column["type"] == "text"]
@@ -68,10 +77,14 @@ def model(found: Mapping[str, Any], target: str) -> Iterator[str]:
         yield from classifier(features, target, listed)
         return
     used, more = features[:MOST_FEATURES], features[MOST_FEATURES:]
-    yield "expect: {events: <EVENTS>}         # that a key has in a period, about; public, a guess"
+    each = "a key has" if once else "a key has in a period"
+    yield f"expect: {{events: <EVENTS>}}         # that {each}, about; public, a guess"
     yield ""
     yield "model:"
-    yield "  algorithm: online.follow_the_leader   # `weir plan` says where another is better"
+    if once:
+        yield "  algorithm: regression.incremental"
+    else:
+        yield "  algorithm: online.follow_the_leader   # `weir plan` says where another is better"
     if listed is not None:
         used, more = [listed[0]], []
     yield from listed_words(listed) or columns_words(used, len(more))
@@ -79,7 +92,8 @@ def model(found: Mapping[str, Any], target: str) -> Iterator[str]:
     yield "  ranges:                          # what can happen; beyond: moved to the nearer bound"
     for name in (*used, target):
         yield f"    {word(name)}: [<LOW>, <HIGH>]"
-    yield "  # loss: squared                  # or absolute, {quantile: 0.9}, {huber: 0.1}, ..."
+    if not once:
+        yield "  # loss: squared                  # or absolute, {quantile: 0.9}, {huber: 0.1}, ..."
 
 
 def listed_words(listed: tuple[str, int] | None) -> list[str]:
@@ -127,6 +141,7 @@ def config_text(
     header: bool = True,
     encoding: str = "utf-8",
     target: str | None = None,
+    once: bool = False,
 ) -> str:
     """The text of a config.
 
@@ -135,6 +150,7 @@ def config_text(
       out: where the text will be kept; the path of the file is written relative to it.
       columns, header, encoding: as for ``pipelines.init.header.sniff``.
       target: a column that a model is to predict; None: aggregates.
+      once: one release of all rows, without a clock.
 
     Raises:
       ConfigError: no such file, or of no format known here; a target that is none.
@@ -143,11 +159,12 @@ def config_text(
 
     result = sniff_all(str(file), columns, header, encoding)
     if target is not None:
-        check_target(result, target, str(file))
+        check_target(result, target, str(file), once)
     path = str(file)
     if out is not None and not file.is_absolute():
         path = os.path.relpath(file, out.parent)
-    return "\n".join(lines(result, path, target)) + "\n"
+    once = once or (target is None and bool(result["columns"]) and result["time"] is None)
+    return "\n".join(lines(result, path, target, once)) + "\n"
 
 
 def write_schema(folder: Path) -> None:
@@ -162,64 +179,129 @@ def write_schema(folder: Path) -> None:
     (folder / SCHEMA).write_text(f"{text}\n", encoding="utf-8")
 
 
-def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Iterator[str]:
+def lines(
+    found: Mapping[str, Any], path: str, target: str | None = None, once: bool = False
+) -> Iterator[str]:
     """The config, line by line.
 
     Args:
       found: what ``pipelines.init.header.sniff`` says of the file. path: as the config names it.
-      target: what a model predicts; None: aggregates.
+      target: what a model predicts; None: aggregates. once: whether it has no clock.
     """
+    users = found["unit"] is not None and target is None
     yield f"# yaml-language-server: $schema={SCHEMA}"
     yield f"# Editors check and complete this by that file, next to it: weir schema > {SCHEMA}"
     yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
-    yield "# Fill in what stands in <...>: from what you know, never from the data, because a bound"
-    yield "# that is read off the data reveals them. Then: weir plan, weir run. Fields: weir schema"
+    yield "# Change it by what you know, never by the data, because a bound that is read off the"
+    yield "# data reveals them. What stands in <...> must be filled in. Then: weir plan, weir run."
     yield ""
     yield f"name: {release_name(path)}"
     yield f"source: {{{found['format']}: {word(path)}{written(found['text'])}}}"
     yield ""
-    yield from schema(found)
+    yield from schema(found, once)
     yield ""
     yield "# where: COLUMN > 0                # only these events count; the predicate is public"
     yield from key(found["keys"])
     yield ""
-    yield "clock:                             # one release of everything per period"
-    yield "  start: <START>                   # like 2024-01-01T00:00:00Z; earlier ones are refused"
-    yield "  period: 1d                       # or 1h, 15m, 30s"
-    yield "  end: <END>                       # a file ends, so must the clock; later: refused"
-    yield ""
+    if not once:
+        yield from clock(datetime.now(UTC).year)
+        yield ""
     yield "privacy:"
     yield "  epsilon: 1.0                     # smaller is more private and less exact"
     yield "  delta: 1e-6                      # well below one over the number of people"
-    yield "  protect_for: all                 # or a window, like 365d: less noise, and it expires"
-    yield "  unit: event                      # what is protected: one event"
-    if found["unit"] is not None and target is None:
-        yield from users(found["unit"])
+    if not once:
+        yield "  protect_for: all                 # or a window, like 365d: less noise; it expires"
+    if users:
+        yield from user_unit(found["unit"], once)
+    else:
+        yield "  unit: event                      # what is protected: one event"
     yield ""
-    yield from aggregates(found["numbers"]) if target is None else model(found, target)
+    yield from (
+        aggregates(found["numbers"], users, once) if target is None else model(found, target, once)
+    )
     if target is None and len(found["numbers"]) > 1:
         yield "# in place of aggregates a model of one column: weir init FILE --model COLUMN"
     yield ""
     yield "# secret: {file: secret.key}       # openssl rand -hex 32 > secret.key: repeatable runs"
     yield "sink: {parquet: out/}"
+    yield ""
+    yield UNDECIDED
+    for item in undecided(found, target, once):
+        yield from textwrap.wrap(f"- {item}", 98, initial_indent="# ", subsequent_indent="#   ")
 
 
-def users(unit: str) -> Iterator[str]:
-    """How to protect a user instead of an event. Caps are for people to choose."""
-    yield f"  # or all that one {word(unit)} does in a period, within bounds on what counts:"
-    yield "  # unit: user"
-    yield "  # per: 1d                        # or 30d, 1 month, all: protected in one of these"
-    yield "  # contributions: {ticks: <TICKS>, keys: <KEYS>, events: <EVENTS>}"
-    yield "  #   ticks of a user in a period, keys in each of these ticks, events of each of these"
-    yield "  #   keys; what is beyond is left out. Noise grows with them: see weir plan."
-    yield "  #   Choose what most users stay within: from what you know, never from the data."
+UNDECIDED = "# Not decided here:"
+"""How the comment begins that says what was not decided, and why."""
 
 
-def schema(found: Mapping[str, Any]) -> Iterator[str]:
+def undecided(found: Mapping[str, Any], target: str | None, once: bool) -> Iterator[str]:
+    """What a header does not say, and why nothing else was asked."""
+    if not once:
+        yield (
+            "clock.start and clock.end: they are public, so they are not read off the events. Last "
+            "year and this one stand in; events outside are refused."
+        )
+    elif found["time"] is None:
+        yield (
+            "clock: no column looks like a time, so all rows are one release. For a release per "
+            "period name a column in schema.time, and add a clock."
+        )
+    if found["keys"] and target is None:
+        yield (
+            f"key: {word(found['keys'][0])} may be what to group by. Which keys exist can reveal "
+            "who is in the file, so list those that are public (declared), or find them in private "
+            "(discover: {min_users: 20}, with unit: user)."
+        )
+    if found["unit"] is not None and target is None:
+        yield (
+            "privacy.contributions: how much a user usually adds is private. Rows beyond the "
+            "bounds are left out; weir plan prices other bounds."
+        )
+    elif target is None:
+        yield (
+            "privacy.unit: no column looks like a user, so one event is protected. If a person may "
+            "have several, name their column in schema.unit and set unit: user."
+        )
+    if found["numbers"] and target is None:
+        yield (
+            f"sums, like that of {word(found['numbers'][0])}: a clip is public, and the smallest "
+            "and largest value of a file are not. Write what can happen, and remove the #."
+        )
+
+
+def clock(year: int) -> Iterator[str]:
+    """The section, of last year and this one. year: this one."""
+    yield "clock:                             # one release of everything per period"
+    yield f"  start: {year - 1}-01-01T00:00:00Z      # earlier events are refused"
+    yield "  period: 1d                       # or 1h, 15m, 30s"
+    yield f"  end: {year + 1}-01-01T00:00:00Z        # a file ends, so must the clock"
+
+
+def user_unit(unit: str, once: bool) -> Iterator[str]:
+    """A user as what is protected, with bounds that people are to choose."""
+    what = "all that" if once else "what"
+    yield f"  unit: user                       # what is protected: {what} one {word(unit)} adds"
+    if once:
+        yield "  contributions: {keys: 1, events: 4}   # of a user: keys, and events of each key;"
+    else:
+        yield "  per: 30d                         # in such a period; or 1d, 1 month, all"
+        yield "  contributions: {ticks: 4, keys: 1, events: 2}   # of a user in a period: ticks,"
+        yield "                                   # keys of each tick, and events of each key;"
+    yield "                                   # what is beyond is left out, and noise grows with it"
+
+
+def schema(found: Mapping[str, Any], once: bool = False) -> Iterator[str]:
     """Which column is what."""
-    yield "schema:"
     time = found["time"]
-    if not found["columns"]:
+    bare = once and found["id"] is None and found["unit"] is None
+    yield "schema: {}" if bare and found["columns"] else "schema:"
+    if once and found["columns"]:
+        pass
+    elif once:
+        yield "  unit: <COLUMN>                   # whom an event belongs to; or remove this"
+        yield "  # names are keys of its objects, which may be data, so none is written down here;"
+        yield "  # say which ones to use: weir init FILE --columns a,b,c"
+    elif not found["columns"]:
         yield "  time: <COLUMN>                   # or {column, format, zone}"
         yield "  # names are keys of its objects, which may be data, so none is written down here;"
         yield "  # say which ones to use: weir init FILE --columns a,b,c"
@@ -261,18 +343,24 @@ def key(columns: Sequence[str]) -> Iterator[str]:
         yield f"#   or by several: {{columns: [{pair}], declared: [[A, X], [B, Y]]}}"
 
 
-def aggregates(numbers: Sequence[str]) -> Iterator[str]:
-    """A count, and the sum of the first number; the others as proposals."""
+def aggregates(numbers: Sequence[str], users: bool = False, once: bool = False) -> Iterator[str]:
+    """Counts; of the first number a sum, a mean, quantiles and a histogram as proposals, of others
+    sums."""
     yield "aggregates:                        # output name first"
-    yield "  events: {count: events, over: [all, 1]}   # since the start, and each tick alone"
+    if once:
+        yield "  events: {count: events}"
+    else:
+        yield "  events: {count: events, over: [all, 1]}   # since the start, and each tick alone"
+    if users:
+        each = "distinct users" if once else "distinct users of each tick"
+        yield f"  users: {{count: users}}            # {each}"
     for place, column in enumerate(numbers[:MOST_NUMBERS]):
-        mark = "" if place == 0 else "# "
         name = output_name(column)
-        yield f"  {mark}{name}: {{sum: {word(column)}, clip: [<LOW>, <HIGH>]}}"
+        yield f"  # {name}: {{sum: {word(column)}, clip: [LOW, HIGH]}}"
         if place == 0:
-            yield f"  # {name}_mean: {{mean: {word(column)}, clip: [<LOW>, <HIGH>]}}"
+            yield f"  # {name}_mean: {{mean: {word(column)}, clip: [LOW, HIGH]}}"
             yield f"  # {name}_usual: {{quantile: {word(column)}, at: [0.5, 0.95],"
-            yield f"  #   {' ' * len(name)}       edges: {{linear: [<LOW>, <HIGH>, 64]}}}}"
+            yield f"  #   {' ' * len(name)}       edges: {{linear: [LOW, HIGH, 64]}}}}"
             yield f"  # {name}_sizes: {{histogram: {word(column)}, edges: [0, 1, 10, 100]}}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from weir.dpcore.accounting.price import Point, Price, known_bound
+from weir.dpcore.accounting.price import ANY_TIME, Point, Price, known_bound
 from weir.dpcore.accounting.scope import Scope
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
@@ -248,7 +248,7 @@ def exported(store: LedgerStore, scope: str) -> Iterator[dict[str, Any]]:
 
 def moment(microseconds: int | None) -> str | None:
     """A moment as a config writes it; None: without end, or since ever."""
-    if microseconds is None or microseconds == EVER:
+    if microseconds in (None, EVER, ANY_TIME):
         return None
     return durations.show_timestamp(microseconds)
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.accounting.price import PeriodGrid, Point, Price, Unit
+from weir.dpcore.accounting.price import ANY_TIME, PeriodGrid, Point, Price, Unit
 from weir.dpcore.accounting.scope import Scope, periods
 from weir.dpcore.config import durations
 from weir.dpcore.config.durations import months_of
@@ -103,10 +103,12 @@ def price_of(plan: Plan, scope: Scope) -> Price:
     wanted = {scope.horizon, None if window is None else window * clock.period}
     if window is not None:
         wanted |= {times * window * clock.period for times in TIMES} | {None}
-    last = None if clock.ticks is None else clock.tick_start(clock.ticks)
+    first, last = clock.start, None if clock.ticks is None else clock.tick_start(clock.ticks)
+    if clock.once:
+        first, last = ANY_TIME, None
     grid = None if plan.person is None else _own_grid(plan)
     promise = plan.guarantee
-    bare = Price(_unit(plan), promise.relation, clock.start, last, (), promise.delta_sel, grid)
+    bare = Price(_unit(plan), promise.relation, first, last, (), promise.delta_sel, grid)
     count, _ = periods(bare, scope)
     points = tuple(
         Point(many, horizon, _loss(plan, many, _ticks(plan, horizon)))

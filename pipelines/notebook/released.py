@@ -69,15 +69,14 @@ class Released:
         return self.table.to_pandas(types_mapper=whole.get)
 
     def to_wide(self) -> pandas.DataFrame:
-        """A row for each key and tick, by key and start of the tick; of each number a column with
-        its value, and "low" and "high" where it has a margin."""
+        """A row for each key and tick, by key and start of the tick (without a clock by key alone);
+        of each number a column with its value, and "low" and "high" where it has a margin."""
         pandas = _pandas()
         titles, order = self._titles()
         long = self.table.select(["key", "tick_start", "value", "low", "high"]).to_pandas()
         long["of"] = pandas.Series(titles, dtype=object)
-        wide = long.pivot(
-            index=["key", "tick_start"], columns="of", values=["value", "low", "high"]
-        )
+        index = ["key"] if self.plan.clock.once else ["key", "tick_start"]
+        wide = long.pivot(index=index, columns="of", values=["value", "low", "high"])
         wide = wide.swaplevel(axis=1)
         have = [
             (of, item) for of in order for item in ("value", "low", "high") if (of, item) in wide
@@ -122,20 +121,26 @@ class Released:
 
     def _newest(self) -> str:
         """The newest ticks of the first keys: a line for each, with its margin of error."""
-        last = pc.max(self.table["tick"]).as_py()
-        recent = self.table.filter(pc.greater(self.table["tick"], last - SHOWN_TICKS))
+        once = self.plan.clock.once
+        last = 0 if once else pc.max(self.table["tick"]).as_py()
+        ticks = pc.fill_null(self.table["tick"], 0)
+        recent = self.table.filter(pc.greater(ticks, last - SHOWN_TICKS))
         some = Released(self.plan, recent, {})
         several = self.plan.keys.listed
         lines: dict[tuple[str, int], dict[str, str]] = {}
         starts: dict[int, Any] = {}
         names, titles = some._titles()
         for name, row in zip(names, recent.to_pylist(), strict=True):
-            lines.setdefault((row["key"], row["tick"]), {})[name] = _shown(row)
-            starts[row["tick"]] = row["tick_start"]
+            lines.setdefault((row["key"], row["tick"] or 0), {})[name] = _shown(row)
+            starts[row["tick"] or 0] = row["tick_start"]
         keys = sorted({key for key, _ in lines})
         retained, columns = set(keys[:SHOWN_KEYS]), titles[:SHOWN_COLUMNS]
         body = [
-            (shown_key(key) if several else key, starts[tick].isoformat(), *map(item.get, columns))
+            (
+                shown_key(key) if several else key,
+                *(() if once else (starts[tick].isoformat(),)),
+                *map(item.get, columns),
+            )
             for (key, tick), item in sorted(lines.items())
             if key in retained
         ]
@@ -143,11 +148,10 @@ class Released:
         left += (
             [f"{len(titles) - len(columns):,} more numbers"] if len(titles) > len(columns) else []
         )
-        caption = (
-            f"The newest {min(SHOWN_TICKS, len(starts))} ticks, with 95 % margins of the noise"
-        )
+        which = "The release" if once else f"The newest {min(SHOWN_TICKS, len(starts))} ticks"
+        caption = f"{which}, with 95 % margins of the noise"
         caption += f" ({' and '.join(left)}: to_pandas() has all)" if left else ""
-        return table(("key", "tick_start", *columns), body, caption)
+        return table(("key", *(() if once else ("tick_start",)), *columns), body, caption)
 
 
 def _shown(row: Mapping[str, Any]) -> str:

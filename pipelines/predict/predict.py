@@ -136,10 +136,11 @@ TICK = "predicted.tick"
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """What was predicted. out: the file. tick: of the models. tally: of its events."""
+    """What was predicted. out: the file. tick: of the models; None: their plan has no clock. tally:
+    of its events."""
 
     out: Path
-    tick: int
+    tick: int | None
     tally: Tally
 
     def to_json(self) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Predict
             for batch in built.to_batches() or [pa.RecordBatch.from_pylist([], built.schema)]:
                 writer.write(batch)
         writer.close()
-    return PredictionSummary(out, at, tally)
+    return PredictionSummary(out, None if run.once else at, tally)
 
 
 def predictor(run: ResultFolder) -> Predictor:
@@ -253,7 +254,7 @@ def predictions(
                 tally.labels(table, target, values, trial.ends[target])
             elif target in model.targets:
                 tally.values(table, target, values)
-    arrays[TICK] = pa.array(np.full(n, tick), mask=~known | void)
+    arrays[TICK] = pa.array(np.full(n, tick), mask=~known | void | run.once)
     for name, array in arrays.items():
         if name in table.schema.names:
             raise ConfigError("DATA", name, "is a column already; rename it.")
@@ -282,7 +283,8 @@ def lines(done: PredictionSummary) -> Iterator[str]:
     """A line for each fact."""
     tally = done.tally
     yield f"{done.out}: {tally.predicted:,} of {tally.events:,} events"
-    yield f"  with models of tick {done.tick:,}"
+    if done.tick is not None:
+        yield f"  with models of tick {done.tick:,}"
     if tally.no_model:
         yield f"  {tally.no_model:,} of keys without a model"
     if tally.no_features:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from weir.dpcore.config import durations
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -104,11 +105,13 @@ def with_period(config: PlanConfig, ratio: Fraction) -> PlanConfig | None:
     """
     if ratio == 1:
         return config
+    if config.clock is None:
+        return None
     if config.model is not None or config.release_every is not None:
         return None
     if config.privacy.unit == "user":
         return None
-    clock = _clock(config, ratio)
+    clock = _clock(config.clock, ratio)
     window = _window(config.privacy.protect_for, ratio)
     if clock is None or window is None:
         return None
@@ -154,8 +157,7 @@ def growth(config: PlanConfig, place: Place, ratio: Fraction) -> float:
     return float(ratio) if over == 1 and not averages else 1.0
 
 
-def _clock(config: PlanConfig, ratio: Fraction) -> Any:
-    clock = config.clock
+def _clock(clock: ClockConfig, ratio: Fraction) -> Any:
     whole, months = clock.to_clock(), months_of(clock.period)
     if months is not None:
         if ratio.denominator != 1:
@@ -257,7 +259,7 @@ def grid_of(plan: Plan, scores: tuple[Score, ...]) -> ErrorGrid | None:
         priced = [explore(longer, {EPSILON: epsilon}) for epsilon in epsilons]
         if not any(priced):
             continue
-        periods.append(longer.clock.period)
+        periods.append("all rows" if longer.clock is None else longer.clock.period)
         for entry in known:
             row = (_share(config, entry, ratio, now, some) for some in priced)
             shares[entry.name, entry.over].append(tuple(row))

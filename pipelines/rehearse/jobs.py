@@ -108,9 +108,9 @@ def over(job: JobConfig, source: Source, folder: Path, ticks: int) -> JobConfig:
     return job.model_copy(update=changed)
 
 
-def ended(clock: ClockConfig, ticks: int) -> ClockConfig:
-    """A clock that ends: its own end, or after so many ticks."""
-    if clock.end is not None:
+def ended(clock: ClockConfig | None, ticks: int) -> ClockConfig | None:
+    """A clock that ends: its own end, or after so many ticks. None: one release."""
+    if clock is None or clock.end is not None:
         return clock
     end = durations.show_timestamp(clock.to_clock().tick_start(ticks))
     return clock.model_copy(update={"end": end})

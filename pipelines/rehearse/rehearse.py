@@ -134,7 +134,7 @@ def rehearse(
             results, notes = _on(job, on, folder)
         parts = parts_of(results, LOCAL)
         seen = event_stats(parts)
-        if on is not None and job.clock.end is None:
+        if on is not None and job.release_clock.ticks is None:
             results = _ended_after(results, job, seen)
             parts = parts_of(results, LOCAL)
             seen = event_stats(parts)
@@ -217,7 +217,7 @@ def _made_up(
 def expected(config: PlanConfig, shape: Shape) -> int:
     """How many events to make up: what the shape says, else ``expect``, else EVENTS; at most
     MOST_EVENTS."""
-    ticks = config.clock.to_clock().ticks or OPEN_TICKS
+    ticks = config.release_clock.ticks or OPEN_TICKS
     each = shape.each_tick
     if each is None:
         declared = None if config.key is None else config.key.declared
@@ -249,7 +249,7 @@ def _ended_after(found: JobConfig, job: JobConfig, seen: EventStats) -> JobConfi
     """A clock without end ends with the last public event."""
     if seen.last is None:
         return found
-    clock = job.clock.to_clock()
+    clock = job.release_clock
     ticks = max(1, int(clock.tick_at(seen.last)) + 1)
     return found.model_copy(update={"clock": jobs.ended(job.clock, ticks)})
 
@@ -285,7 +285,7 @@ def _bare(config: PlanConfig, shape: Shape) -> tuple[str, ...]:
 
 def _open(job: JobConfig) -> tuple[str, ...]:
     """What the dry run of a stream cannot show."""
-    if job.clock.end is not None:
+    if job.release_clock.ticks is not None:
         return ()
     return (
         f"The clock of the config has no end; the one of this dry run ends after {OPEN_TICKS} "

@@ -122,7 +122,9 @@ def _number(text: str, value: str) -> float:
 def _times(text: str, each: str, place: Place, config: PlanConfig) -> float:
     """The span of an output in such times."""
     name, over = place
-    clock = config.clock.to_clock()
+    clock = config.release_clock
+    if clock.once:
+        _wrong(text, f"cannot speak of {each}: the config has no clock; say it of its value.")
     try:
         length = durations.duration(each)
     except ValueError as error:
@@ -246,6 +248,8 @@ def rounded_up(value: float, digits: int = 3) -> float:
 def ratios(config: PlanConfig) -> Iterator[tuple[str, Fraction]]:
     """Other lengths of a tick, the finest first: as written, and in the config's own ticks."""
     clock = config.clock
+    if clock is None:
+        return
     months = months_of(clock.period)
     if months is not None:
         for n in MONTHS:

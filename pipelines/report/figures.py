@@ -71,7 +71,8 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[FigureSectio
             )
         results.append(FigureSection("score", "How well it predicts", tuple(figures), note))
     results.append(FigureSection("period", "Figures per period", _all(period, data)))
-    results.append(FigureSection("total", "Since the start", _all(total, data)))
+    since = "All rows" if data.run.once else "Since the start"
+    results.append(FigureSection("total", since, _all(total, data)))
     note, left = "", sum(len(p.output.labels) - len(largest(p, LINES_DRAWN)) for p in models)
     if models:
         banded = any(map(words.is_banded, models))

@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,7 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
         script=safe(script),
         data=safe(as_script(payload(data, held))),
         live=live,
+        once=run.once,
         keys=f"{data.keys:,} keys",
         numbers=words.numbers(run),
         statement=words.statement(run),
@@ -136,6 +138,7 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
         warnings=warnings,
         heads=heads,
         alternatives=alternatives,
+        choice=str(run.plan.get("choice") or ""),
         budget=budget,
         digest=digest,
         plan=bool(warnings or alternatives or budget or digest),
@@ -203,6 +206,9 @@ def parts(data: ReportData) -> dict[str, str]:
 def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
     """All that the page draws, JSON-able: ``page.js`` unpacks it."""
     result = sections(data, held)
+    if data.run.once:  # numbers that have no times stand in the table
+        result = [replace(part, figures=_without_times(part.figures)) for part in result]
+        result = [part for part in result if part.figures or part.note]
     figures = [figure for section in result for figure in section.figures]
     place = {id(figure): i for i, figure in enumerate(figures)}
     coarse = data.coarse
@@ -238,6 +244,10 @@ def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
         "scatters": scatters,
         "specs": _specs(),
     }
+
+
+def _without_times(figures: Sequence[Figure]) -> tuple[Figure, ...]:
+    return tuple(figure for figure in figures if figure.part is None)
 
 
 def _section(section: FigureSection, place: Mapping[int, int]) -> dict[str, Any]:

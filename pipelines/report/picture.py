@@ -229,14 +229,15 @@ def _title(data: ReportData) -> alt.TitleParams:
     run = data.run
     epsilon, delta, window = run.promise
     lasting = "always" if window is None else f"for {words.duration(run, window)}"
+    lasting = "" if run.once else f", protected {lasting}"
     promise = (
         f"\N{GREEK SMALL LETTER EPSILON} = {words.short(epsilon)}, "
-        f"\N{GREEK SMALL LETTER DELTA} = {words.short(delta)} per {words.unit(run)}, "
-        f"protected {lasting}."
+        f"\N{GREEK SMALL LETTER DELTA} = {words.short(delta)} per {words.unit(run)}{lasting}."
     )
     # Margins of models may cover more than noise.
     of = ", as the plan says" if any(output.is_model for output in run.outputs) else " of the noise"
-    note = f"Lines: released values. Margins: 95 %{of}. Grey: hidden by noise."
+    what = "Bars" if run.once else "Lines"
+    note = f"{what}: released values. Margins: 95 %{of}. Grey: hidden by noise."
     if data.ranked_by is not None and data.keys > len(data.drawn):
         note += f" The {len(data.drawn)} keys with the largest last {data.ranked_by.name}."
     lines = [f"{words.facts(data)} {promise}", words.unfinished(run) or note]
@@ -278,6 +279,8 @@ def _note(section: str, figure: Figure, again: bool) -> list[str]:
 def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) -> Any:
     drawn = [item for item in figure.panel.series if item.key in data.drawn]
     part = figure.part or 0
+    if data.run.once:
+        return _key_bars(figure, drawn, part, data, note)
     rows = [r for i, item in enumerate(drawn) for r in _rows(item, part, figure, data, i)]
     parts = [[x[:, part] for x in (s.value, s.half, s.low, s.high)] for s in drawn] or [NOTHING]
     value, half, low, high = (np.concatenate(x) for x in zip(*parts, strict=True))
@@ -310,11 +313,27 @@ def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
             rows += [
                 {**r, "bin": label_of(output, i)} for r in _rows(item.newest, i, figure, data, 0)
             ]
+    return _drawn_bars(figure, rows, f"{figure.title}, {figure.caption}{when}", note)
+
+
+def _key_bars(
+    figure: Figure, drawn: Sequence[Series], part: int, data: ReportData, note: Sequence[str]
+) -> Any:
+    """A number that has no times: a bar for each key."""
+    rows = [
+        {**row, "bin": item.key or figure.title}
+        for item in drawn
+        for row in _rows(item, part, figure, data, 0)
+    ]
+    unit = f" ({figure.unit})" if figure.unit and figure.unit != figure.title else ""
+    return _drawn_bars(figure, rows, f"{figure.title}{unit}, {figure.caption}", note)
+
+
+def _drawn_bars(figure: Figure, rows: Rows, title: str, note: Sequence[str]) -> Any:
     value, low, high = (np.array([r[x] or 0.0 for r in rows] + [0.0]) for x in ("v", "lo", "hi"))
-    ends = limits(value, (high - low) / 2, output.between, low, high)
+    ends = limits(value, (high - low) / 2, figure.panel.output.between, low, high)
     chart = bars(ends).properties(width=WIDTH, height=HEIGHT)
-    title = textwrap.shorten(f"{figure.title}, {figure.caption}{when}", 84)
-    return _with(chart, rows, title, note)
+    return _with(chart, rows, textwrap.shorten(title, 84), note)
 
 
 def _scatters(held: Holdout) -> list[Any]:

@@ -53,7 +53,9 @@ def statement_page(run: ResultFolder, version: str, day: date | None = None) -> 
         unfinished=words.unfinished(run),
         facts=[
             ("Release", run.name),
-            ("Dates", f"{first} to {last}, ticks {run.first_tick:,} to {run.last_tick:,}"),
+            ("Rows", "all, in one release")
+            if run.once
+            else ("Dates", f"{first} to {last}, ticks {run.first_tick:,} to {run.last_tick:,}"),
             ("Plan", str(run.plan.get("digest") or "no _plan.json in this folder")),
             ("Versions", f"Weir {version}, plan version {run.plan.get('version', 1)}"),
             ("Printed", f"{day:%Y-%m-%d}"),
@@ -95,6 +97,8 @@ def strength(run: ResultFolder) -> str:
 def lasting(run: ResultFolder) -> str:
     """For how long."""
     _, _, window = run.promise
+    if run.once:
+        return "Always: against this release, which is the only one."
     if window is None:
         return "Always: against all that is ever released."
     rows = words.expiration(run)

@@ -9,6 +9,7 @@ import numpy as np
 
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.leaves.clock import UTC, shown_unit
+from weir.dpcore.pricing.choice import loss_words
 from weir.dpcore.words import left_out_lines, number, sentence
 from weir.pipelines.report.data import (
     PARTS_LISTED,
@@ -23,6 +24,8 @@ from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.results.series import label_of, show_span, show_time
 
 Titles = list[tuple[str, ...]]
+ALL_ROWS = "all rows"
+"""What a release without a clock is of."""
 Cell = tuple[float, float, float, float]
 """Value, half the width of its margin of error, and its ends."""
 Table = tuple[Titles, list[tuple[str, list[Cell]]]]
@@ -44,7 +47,9 @@ def short(value: Any) -> str:
 
 
 def when(run: ResultFolder, tick: int) -> str:
-    """The start of a tick as a date or time."""
+    """The start of a tick as a date or time; without a clock: what is released, in words."""
+    if run.once:
+        return ALL_ROWS
     return show_time(run.tick_start(tick), run.period)
 
 
@@ -63,7 +68,9 @@ def duration(run: ResultFolder, ticks: int) -> str:
 
 
 def span(output: ReleasedOutput, run: ResultFolder) -> str:
-    """ "since the start", "each tick alone (1 day)", "last 7 ticks (7 days)"."""
+    """ "since the start", "each tick alone (1 day)", "last 7 ticks (7 days)", "all rows"."""
+    if run.once:
+        return ALL_ROWS
     if output.over is None:
         return output.span
     return f"{output.span} ({lasts(run, output.over)})"
@@ -72,11 +79,13 @@ def span(output: ReleasedOutput, run: ResultFolder) -> str:
 def facts(data: ReportData) -> str:
     """One line under the title."""
     run = data.run
+    keys = "" if data.keyless else "; 1 key" if data.keys == 1 else f"; {data.keys:,} keys"
+    if run.once:
+        return f"A differentially private release of all rows{keys}."
     count = run.last_tick - run.first_tick + 1
     ticks = f"{count:,} tick{'' if count == 1 else 's'} of {lasts(run, 1, zone=True)}"
     first, last = when(run, run.first_tick), when(run, run.last_tick)
     dates = first if first == last else f"{first} to {last}"
-    keys = "" if data.keyless else "; 1 key" if data.keys == 1 else f"; {data.keys:,} keys"
     return f"Differentially private releases, {dates}: {ticks}{keys}."
 
 
@@ -84,6 +93,8 @@ def unfinished(run: ResultFolder) -> str:
     """What is missing, or ""."""
     if run.complete:
         return ""
+    if run.once:
+        return "This run is not complete. Run it again to go on from there."
     planned = run.ticks_planned
     done = run.last_tick + 1
     so_far = f"{done:,} of {planned:,} ticks" if planned else f"{done:,} ticks so far"
@@ -97,7 +108,8 @@ def numbers(run: ResultFolder) -> list[tuple[str, str]]:
     relation = guarantee.get("relation")
     lasting = "always" if window is None else lasts(run, window)
     label = "protected" if window is None else f"protection horizon ({window:,} ticks)"
-    results = [(short(epsilon), "epsilon"), (short(delta), "delta"), (lasting, label)]
+    results = [(short(epsilon), "epsilon"), (short(delta), "delta")]
+    results += [] if run.once else [(lasting, label)]
     results.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))
     return results
 
@@ -146,7 +158,9 @@ def budget(run: ResultFolder) -> str:
 
 def expiration(run: ResultFolder) -> list[tuple[str, str, str]]:
     """(released within, epsilon, delta) for people; rows beyond the clock's end become one."""
-    rows = []
+    rows: list[tuple[str, str, str]] = []
+    if run.once:
+        return rows  # nothing is released later
     for item in run.plan.get("expiration") or []:
         ticks = item.get("ticks")
         over = ticks is None or (run.ticks_planned is not None and ticks >= run.ticks_planned)
@@ -194,6 +208,8 @@ def how_to_read(data: ReportData) -> str:
     said = [reading["lines"], reading["banded" if banded else "bare"]]
     said += dict.fromkeys(panel.output.reading for panel in data.panels)
     text = " ".join(part for part in said if part).replace("{band}", f"{data.run.band:.3g}")
+    if data.run.once:
+        text = text.replace("Every line", "Every number", 1)
     if data.ranked_by is not None:
         by = f"{data.ranked_by.name}, {span(data.ranked_by, data.run)}"
         text += (
@@ -221,7 +237,7 @@ def columns(data: ReportData) -> list[tuple[ReleasedOutput, int, tuple[str, ...]
             continue
         over = "all" if output.over is None else f"last {output.over}"
         over = "each tick" if output.over == 1 else over
-        over = "" if output.is_model else over
+        over = "" if output.is_model or data.run.once else over
         for i in largest(panel, PARTS_LISTED) if long else range(len(output.labels)):
             title = (output.name, label_of(output, i), over)
             results.append((output, i, tuple(filter(None, title))))
@@ -264,10 +280,12 @@ def last_caption(data: ReportData) -> str:
     """What the table of last values shows."""
     day = when(data.run, data.run.last_tick)
     if data.keys == 1:
-        return "The last ticks, with the 95 % margin of error"
+        which = "The releases" if data.run.once else "The last ticks"
+        return f"{which}, with the 95 % margin of error"
     listed = len(data.listed)
     which = f"{listed:,} of {data.keys:,} keys" if listed < data.keys else "all keys"
-    return f"Last values ({day}) of {which}, with the 95 % margin of error"
+    values = "Values" if data.run.once else f"Last values ({day})"
+    return f"{values} of {which}, with the 95 % margin of error"
 
 
 def last_values(data: ReportData) -> Table:
@@ -293,7 +311,7 @@ def last_values(data: ReportData) -> Table:
                 else:
                     cells.append(_cell(series, (at[0], i)))
             body.append((when(data.run, tick), cells))
-        return [("date",), *titles], body
+        return [("" if data.run.once else "date",), *titles], body
     body = []
     for key in data.listed:
         cells = []
@@ -313,7 +331,8 @@ def _cell(held: Series | Last, at: Any) -> Cell:
 
 def alternatives(run: ResultFolder) -> tuple[list[str], list[list[str]]]:
     """The mechanisms that the plan compared."""
-    head = ["mechanism", "noise", "error, best = 1", "state per key", "epsilon in 10 windows", ""]
+    head = ["mechanism", "noise", "error, best = 1", "state per key", "loss"]
+    head += ["epsilon in 10 windows", ""]
     body = []
     for item in run.plan.get("alternatives") or []:
         score, state = item.get("score"), item.get("state_bytes_per_key")
@@ -324,6 +343,7 @@ def alternatives(run: ResultFolder) -> tuple[list[str], list[list[str]]]:
                 str(item.get("noise") or "").replace("_", " "),
                 f"{score:.2f}" if isinstance(score, (int, float)) else "",
                 f"{state:,} bytes" if state else "",
+                loss_words(item["loss"]) if item.get("loss") else "",
                 short(later) if later is not None else "",
                 str(item.get("note") or ""),
             ]

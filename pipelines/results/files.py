@@ -309,7 +309,9 @@ def _normal(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
         return lists_of(array)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    return array if array.type == kind else pc.cast(array, kind)
+    array = array if array.type == kind else pc.cast(array, kind)
+    # Without a clock none is written: every row is of the only tick there is.
+    return pc.fill_null(array, 0) if name == "tick" else array
 
 
 def lists_of(text: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import ONCE
 from weir.dpcore.leaves.keys import shown_key
 from weir.dpcore.pricing.calibration import band_of
 from weir.pipelines.results.files import (
@@ -197,11 +198,20 @@ class ResultFolder:
         raise self._no_rows()
 
     @cached_property
+    def once(self) -> bool:
+        """Whether its plan has no clock: one release of all rows."""
+        if self.plan:
+            return bool((self.plan.get("clock") or {}).get("once"))
+        return self._first_row["tick_start"][0].as_py() is None
+
+    @cached_property
     def ruler(self) -> Ruler:
         """Where ticks lie in time."""
         calendar = Ruler.of_plan(self.plan)
         if calendar is not None:
             return calendar
+        if self.once:
+            return Ruler(ONCE.start, ONCE.period)
         row = self._first_row
         start, end = (
             int(pc.cast(row[c], pa.int64())[0].as_py()) for c in ("tick_start", "tick_end")
@@ -278,7 +288,7 @@ class ResultFolder:
     @property
     def last_end(self) -> int:
         """The moment at which the last tick ended, in microseconds since 1970Z."""
-        if self.ruler.calendar is None:
+        if self.ruler.calendar is None:  # of a plan without a clock nobody asks
             return self.tick_start(self.last_tick + 1)
         return self._last_end
 

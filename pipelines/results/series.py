@@ -120,6 +120,9 @@ def flat_table(run: ResultFolder) -> pa.Table:
         for batch in rows_in(file, kinds, RELEASE_SCHEMA.names):
             results.append(pa.Table.from_batches([batch]).cast(RELEASE_SCHEMA))
     table = pa.concat_tables(results) if results else RELEASE_SCHEMA.empty_table()
+    if run.once:
+        nulls = pa.nulls(table.num_rows, pa.int64())
+        return table.set_column(table.schema.get_field_index("tick"), "tick", nulls)
     order = pc.sort_indices(table, sort_keys=[("tick", "ascending")])  # stable
     return table.take(order).combine_chunks()
 

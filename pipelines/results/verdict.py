@@ -23,6 +23,8 @@ _KIND = "Correct the values of {field}, or name another column"
 _REMEDIES = {
     "malformed": "Check the format of the source, its delimiter, quotes and encoding",
     "too_long": "Set limits.line_bytes to the longest line that is right",
+    "no_value": "Leave records without a value (tombstones) out of the topic",
+    "stamp_ahead": "Correct the clocks of the producers, or raise limits.ahead",
     "missing_time": _TIME,
     "unreadable_time": _TIME,
     "unreadable_key": _TEXT,
@@ -275,6 +277,8 @@ COUNTERS = {
     "lost_bytes": "bytes of files that could not be read",
     "malformed": "malformed",
     "too_long": "longer than limits.line_bytes",
+    "no_value": "without a value (tombstones)",
+    "stamp_ahead": "stamped by their producer more than limits.ahead after the reader's clock",
     "missing_time": "without an event time",
     "unreadable_time": "whose time cannot be read",
     "unreadable_key": "whose key cannot be read",

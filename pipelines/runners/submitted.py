@@ -134,7 +134,7 @@ _BROKEN = re.compile(
 _REFUSED = re.compile(
     r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
     r"runtime\.fence\.(?:Fenced|Removed)|runtime\.pubsub_client\.Gone|"
-    r"sources\.pubsub\.acked\.Outdated)): "
+    r"sources\.kafka\.faults\.(?:TopicGone|RecordsLost)|runtime\.acked\.Outdated)): "
     r"([^\n\[]{1,1000})"
 )
 

@@ -39,7 +39,7 @@ def catalogue() -> list[dict[str, Any]]:
             "title": "running and sliding aggregates",
             "about": f"{', '.join(AGGREGATES)} per key and tick, from one joint noisy sum.",
             "source": "",
-            "noises": ["gaussian", "discrete_gaussian", "k_norm"],
+            "noises": ["gaussian", "discrete_gaussian", "k_norm", "laplace"],
             "fields": known_fields(),
         }
     ]

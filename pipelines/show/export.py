@@ -68,7 +68,8 @@ def _known(field: str, asked: Sequence[str], known: Sequence[str]) -> None:
 DBT_COLUMNS: Mapping[str, str] = {
     "release": "Name of the release: `name` in the config.",
     "key": "What the number is for; of several columns a JSON array; empty where there is one key.",
-    "tick": "Number of the tick of the public clock, from 0.",
+    "tick": "Number of the tick of the public clock, from 0; null where the plan has no clock, as "
+    "tick_start and tick_end are.",
     "tick_start": "When the tick begins, in UTC.",
     "tick_end": "When the tick ends, in UTC.",
     "name": "Name of the output in the config.",
@@ -88,7 +89,8 @@ DBT_COLUMNS: Mapping[str, str] = {
 
 FILLED = ("release", "key", "tick", "tick_start", "tick_end", "name", "label", "index", "epsilon",
           "delta", "plan")  # fmt: skip
-"""Columns that are never null."""
+"""Columns that are never null; of a plan without a clock those of ``TIMES`` are."""
+TIMES = ("tick", "tick_start", "tick_end")
 
 
 def source_file(plan: Plan | None = None, sink: Sink | None = None) -> str:
@@ -129,7 +131,8 @@ def place_of(sink: Sink) -> str | None:
 
 def _column(name: str, plan: Plan | None) -> dict[str, Any]:
     column: dict[str, Any] = {"name": name, "description": DBT_COLUMNS[name]}
-    tests: list[Any] = ["not_null"] if name in FILLED else []
+    empty = () if plan is None or not plan.clock.once else TIMES
+    tests: list[Any] = ["not_null"] if name in FILLED and name not in empty else []
     if plan is not None and name == "name":
         names = list(dict.fromkeys(output.name for output in plan.outputs))
         tests.append({"accepted_values": {"arguments": {"values": names}}})

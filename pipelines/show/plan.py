@@ -10,7 +10,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from weir.dpcore.config.ticks import show_ticks
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan import Plan
+from weir.dpcore.pricing.choice import loss_words
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.balance import Balance
 from weir.pipelines.show import users
@@ -49,11 +51,14 @@ def sections(
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
     yield from promise(plan)
-    if facts["user"] is not None:
+    if facts["user"] is not None and not plan.clock.once:
         yield heading("Privacy loss of a user")
         yield indent(users.promises(facts))
-    yield heading("Privacy loss over time")
-    yield indent(expiration(plan, facts))
+    if not plan.clock.once:
+        yield heading("Privacy loss over time")
+        yield indent(expiration(plan, facts))
+    if facts["for_ever"] is not None:
+        yield indent(Text(for_ever(plan, facts["for_ever"]), style="dim"))
     if budget is not None:
         yield heading(f"The budget of {budget.scope}")
         yield indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
@@ -76,6 +81,8 @@ def sections(
         yield indent(Text(users.LOST, style="dim"))
     yield heading("Mechanisms, priced for the same guarantee")
     yield indent(alternatives(plan, facts))
+    if facts["choice"]:
+        yield indent(Text(facts["choice"], style="dim"))
     yield heading("Size")
     yield indent(size(plan, facts))
     yield heading("Refused, and counted for the operator only")
@@ -99,7 +106,8 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     rows = pairs()
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
     rows.add_row("protects", f"one {protected(plan)} ({guarantee.relation})")
-    rows.add_row("protected", window)
+    if not plan.clock.once:
+        rows.add_row("protected", window)
     horizon = plan.circumstances.id_horizon
     if guarantee.copies and horizon is not None:
         text = "; ".join(
@@ -109,13 +117,16 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
         length = long_ticks(plan.clock, horizon)
         rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {text}")
     clock = plan.config.clock
-    ends = f" to {clock.end}" if clock.end else ", without end"
-    within = f", in {clock.zone}" if clock.zone else ""
-    rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}{within}")
+    if clock is None:
+        rows.add_row("clock", "none: all rows are one release")
+    else:
+        ends = f" to {clock.end}" if clock.end else ", without end"
+        within = f", in {clock.zone}" if clock.zone else ""
+        rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}{within}")
     every = plan.config.release_every
     if every is not None:
         rows.add_row("releases", f"new every {count(every, 'tick')}, repeated in between")
-    if plan.config.schema_.arrival is not None or clock.delay != "0s":
+    if clock is not None and (plan.config.schema_.arrival is not None or clock.delay != "0s"):
         rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
     if plan.where:
         rows.add_row("of the events where", plan.where)
@@ -144,6 +155,19 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     return rows
 
 
+def for_ever(plan: Plan, same: Mapping[str, Any]) -> str:
+    """The plan that costs the same by the end of the clock and has no horizon."""
+    unit = plan.config.algorithm.shown(same["output"]).what
+    ticks = same["ticks"]
+    within = "By the end of the clock" if ticks is None else f"Within {count(ticks, 'tick')}"
+    return (
+        f"{within} the loss is epsilon {number(same['epsilon'])}. The same for ever: "
+        f"protect_for: all at epsilon {number(same['epsilon'])} has noise "
+        f"{number(same['noise'])} where this plan has {number(same['now'])} ({same['output']}, "
+        f"{unit}, {span(same['over'])})."
+    )
+
+
 def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
     """Name and words of each fact."""
     return pairs((name, Text(words)) for name, words in facts)
@@ -151,8 +175,9 @@ def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
 
 def releases(plan: Plan) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
+    spans = () if plan.clock.once else ("over",)
     rows = table(
-        "name", "what", "over", "values", "noise (std)", "95 % margin",
+        "name", "what", *spans, "values", "noise (std)", "95 % margin",
         right=("values", "noise (std)", "95 % margin"),
     )  # fmt: skip
     algorithm, ticks, width = plan.config.algorithm, plan.ticks_to_look_at(), plan.band
@@ -162,7 +187,7 @@ def releases(plan: Plan) -> RenderableType:
         rows.add_row(
             info.name,
             algorithm.shown(info.name).what,
-            span(info.over),
+            *(() if plan.clock.once else (span(info.over),)),
             f"{info.dimension:,}",
             number(stddev) + mark if known else "-",
             f"± {number(width * stddev)}{mark}" if known else "-",
@@ -200,13 +225,21 @@ def expected(plan: Plan) -> str:
 
 
 def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
-    """Every mechanism that was priced."""
+    """Every mechanism that was priced; of two pure noises of one mechanism the better."""
     rows = table(
-        "", "mechanism", "noise", "error", "state per key", "epsilon at 10 W", "",
+        "", "mechanism", "noise", "error", "state per key", "loss", "epsilon at 10 W", "",
         right=("error", "state per key", "epsilon at 10 W"),
     )  # fmt: skip
-    for row in facts["alternatives"]:
+    pure, shown = set[str](), set[str]()
+    for row in facts["alternatives"]:  # the best first
+        if is_pure(row.get("noise", "")):
+            if row["mechanism"] in pure:
+                continue
+            pure.add(row["mechanism"])
         able = row["score"] is not None
+        if plan.clock.once and not row["chosen"] and (row.get("noise") in shown or not able):
+            continue  # of a single tick all mechanisms of a noise are one
+        shown.add(str(row.get("noise")))
         later = row.get("epsilon_10w")
         none = able and later is None
         rows.add_row(
@@ -215,8 +248,9 @@ def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
             str(row.get("noise", "")).replace("_", " "),
             f"{row['score']:.2f} x" if able else "-",
             bytes_text(row["state_bytes_per_key"]) if able else "-",
+            loss_words(row["loss"]) if able and row["loss"] is not None else "-",
             ("unbounded" if none else number(later)) if able else "-",
-            Text(row["note"] or ("chosen" if row["chosen"] else ""), style="dim"),
+            Text(", ".join(filter(None, ("chosen" * row["chosen"], row["note"]))), style="dim"),
         )
     return rows
 
@@ -228,12 +262,13 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     rows = pairs()
     result = facts.get("discovery")
     if result is not None:
-        rows.add_row("keys", private_keys(result))
+        rows.add_row("keys", private_keys(result, plan.clock.once))
         if "splits" in result:
             rows.add_row("share", splits(result["splits"]))
     else:
         rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
-    rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
+    if not plan.clock.once:
+        rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
     total = f", {bytes_text(state * keys)} in all" if keys else ""
     rows.add_row("state", f"{bytes_text(state)} per key{total}, {growth(plan)}")
     rows.add_row("blocks", f"{facts['blocks']:,} (groups of keys that are stepped together)")
@@ -242,10 +277,10 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     return rows
 
 
-def private_keys(found: Mapping[str, Any]) -> str:
-    """When a key is found."""
+def private_keys(found: Mapping[str, Any], once: bool = False) -> str:
+    """When a key is found. once: whether there is a single release."""
     diff = found["min_users"]
-    least = "" if diff == 1 else f"{diff:,} users in a period, and "
+    least = "" if diff == 1 else f"{diff:,} users{'' if once else ' in a period'}, and "
     first, last = (number(found[at]) for at in ("needed_first", "needed_last"))
     until = "" if first == last else f" at its first tick, {last} at its last,"
     paid = "" if found["released"] else "; that count takes its share of the budget"
@@ -278,15 +313,18 @@ def growth(plan: Plan) -> str:
 
 def refused(plan: Plan) -> Iterator[str]:
     """Which events do not count, and why."""
-    config = plan.config
-    end = f" or after {config.clock.end}" if config.clock.end else ""
-    yield f"events before {config.clock.start}{end}"
+    config, clock = plan.config, plan.config.clock
+    if clock is not None:
+        end = f" or after {clock.end}" if clock.end else ""
+        yield f"events before {clock.start}{end}"
     schema = config.schema_
     keys = () if config.key is None else config.key.names
-    needed = [name for name in (schema.time.column, *keys, schema.id, schema.unit) if name]
-    yield f"records that cannot be read as such, or not their {' or '.join(needed)}"
-    if config.schema_.arrival is not None:
-        yield f"events that arrive more than {config.clock.delay} after their own time"
+    time = None if schema.time is None else schema.time.column
+    needed = [name for name in (time, *keys, schema.id, schema.unit) if name]
+    unread = f", or not their {' or '.join(needed)}" if needed else ""
+    yield f"records that cannot be read as such{unread}"
+    if schema.arrival is not None and clock is not None:
+        yield f"events that arrive more than {clock.delay} after their own time"
     if config.key is not None and config.key.declared is not None:
         yield f"events whose {', '.join(keys)} is not one of the declared keys"
     if config.key is not None and config.key.discover is not None:
@@ -296,7 +334,8 @@ def refused(plan: Plan) -> Iterator[str]:
         yield f"events without a {schema.unit}, which belong to no user"
         yield "events of a user beyond the contribution bounds: no dead letters, but in no sum"
         if schema.id is not None:
-            yield f"events whose {schema.id} the same user has in the same key and tick already"
+            cell = "key" if clock is None else "key and tick"
+            yield f"events whose {schema.id} the same user has in the same {cell} already"
     elif config.schema_.id is not None:
         horizon = plan.circumstances.id_horizon
         since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"
@@ -316,7 +355,9 @@ def one_line(plan: Plan) -> str:
     """The guarantee in one line, for the end of a run."""
     guarantee = plan.guarantee
     window = (
-        "for ever"
+        "in this release"
+        if plan.clock.once
+        else "for ever"
         if guarantee.window is None
         else f"for {show_ticks(plan.clock, guarantee.window)}"
     )

@@ -17,7 +17,7 @@ from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.remedies import Advice
 from weir.pipelines.rehearse.scores import BoundLoss, ClippingLoss, Score
 from weir.pipelines.rehearse.search import MOST_EPSILON, Candidate
-from weir.pipelines.show.users import CAPS
+from weir.pipelines.show.users import CAPS, CAPS_ONCE
 from weir.pipelines.terminal import heading, indent, number, table
 
 
@@ -123,7 +123,7 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield indent(clips(found.clipped))
     if found.caps:
         yield heading("What contribution bounds take")
-        yield indent(caps(found.caps))
+        yield indent(caps(found.caps, found.result.plan.clock.once))
     if found.advised:
         yield heading(f"What would bring an error within {100 * found.within:g} %, one at a time")
         yield indent(remedies(found))
@@ -189,8 +189,10 @@ def clips(found: tuple[ClippingLoss, ...]) -> RenderableType:
     return rows
 
 
-def caps(found: tuple[BoundLoss, ...]) -> RenderableType:
-    """A row for each cap as it might be: its noise, and the events that it would lose."""
+def caps(found: tuple[BoundLoss, ...], once: bool = False) -> RenderableType:
+    """A row for each cap as it might be: its noise, and the events that it would lose. once:
+    whether there is a single release."""
+    words = CAPS_ONCE if once else CAPS
     rows = table("cap", "", "is", "if it were", "noise", "events lost",
                  right=("is", "if it were", "noise", "events lost"))  # fmt: skip
     for item in found:
@@ -198,7 +200,7 @@ def caps(found: tuple[BoundLoss, ...]) -> RenderableType:
             rows.add_row("all of them", "as they are", "", "", "1 x", percent(item.lost))
             continue
         rows.add_row(
-            item.cap, CAPS[item.cap], f"{item.value:,}", f"{item.other:,}", f"{item.noise:.2f} x",
+            item.cap, words[item.cap], f"{item.value:,}", f"{item.other:,}", f"{item.noise:.2f} x",
             percent(item.lost),
         )  # fmt: skip
     return rows

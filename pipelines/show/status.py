@@ -51,7 +51,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
         }
     run = ResultFolder.open(folder)
     # Without a row (no key was live yet) nothing says when its ticks end.
-    end = None if run.is_empty else run.last_end / 1e6
+    end = None if run.is_empty or run.once else run.last_end / 1e6
     behind = None if end is None or run.complete else max(0.0, round(time.time() - end, 1))
     return {
         "name": run.name,

@@ -44,9 +44,9 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         held_back(result, out)
     elif result.folder is not None and result_files(result.folder):
         run = ResultFolder.open(result.folder)
-        out.print(
-            heading(f"Last releases of {result.plan.name} (value ± 95 % margin of the noise)")
-        )
+        which = "Releases" if result.plan.clock.once else "Last releases"
+        of = f"{which} of {result.plan.name}"
+        out.print(heading(f"{of} (value ± 95 % margin of the noise)"))
         drawn = not run.is_empty
         if drawn:
             last_releases(result, run, out, wide)
@@ -295,8 +295,10 @@ def long_table(
         for i in range(min(size, BINS)):
             place = (row["key"], row["name"], row["over"], i)
             cells.setdefault(place, {})[row["tick"]] = _cell(row, i, width)
-    titles = tuple(f"{when}\n(tick {tick:,})" for tick, when in ticks)
-    built = table(*(["key"] if keyed else []), "release", "over", "", *titles, right=titles)
+    once = all(row["tick_start"] is None for row in rows)
+    titles = tuple(f"{when}\n(tick {tick:,})" for tick, when in ticks) if not once else ("value",)
+    spans = [] if once else ["over"]
+    built = table(*(["key"] if keyed else []), "release", *spans, "", *titles, right=titles)
     for (key, name, over, i), values in cells.items():
         names = (labels or {}).get((name, over), ())
         size = sizes[name, over]
@@ -304,7 +306,7 @@ def long_table(
         built.add_row(
             *([key if i == 0 else ""] if keyed else []),
             name if i == 0 else "",
-            span(over) if i == 0 else "",
+            *([] if once else [span(over) if i == 0 else ""]),
             label if i < BINS - 1 or size <= BINS else f"{label} (of {size:,})",
             *(values.get(tick, "") for tick, _ in ticks),
         )
@@ -325,12 +327,13 @@ def pivot(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
         when[place] = starts(row["tick_start"])
         cells.setdefault(place, {})[spot] = shown(row, width)
     titles = [name if over is None else f"{name}\nlast {over}" for name, over in columns]
-    built = table(*(["key"] if keyed else []), "tick", "starts", *titles)
+    once = all(row["tick_start"] is None for row in rows)
+    times = () if once else ("tick", "starts")
+    built = table(*(["key"] if keyed else []), *times, *titles)
     for (key, tick), values in sorted(cells.items()):
         built.add_row(
             *([key] if keyed else []),
-            f"{tick:,}",
-            when[key, tick],
+            *(() if once else (f"{tick:,}", when[key, tick])),
             *(values.get(spot, "") for spot in columns),
         )
     return built

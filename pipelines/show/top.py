@@ -53,7 +53,8 @@ class Top(NamedTuple):
     """The largest keys at a tick.
 
     Attributes:
-      of: name of the release. over: its span in ticks. tick, starts: which tick, and its date.
+      of: name of the release. over: its span in ticks. tick, starts: which tick, and its date; None
+        of a plan without a clock.
       keys: how many there are. ranked: the largest, in order. others: keys that are not among them
         and may belong there. margin: half the width of a 95 % margin of one key, in stddevs.
       by: columns of the grouping that they are of; None: the plan has one grouping.
@@ -62,8 +63,8 @@ class Top(NamedTuple):
 
     of: str
     over: int | None
-    tick: int
-    starts: str
+    tick: int | None
+    starts: str | None
     keys: int
     ranked: tuple[Ranked, ...]
     others: int
@@ -151,8 +152,8 @@ def top(
         Ranked(keys[i], float(value[i]), float(stddev[i]), int(best[i]), int(worst[i]))
         for i in first
     )
-    moment = starts(_moment(run, at))
-    of = (output.name, output.over, at, moment, len(keys))
+    tick, when = (None, None) if run.once else (at, starts(_moment(run, at)))
+    of = (output.name, output.over, tick, when, len(keys))
     return Top(*of, rows, others, run.band, columns, output.left_out)
 
 
@@ -211,10 +212,13 @@ def _output(run: ResultFolder, name: str | None, over: str | None) -> ReleasedOu
 def render(found: Top, out: Console) -> None:
     """Prints it."""
     of_grouping = "" if found.by is None else f", of {', '.join(found.by)}"
+    when = ""
+    if found.tick is not None:
+        when = f", {span(found.over)}, {found.starts} (tick {found.tick:,})"
     out.print(
         heading(
             f"Largest {len(found.ranked):,} of {count(found.keys, 'key')} by {found.of}"
-            f"{of_grouping}, {span(found.over)}, {found.starts} (tick {found.tick:,})"
+            f"{of_grouping}{when}"
         )
     )
     built = table(

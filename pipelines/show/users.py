@@ -20,6 +20,14 @@ CAPS = {
 }
 """Caps in words."""
 
+CAPS_ONCE = CAPS | {
+    "keys": "keys of a user",
+    "events": "events of a key",
+    "period_keys": "keys of a user",
+    "total": "keys of a user",
+}
+"""The same where there is a single release."""
+
 LOST = (
     "What each bound takes in events, these and others, is shown by `weir rehearse` for synthetic "
     "events of a "
@@ -58,13 +66,14 @@ def promises(facts: Mapping[str, Any]) -> RenderableType:
 def caps(facts: Mapping[str, Any]) -> RenderableType:
     """Noise for the same guarantee under other caps."""
     rows = table("bound (privacy.contributions)", "", "is", "noise if it were", right=("is",))
+    words = CAPS_ONCE if "once" in facts["clock"] else CAPS
     prices: dict[str, list[str]] = {}
     values: dict[str, int] = {}
     for fact in facts["user"]["cap_prices"]:
         values[fact["cap"]] = fact["value"]
         prices.setdefault(fact["cap"], []).append(f"{fact['other']:,}: {fact['noise']:.2f} x")
     for cap, price in prices.items():
-        rows.add_row(cap, CAPS[cap], f"{values[cap]:,}", ",  ".join(price))
+        rows.add_row(cap, words[cap], f"{values[cap]:,}", ",  ".join(price))
     return rows
 
 

@@ -36,6 +36,7 @@ SOURCES = SourceKinds(
     "source",
     {
         "csv": "weir.pipelines.sources.files:CsvSource",
+        "kafka": "weir.pipelines.sources.kafka:KafkaSource",
         "pubsub": "weir.pipelines.sources.pubsub:PubSubSource",
     },
     "weir.sources",

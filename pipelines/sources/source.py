@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from weir.dpcore.config import durations
+from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -29,6 +31,12 @@ class Limits(Section):
         description="A longer line is dead-lettered as too_long, unread.",
         examples=[1048576],
     )
+    ahead: Duration = Field(
+        default="5m",
+        description="How far the stamp that a producer of Kafka gave its record (CreateTime) may "
+        "lie after the reader's clock; beyond, the record is dead-lettered as stamp_ahead, unread.",
+        examples=["1m"],
+    )
     first_look: bool = Field(
         default=True,
         description="Whether a run over files is refused when none of its first records has a "
@@ -49,6 +57,8 @@ class Limits(Section):
     def _check(self) -> Self:
         if not 64 <= self.line_bytes <= 1 << 28:
             raise refusal("line_bytes", self.line_bytes, "must be from 64 to 268435456 bytes.")
+        if durations.duration(self.ahead) < 0:
+            raise refusal("ahead", self.ahead, "must be 0s or longer.")
         if not 0 <= self.refused <= 1:
             raise refusal("refused", self.refused, "must be a share from 0 to 1, like 0.05.")
         return self
@@ -128,8 +138,16 @@ class Source(Connector):
         """Refuses a plan that it cannot serve. Reads nothing.
 
         Raises:
-          ConfigError: what ends, under a clock that does not.
+          ConfigError: what ends, under a clock that does not; what never ends, without a clock.
         """
+        if not self.bounded and plan.clock.once:
+            raise ConfigError(
+                "clock",
+                None,
+                f"is missing: {self.noun} has no end, so there is no moment at which all rows "
+                "could be released. Write clock: {start: 2025-01-01T00:00:00Z, period: 1d} and "
+                "schema.time.",
+            )
         if self.bounded and plan.clock.end is None:
             raise ConfigError(
                 "clock.end",

@@ -52,6 +52,7 @@ class Case:
             window=self.window,
             horizon=horizon,
             budget=PrivacyLoss(kind, BUDGET[kind]),
+            norm=1 if self.kind == "laplace" else 2,
         )
 
     def build(self, scales: tuple[float, ...] = SCALES) -> Any:

@@ -201,13 +201,20 @@ def _models(convex_set: Any) -> Any:
     return np.concatenate([convex_set.start()[None], convex_set.linear_oracle(directions)])
 
 
-def moved(added: Any, relation: str, vanishes: bool = True) -> float:
+def moved(added: Any, relation: str, vanishes: bool = True, in_l1: bool = False) -> float:
     """The most that a neighbour changes: in units of what is paid for, so at most 1.
 
-    vanishes: whether an event may be exchanged for none under replace_one.
+    vanishes: whether an event may be exchanged for none under replace_one. in_l1: whether the
+    noise is Laplace noise, which is paid for in the l1 norm.
     """
     if relation == "replace_one" and not vanishes:
         added = added[:-1]
+    if in_l1:
+        most = float(np.abs(added).sum(axis=1).max())
+        if relation == "add_remove":
+            return most
+        apart = float(np.abs(added[:, None] - added[None]).sum(axis=2).max())
+        return max(apart, 2 * most) if relation == "replace_anywhere" else apart
     size = np.einsum("ij,ij->i", added, added)
     if relation == "add_remove":
         return float(np.sqrt(size.max()))

@@ -31,8 +31,7 @@ class Read(beam.PTransform):
         self.lines, self.schema = lines, schema
 
     def expand(self, begin):
-        from weir.transforms.beam.from_dicts import from_rows
-        from weir.transforms.decode.beam_events import from_rows
+        from weir.transforms.beam.python_events import from_rows
         cells = [line.split("|") for line in self.lines]
         rows = [{"at": a, "id": b, "store": c, "amount": float(d)} for a, b, c, d in cells]
         return from_rows(begin | "Rows" >> beam.Create(rows), self.schema)

@@ -3,7 +3,7 @@
 Outputs are M v + B xi. A change of one leaf by a vector of norm Delta moves the outputs by dS (in
 its direction), as does moving the units by any x with B x = dS. Against the outputs up to a tick
 the smallest such x costs exactly mu = Delta / sigma * ||x||_2 for Gaussian noise, and at most
-Delta / b * ||x||_1 for K-norm noise. Nothing here knows about nodes, levels or coefficients.
+Delta / b * ||x||_1 for pure noise. Nothing here knows about nodes, levels or coefficients.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from scipy.optimize import linprog
 
 from tests.contracts.cases import BUDGET, SENSITIVITY, WHOLE, Case, cases, response
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 TICKS = 32
@@ -38,7 +39,7 @@ def replayed(case: Case, mechanism, ticks: int) -> float:
     if None not in case.overs and not hasattr(mechanism, "response"):
         before = np.eye(TICKS) - np.eye(TICKS, k=-case.overs[0])
         dense, clean = before @ dense, before @ clean
-    pure = case.kind == "k_norm"
+    pure = is_pure(case.kind)
     records = FEW if pure else range(TICKS)
     worst = max(
         cost(dense[: i + ticks], clean[: i + ticks, i], 1 if pure else 2)
@@ -95,7 +96,7 @@ def inner_products(case: Case, mechanism, ticks: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [c for c in cases() if c.kind != "k_norm"], ids=str)
+@pytest.mark.parametrize("case", [c for c in cases() if not is_pure(c.kind)], ids=str)
 def test_a_mechanism_says_whether_two_of_its_columns_can_point_against_each_other(case):
     """The joint sensitivity of replace_anywhere rests on it: two cells of one event change."""
     mechanism = case.build() if case.window else case.make(TICKS)

@@ -20,7 +20,7 @@ from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual import tree
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.noise.noise import KINDS, kind_of
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.calibration import FixedLeaf, calibrated
 from weir.dpcore.registry import CONTINUAL_SUMS
@@ -60,6 +60,7 @@ def made(
         window=window,
         horizon=end,
         budget=PrivacyLoss(kind_of(kind), BUDGET[kind_of(kind)]),
+        norm=1 if kind == "laplace" else 2,
         pattern=one,
     )
     return Case(name, kind, window, overs), mechanism
@@ -92,7 +93,7 @@ def test_a_user_moves_no_more_than_is_charged(name: str, window: int | None) -> 
             assert found == pytest.approx(units(mechanism, window), rel=1e-8), one
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "discrete_gaussian", "k_norm"])
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_all_noises_of_a_mechanism_charge_the_same_sets(kind: str) -> None:
     for name in names(kind):
         for one in PATTERNS:

@@ -125,7 +125,7 @@ SMALL = {"gaussian": (1e-300, 1e-12), "k_norm": (1e-12, 0.0)}
 
 @pytest.mark.parametrize(
     ("name", "noise"),
-    [(name, noise) for name, model in MODELS.items() for noise in TAILS if noise in model.noises],
+    [(name, noise) for name, model in MODELS.items() for noise in SMALL if noise in model.noises],
 )
 def test_every_algorithm_refuses_noise_that_would_miss_steps(name: str, noise: str) -> None:
     with pytest.raises(ConfigError, match=r"2\^53"):

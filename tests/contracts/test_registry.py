@@ -13,7 +13,7 @@ from tests.contracts.cases import BUDGET, OVERS, cases, windows_of
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError, WeirError
-from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.noise.noise import KINDS, kind_of
 from weir.dpcore.registry import CONTINUAL_SUMS, describe
 
 
@@ -50,9 +50,11 @@ def test_what_is_not_declared_is_refused(name):
             budget=budget, **options,
         )  # fmt: skip
 
-    for kind in {"gaussian", "discrete_gaussian", "k_norm"} - set(cls.kinds):
+    for kind in set(KINDS) - set(cls.kinds):
         with pytest.raises(ConfigError, match="mechanism.noise"):
-            build(kind)
+            build(kind, norm=1 if kind == "laplace" else 2)
+    with pytest.raises(ConfigError, match="mechanism.noise = 'laplace': takes a pure budget"):
+        build("gaussian", norm=1)
     for overs in [(), (0,), *(overs for overs in OVERS if not cls.serves(overs))]:
         assert not cls.serves(overs)
         with pytest.raises(ConfigError):

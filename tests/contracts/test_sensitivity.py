@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.corners import candidates, moved, weights
+from weir.dpcore.aggregates import program as aggregates
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.models.regression import event_kernel
 from weir.dpcore.models.regression import rows as module
@@ -156,7 +157,8 @@ def test_no_event_moves_an_aggregate_by_more_than_is_paid_for(name: str, relatio
             assert "public under" in str(refused)
             continue
         for added in weights(program, candidates({"x": (low, high)})):
-            found = moved(added, relation, vanishes=False)
+            in_l1 = program.sums[0].real_noise[0] == "laplace"
+            found = moved(added, relation, False, in_l1)
             assert found <= SLACK, (low, high, found)
             worst = max(worst, found)
     assert worst > 0.7
@@ -195,3 +197,22 @@ def test_rows_that_stay_too_long_end_the_step(
         monkeypatch.setattr(where, "SHRINK", 2.0)
     with pytest.raises(WeirError, match="longer than its bound"):
         program.bound(given, len(given["y"]))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_scan_finds_an_l2_scale_under_laplace_noise(
+    relation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"n": {"count": "events"}, "s": {"sum": "x", "clip": [-1, 3]}}
+    body |= {"h": {"histogram": "x", "edges": [-1, 0, 3]}}
+    rest = {"aggregates": body, "mechanism": {"continual_sum": "tree", "noise": "laplace"}}
+    given = candidates({"x": (-1.0, 3.0)})
+
+    def worst() -> float:
+        (added,) = weights(plan_of(rest, relation), given)
+        return moved(added, relation, vanishes=False, in_l1=True)
+
+    assert 0.7 < worst() <= SLACK
+    right = aggregates.joint_sensitivity
+    monkeypatch.setattr(aggregates, "joint_sensitivity", lambda *a: right(*a[:4], 2))
+    assert worst() > 1.3

@@ -180,7 +180,8 @@ def test_claimed_errors_are_the_real_ones() -> None:
 
 def test_split_is_the_optimum() -> None:
     """No other split of the same budget has a smaller weighted error."""
-    plan = make("  a: {count: events}\n  b: {sum: x, clip: [0, 10], weight: 4}\n")
+    body = "  a: {count: events}\n  b: {sum: x, clip: [0, 10], weight: 4}\n"
+    plan = make(body, extra="mechanism: {noise: gaussian}")
     (part,) = plan.program.parts  # type: ignore[attr-defined]
     resolution = np.array([c.resolution for c in plan.program.channels])  # type: ignore[attr-defined]
     scales = np.asarray(part.mechanism.scales) * resolution
@@ -217,8 +218,9 @@ def test_budget_is_met_and_not_wasted() -> None:
 def test_single_ticks_windows_and_totals_get_the_mechanism_that_suits_them() -> None:
     def chosen(over: str) -> str:
         plan = make(
-            f"  n: {{count: events, over: {over}}}\n", end="2024-01-01T00:00:00Z", window=64
-        )
+            f"  n: {{count: events, over: {over}}}\n", end="2024-01-01T00:00:00Z", window=64,
+            extra="mechanism: {noise: gaussian}",
+        )  # fmt: skip
         (best,) = [a for a in plan.alternatives if a.chosen]
         return best.mechanism
 

@@ -12,7 +12,6 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from weir.dpcore.config import yaml
-from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.init.init import config_text, output_name, release_name, word
 
@@ -35,9 +34,13 @@ def test_it_proposes_what_the_names_say(events: Path) -> None:
     assert found["name"] == "shop-events"
     assert found["schema"] == {"time": "date", "id": "purchase_id", "unit": "customer_id"}
     assert found["aggregates"]["events"] == {"count": "events", "over": ["all", 1]}
-    sums = [a for a in found["aggregates"].values() if "sum" in a]
-    assert sums[0] == {"sum": "dollar value", "clip": ["<LOW>", "<HIGH>"]}
-    assert found["privacy"]["unit"] == "event"
+    assert found["aggregates"]["users"] == {"count": "users"}
+    text = config_text(events)
+    assert '# dollar_value: {sum: "dollar value", clip: [LOW, HIGH]}' in text
+    assert found["privacy"]["unit"] == "user"
+    assert found["privacy"]["contributions"] == {"ticks": 4, "keys": 1, "events": 2}
+    for field in ("clock.start and clock.end", "key: store", "privacy.contributions", "sums"):
+        assert f"# - {field}" in text.partition("# Not decided here:")[2]
 
 
 def test_no_value_of_the_data_gets_into_it(events: Path) -> None:
@@ -48,18 +51,52 @@ def test_no_value_of_the_data_gets_into_it(events: Path) -> None:
 
 def test_placeholders_are_refused_until_they_are_filled_in(weir: Weir, events: Path) -> None:
     config = events.parent / "c.yaml"
-    assert weir("init", events, "-o", config).exit_code == 0
+    assert weir("init", events, "-o", config, "--model", "n").exit_code == 0
     result = weir("plan", config)
     assert result.exit_code == 2
-    assert "clock.start = '<START>': is a placeholder" in result.stderr
-    for other in ("clock.end (<END>)", "aggregates.dollar_value.clip[0] (<LOW>)"):
+    assert "expect.events = '<EVENTS>': is a placeholder" in result.stderr
+    for other in ("model.ranges.dollar value[0] (<LOW>)", "model.ranges.n[1] (<HIGH>)"):
         assert other in " ".join(result.stderr.split()), "all of them at once"
-    text = config.read_text()
-    text = text.replace("<START>", "2024-01-01T00:00:00Z").replace("<END>", "2024-02-01T00:00:00Z")
+    text = config.read_text().replace("<EVENTS>", "20")
     config.write_text(text)
-    assert "aggregates.dollar_value.clip" in weir("plan", config).stderr
+    assert "model.ranges" in weir("plan", config).stderr
     config.write_text(text.replace("<LOW>", "0").replace("<HIGH>", "200"))
     assert weir("plan", config).exit_code == 0
+
+
+@pytest.mark.parametrize("header", ["date,purchase_id,customer_id,store,paid", "at,city", "a,b"])
+@pytest.mark.parametrize("once", [(), ("--once",)])
+def test_it_plans_without_an_edit(
+    weir: Weir, tmp_path: Path, header: str, once: tuple[str, ...]
+) -> None:
+    path, config = tmp_path / "events.csv", tmp_path / "c.yaml"
+    rows = {"date,purchase_id,customer_id,store,paid": "2026-01-05,p1,c1,north,7",
+            "at,city": "2026-01-05T10:00:00Z,Rome", "a,b": "7,x"}  # fmt: skip
+    path.write_text(f"{header}\n{rows[header]}\n{rows[header]}\n")
+    result = weir("init", path, "-o", config, *once)
+    assert result.exit_code == 0 and "fill in" not in result.stderr, result.output
+    plan = weir("plan", config)
+    assert plan.exit_code == 0, plan.output
+    timeless = bool(once) or header == "a,b"
+    assert ("none: all rows are one release" in plan.stdout) == timeless
+    written = config.read_text()
+    assert ("no column looks like a time" in " ".join(written.replace("#", "").split())) == (
+        header == "a,b"
+    )
+    assert ("count: users" in written) == ("customer_id" in header)
+    run = weir("run", config)
+    assert run.exit_code in (0, 1), run.output  # too few rows to publish, or published
+
+
+def test_a_model_of_one_release(weir: Weir, tmp_path: Path) -> None:
+    path, config = tmp_path / "rides.csv", tmp_path / "c.yaml"
+    path.write_text(RIDES)
+    assert weir("init", path, "--once", "--model", "count", "-o", config).exit_code == 0
+    text = config.read_text().replace("<EVENTS>", "1000").replace("<LOW>", "0")
+    config.write_text(text.replace("<HIGH>", "100"))
+    assert "regression.incremental" in text and weir("plan", config).exit_code == 0
+    refused = weir("init", path, "--once", "--model", "note")
+    assert refused.exit_code == 2 and "--once" in refused.stderr
 
 
 def test_the_path_is_relative_to_the_config(weir: Weir, events: Path) -> None:
@@ -67,8 +104,8 @@ def test_the_path_is_relative_to_the_config(weir: Weir, events: Path) -> None:
     folder.mkdir()
     result = weir("init", events, "-o", folder / "c.yaml")
     assert result.exit_code == 0
-    with pytest.raises(ConfigError, match="placeholder"):
-        load(folder / "c.yaml")
+    source = load(folder / "c.yaml").source
+    assert source is not None and source.path == str(events)
 
 
 def test_it_does_not_overwrite(weir: Weir, events: Path) -> None:
@@ -152,14 +189,15 @@ def test_keys_of_json_objects_are_not_written_down(weir: Weir, tmp_path: Path) -
     assert written(weir, path)["schema"] == {"time": "<COLUMN>"}
     found = written(weir, path, "--columns", "at,paid")
     assert found["schema"] == {"time": "at"}
-    assert found["aggregates"]["paid"]["sum"] == "paid"
+    assert "# paid: {sum: paid," in weir("init", path, "--columns", "at,paid").stdout
 
 
 def test_names_of_a_binary_file_that_may_be_none(weir: Weir, tmp_path: Path) -> None:
     path = tmp_path / "u.parquet"
     pq.write_table(pa.table({"2024-01-05": ["x"], "ada@example.org": [1], "paid": [1]}), path)
     assert "1 of times, 1 of addresses, 1 of names" in refused(weir, path)
-    assert written(weir, path, "--columns", "paid")["aggregates"]["paid"]["sum"] == "paid"
+    assert written(weir, path, "--columns", "paid")["schema"] == {}
+    assert "# paid: {sum: paid," in weir("init", path, "--columns", "paid").stdout
 
 
 def test_other_encodings(weir: Weir, tmp_path: Path) -> None:
@@ -168,7 +206,7 @@ def test_other_encodings(weir: Weir, tmp_path: Path) -> None:
     assert "--encoding = 'utf-8': is not how line 1 of" in refused(weir, path)
     found = written(weir, path, "--encoding", "latin-1")
     assert found["source"]["encoding"] == "iso8859-1"
-    assert found["aggregates"]["gr_e"]["sum"] == "größe"
+    assert '# gr_e: {sum: "größe",' in weir("init", path, "--encoding", "latin-1").stdout
     path.write_bytes("date,größe\n2024-01-05,7\n".encode("utf-16"))
     assert "holds UTF-16 text" in refused(weir, path)
     assert written(weir, path, "--encoding", "utf-16")["source"]["encoding"] == "utf-16"
@@ -181,7 +219,7 @@ def test_newlines_in_quotes(weir: Weir, tmp_path: Path) -> None:
     path.write_text('date,note,n\n2024-01-05,"XYZZY\nx",7\n')
     found = written(weir, path)
     assert found["source"]["quoted_newlines"] is True
-    assert found["aggregates"]["n"]["sum"] == "n"
+    assert "# n: {sum: n," in weir("init", path).stdout
 
 
 @pytest.mark.parametrize(
@@ -352,7 +390,12 @@ def test_json_tells_the_config_and_what_is_left_to_be_filled_in(weir: Weir, tmp_
     (tmp_path / "rides.csv").write_text("at,id,fare\n2024-01-01T00:00:00Z,a,3\n")
     told = json.loads(weir("init", tmp_path / "rides.csv", "--json").stdout)
     assert told["out"] is None and "fare" in told["config"]
-    assert {"clock.start", "clock.end"} <= set(told["to_fill_in"])
+    assert told["to_fill_in"] == []
+    assert [item.partition(":")[0] for item in told["undecided"]] == [
+        "clock.start and clock.end",
+        "privacy.unit",
+        "sums, like that of fare",
+    ]
     out = tmp_path / "rides.yaml"
     told = json.loads(weir("init", tmp_path / "rides.csv", "--out", out, "--json").stdout)
     assert told["out"] == str(out) and out.read_text() == told["config"]

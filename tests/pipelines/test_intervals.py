@@ -35,6 +35,7 @@ aggregates:
   spread: {variance: ms, clip: [0, 200]}
   p95: {quantile: ms, at: 0.95, edges: {log: [1, 10000, 24]}, over: [all, 1]}
   some: {quantile: ms, at: [0.25, 0.5], edges: {log: [1, 10000, 24]}}
+mechanism: {noise: gaussian}
 secret: {file: secret.key}
 sink: {SINK}
 """

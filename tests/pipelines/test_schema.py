@@ -40,7 +40,7 @@ def test_all_sections_are_there() -> None:
     assert set(schema["properties"]) == {
         info.alias or name for name, info in JobConfig.model_fields.items()
     }
-    assert set(schema["required"]) == {"name", "schema", "clock", "privacy"}
+    assert set(schema["required"]) == {"name", "privacy"}
 
 
 def test_short_forms_are_in_it() -> None:

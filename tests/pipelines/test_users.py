@@ -69,8 +69,9 @@ def test_init_leaves_caps_to_people(weir: Weir, tmp_path: Path) -> None:
     events = tmp_path / "events.csv"
     events.write_text("at,customer_id,n\n2024-01-01T00:00:00Z,c1,3\n")
     text = weir("init", events).stdout
-    assert "# contributions: {ticks: <TICKS>, keys: <KEYS>, events: <EVENTS>}" in text
-    assert "never from the data" in text
+    assert "  contributions: {ticks: 4, keys: 1, events: 2}" in text
+    assert "privacy.contributions: how much a user usually adds is private" in text
+    assert "by what you know, never by the data" in text
     nobody = tmp_path / "nobody.csv"
     nobody.write_text("at,n\n2024-01-01T00:00:00Z,3\n")
     assert "contributions" not in weir("init", nobody).stdout

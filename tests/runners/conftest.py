@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.components import needed
-from weir.pipelines.engines import flink_config, job_server, servers
+from weir.pipelines.engines import flink_config, job_server, kafka, servers
 from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.engines.servers import PubSubServer
 
@@ -48,6 +49,26 @@ def pubsub_server(
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", running_pubsub.host)
     yield running_pubsub
     running_pubsub.up()
+
+
+@pytest.fixture(scope="session")
+def running_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    needed(kafka.jars)
+    from tests.runners.kafka_security import LISTENER, settings
+
+    folder = tmp_path_factory.mktemp("kafka")
+    with KafkaBroker(folder, settings(folder), {LISTENER: "SASL_SSL"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker(running_kafka: KafkaBroker) -> KafkaBroker:
+    """A Kafka broker that answers. Topics of earlier tests are still there; it may be killed."""
+    from tests.runners.topics import await_answers
+
+    running_kafka.start()
+    await_answers(running_kafka)
+    return running_kafka
 
 
 @pytest.fixture(scope="session")

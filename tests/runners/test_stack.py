@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.components import needed
-from weir.pipelines.engines import flink_config, servers
+from weir.pipelines.engines import flink_config, kafka, servers
 from weir.pipelines.results.files import result_files
 from weir.pipelines.results.run import ResultFolder
 
@@ -73,18 +73,19 @@ def installed(job_server_jar: Path) -> None:
     """What the stack needs is there."""
     needed(flink_config.home)
     needed(servers.pubsub_binary)
+    needed(kafka.jars)
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("end", ["time", "Ctrl-C"])
+@pytest.mark.parametrize(("end", "stream"), [("Ctrl-C", "pubsub"), ("time", "kafka")])
 def test_a_live_stack_releases_and_ends_without_a_trace(
-    end: str, installed: None, tmp_path: Path
+    end: str, stream: str, installed: None, tmp_path: Path
 ) -> None:
     mark = f"weir-test-{uuid.uuid4().hex}"
     out = tmp_path / "out"
-    options = ["--rate", "300", "--out", str(out)]
+    options = [stream, "--rate", "300", "--out", str(out)]
     picture = tmp_path / "screen.svg"
-    options += ["--seconds", "4", "--picture", str(picture)] if end == "time" else []
+    options += ["--seconds", "6", "--picture", str(picture)] if end == "time" else []
     environment = {**os.environ, "WEIR_TEST_MARK": mark, "TMPDIR": str(tmp_path)}
     log = tmp_path / "stack.log"
     with log.open("w") as said:

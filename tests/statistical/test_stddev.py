@@ -8,6 +8,7 @@ import pytest
 from tests.audit.verdict import tampered
 from tests.audit.world import make
 from tests.statistical.samples import SURE, background, ratio, released, truth
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 LINEAR = """
@@ -29,7 +30,7 @@ CASES = [
 def ratios(mechanism: str, noise: str, wrong: float) -> tuple[np.ndarray, np.ndarray]:
     """For each output, over, tick and component: measured over stated variance, standard error."""
     over = "3" if mechanism == "sliding" else "[all, 3, 1]"
-    delta = 0.0 if noise == "k_norm" else 1e-4
+    delta = 0.0 if is_pure(noise) else 1e-4
     plan = make(mechanism, noise, over=over, keys=KEYS, ticks=20, epsilon=3.0, delta=delta,
                 aggregates=LINEAR)  # fmt: skip
     events = background(plan, 6)
@@ -52,15 +53,17 @@ def ratios(mechanism: str, noise: str, wrong: float) -> tuple[np.ndarray, np.nda
 def test_stated_is_measured(mechanism: str, noise: str) -> None:
     found, error = ratios(mechanism, noise, 1.0)
     assert (abs(found - 1) < SURE * error).all()
-    assert error.max() < 0.04
+    assert error.max() < (0.05 if noise == "laplace" else 0.04)  # heavier tails
 
 
 @pytest.mark.parametrize(
     ("mechanism", "noise"),
-    [("blt", "gaussian"), ("tree", "discrete_gaussian"), ("hybrid", "k_norm")],
+    [("blt", "gaussian"), ("tree", "discrete_gaussian"), ("hybrid", "k_norm"), ("tree", "laplace")],
 )
 @pytest.mark.parametrize("wrong", [0.9, 1.1])
 def test_a_wrong_scale_is_noticed(mechanism: str, noise: str, wrong: float) -> None:
+    if noise == "laplace":  # heavier tails: squares spread more
+        wrong += wrong - 1
     found, error = ratios(mechanism, noise, wrong)
     assert (abs(found - 1) > SURE * error).mean() > 0.8
 

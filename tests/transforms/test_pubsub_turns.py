@@ -12,8 +12,9 @@ from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.pubsub import source
 from weir.transforms.beam.pubsub.leases import Confirmations
 from weir.transforms.beam.pubsub.messages import MessageDecoder, Subscription
-from weir.transforms.beam.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
+from weir.transforms.beam.pubsub.source import PullDoFn
 from weir.transforms.beam.pubsub.watermark import BACKLOG
+from weir.transforms.beam.turns import BEYOND, LONG_TURN, STEP, TURN, WAIT
 from weir.transforms.decode.schema import EventSchema, Stamp
 
 S = 1_000_000
@@ -90,7 +91,7 @@ def turn(
     reader.leases += held
     seconds = SimpleNamespace(monotonic=lambda: reader.wall_seconds)
     monkeypatch.setattr(source, "time", seconds)
-    monkeypatch.setattr(source, "SHELF", SimpleNamespace(reader=lambda *_: reader))
+    monkeypatch.setattr(PullDoFn, "readers", SimpleNamespace(reader=lambda *_: reader))
     decoder = MessageDecoder("ndjson", EventSchema.build(Stamp("t")), "s", 1 << 20)
     finalizer = SimpleNamespace(register=lambda _: None)
     found = PullDoFn(Subscription("s"), decoder, clock).process("0", finalizer, tracker, watermark)

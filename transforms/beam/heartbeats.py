@@ -156,7 +156,8 @@ class Heartbeats(beam.PTransform[Any, Any]):
         timers stand behind that end.
 
     Raises:
-      ConfigError: bounded input and a clock without end: nobody could say which ticks are over.
+      ConfigError: bounded input and a clock without end: nobody could say which ticks are over; or
+        unbounded input without a clock.
     """
 
     def __init__(
@@ -175,6 +176,13 @@ class Heartbeats(beam.PTransform[Any, Any]):
                 None,
                 "is needed where the source is made of files: the last tick is public, so it "
                 "cannot be read off the data. Set the end of the period that the files cover.",
+            )
+        if not bounded and clock.once:
+            raise ConfigError(
+                "clock",
+                None,
+                "is missing: unbounded input has no moment at which all rows could be released. "
+                "Write clock: {start: 2025-01-01T00:00:00Z, period: 1d} and schema.time.",
             )
         self._blocks, self._clock, self._bounded = blocks, clock, bounded
         self._now, self._stream, self._lead = now, stream, lead

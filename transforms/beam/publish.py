@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weir.dpcore.errors import WeirError
 from weir.dpcore.plan import Plan
@@ -78,7 +79,7 @@ def to_messages(
         return
     if shape is not None:
         table = shape.table(table)
-    ticks = table["tick"].to_numpy()
+    ticks = pc.fill_null(table["tick"].cast(pa.int64()), 0).to_numpy()  # none without a clock
     edges = [0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), table.num_rows]
     for first, stop in zip(edges, edges[1:], strict=False):
         for part, start in enumerate(range(first, stop, ROWS)):

@@ -3,7 +3,7 @@
 # ruff: noqa: UP045 -- Beam's schemas know Optional[int], and neither int | None nor annotations that
 # are put off to later: they would travel as pickles that no other language reads.
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, get_type_hints
 
 import apache_beam as beam
 import pyarrow as pa
@@ -21,6 +21,7 @@ class ReleaseRow(NamedTuple):
     """One released number; the fields are those of ``RELEASE_SCHEMA``.
 
     Attributes:
+      tick, tick_start, tick_end: None where the plan has no clock.
       over: last so many ticks; None: since the start. stddev, low, high: of the noise, and its 95 %
         margin; None where the error is not additive. window: ticks for which an event is protected;
         None: for ever. plan: digest of the plan.
@@ -32,9 +33,9 @@ class ReleaseRow(NamedTuple):
 
     release: str
     key: str
-    tick: int
-    tick_start: Timestamp
-    tick_end: Timestamp
+    tick: Optional[int]
+    tick_start: Optional[Timestamp]
+    tick_end: Optional[Timestamp]
     name: str
     label: str
     index: int  # type: ignore[assignment]  # a field of that name, over a tuple's method
@@ -51,6 +52,12 @@ class ReleaseRow(NamedTuple):
 
 coders.registry.register_coder(ReleaseRow, coders.RowCoder)
 
+TEXT_FIELDS: list[tuple[str, Any]] = [
+    (name, Optional[str] if name in _TIMES else kind)
+    for name, kind in get_type_hints(ReleaseRow).items()
+]
+"""Names and types of a row whose times are text."""
+
 
 def rows_of(flat: pa.RecordBatch | pa.Table) -> Iterator[ReleaseRow]:
     """Rows of ``RELEASE_SCHEMA`` -> typed rows, in order."""
@@ -58,7 +65,10 @@ def rows_of(flat: pa.RecordBatch | pa.Table) -> Iterator[ReleaseRow]:
     for name in RELEASE_SCHEMA.names:
         column = flat[name]
         if name in _TIMES:
-            column = [Timestamp(micros=at) for at in column.cast(pa.int64()).to_pylist()]
+            column = [
+                None if at is None else Timestamp(micros=at)
+                for at in column.cast(pa.int64()).to_pylist()
+            ]
         columns.append(column if name in _TIMES else column.to_pylist())
     yield from map(ReleaseRow._make, zip(*columns, strict=True))
 

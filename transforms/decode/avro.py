@@ -80,7 +80,7 @@ def wire_of(header: AvroHeader, schema: EventSchema, source: str) -> Wire:
     wire = on_the_wire(header.described, source, schema.needed)
     inside = [name for name in wire.fields if name not in header.fields]
     schema.require([*header.fields, *inside], source)
-    if schema.time.strict:
+    if schema.strict:
         _assemble([], 0, wire, schema, source)
     return wire
 

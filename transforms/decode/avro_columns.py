@@ -90,7 +90,7 @@ def _lists(
         field = fields.get(name, Field("", {}))
         branches = field.branches
         numeric = any(_of_numbers(branch) for branch in branches.values())
-        if branches and not numeric and schema.time.strict:
+        if branches and not numeric and schema.strict:
             kinds = ", ".join(sorted({branch.kind for branch in branches.values()}))
             raise ConfigError(
                 schema.field_of(name), name, f"holds {kinds}; it must hold lists of numbers."

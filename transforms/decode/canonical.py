@@ -30,7 +30,7 @@ from weir.transforms.decode.cast import (
 from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.lists import to_lists
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.decode.time import to_time
+from weir.transforms.decode.time import UTC_MICROSECONDS, to_time
 from weir.transforms.runtime.dead_letters import dead_letters, reason_code
 
 TIME, ARRIVAL = "@time", "@arrival"
@@ -157,12 +157,15 @@ def assemble(
     """
     refused = _Refused(len(positions), spoilt)
     columns: dict[str, Any] = {}
-    name = schema.time.column
-    value = TIME if TIME in raw else name
-    times, bad = _times(raw[value], schema.time, source)
-    refused.records("unreadable_time", name, refused.spoilt(value, bad))
-    refused.records("missing_time", name, _rows(times.is_null()))
-    columns["@time"] = times
+    if schema.time is None:
+        columns["@time"] = pa.array(np.zeros(len(positions), dtype=np.int64)).view(UTC_MICROSECONDS)
+    else:
+        name = schema.time.column
+        value = TIME if TIME in raw else name
+        times, bad = _times(raw[value], schema.time, source)
+        refused.records("unreadable_time", name, refused.spoilt(value, bad))
+        refused.records("missing_time", name, _rows(times.is_null()))
+        columns["@time"] = times
     for role, column, reason in (
         *((role, column, "unreadable_key") for role, column in key_roles(schema.keys).items()),
         ("@id", schema.id, "unreadable_id"),
@@ -228,7 +231,7 @@ def _leniently(
     try:
         return read()
     except ConfigError:
-        if schema.time.strict:
+        if schema.strict:
             raise
     bad = to_presence(values)[0].is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_float64(kind):

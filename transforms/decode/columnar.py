@@ -85,7 +85,7 @@ def check_columns(found: pa.Schema, schema: EventSchema, source: str) -> None:
         message neither is an error.
     """
     schema.require(names_of(found, schema.needed), source)
-    if not schema.time.strict:
+    if not schema.strict:
         return
     raw = {name: _nothing(plain_type(type_of(found, name))) for name in schema.needed}
     assemble(raw, np.zeros(0, dtype=np.int64), schema, source)

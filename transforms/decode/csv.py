@@ -72,8 +72,7 @@ class _CsvParser:
         self._wanted = {name: f"c{list(header).index(name)}" for name in schema.needed}
         self._schema, self._quoted_newlines = schema, quoted_newlines
         self._options = {"delimiter": delimiter, "newlines_in_values": quoted_newlines}
-        texts = {schema.time.column, *schema.keys, schema.id, schema.unit}
-        texts.add(schema.arrival.column if schema.arrival else None)
+        texts = {*schema.keys, schema.id, schema.unit, *(item.column for item in schema.stamps)}
         self._types: dict[str, pa.DataType] = {
             self._wanted[name]: pa.float64()
             for name, kind in schema.columns.items()

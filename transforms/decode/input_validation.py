@@ -204,7 +204,7 @@ class FirstLook:
         column, reason = max(letters, key=lambda pair: letters[pair])
         if reason in ("missing_time", "unreadable_time"):
             reported = seen["letter", column, "unreadable_time"] or self.named
-            return Doubt("time" if reported else "absent", self.schema.time.column, "@time")
+            return Doubt("time" if reported else "absent", column, "@time")
         role = reason.replace("unreadable_", "@")
         return Doubt("kind", column, role) if column else Doubt("record")
 
@@ -230,11 +230,12 @@ class FirstLook:
 
     def _other_times(self, read: Read) -> Evidence:
         time = self.schema.time
+        assert time is not None
         counts: Counter[Any] = Counter()
         for form in FORMATS:
             if form == time.format:
                 continue
-            bare = EventSchema(replace(time, format=form, strict=False))
+            bare = EventSchema(replace(time, format=form)).lenient()
             for events, dead, _ in islice(read(bare), _AGAIN):
                 counts["of", form] += 0 if dead is None else dead.num_rows
                 if events is not None:
@@ -252,8 +253,7 @@ class FirstLook:
         for kind in kinds:
             if kind == self.schema.columns[column]:
                 continue
-            time = replace(self.schema.time, strict=False)
-            bare = replace(EventSchema(time), columns={column: kind}).lenient()
+            bare = EventSchema(self.schema.time, columns={column: kind}).lenient()
             for events, _, _ in islice(read(bare), _AGAIN):
                 if events is not None:
                     counts["is", column, kind] += _there(events.column(column))

@@ -179,7 +179,7 @@ def typed_columns(
     """
     spoilt: dict[str, Any] = {}
     raw: dict[str, Any] = {}
-    times = {schema.time.column, schema.arrival.column if schema.arrival else None}
+    times = {stamp.column for stamp in schema.stamps}
     for name in schema.needed if names is None else names:
         values = columns[name]
         bad = np.zeros(len(values), dtype=bool)

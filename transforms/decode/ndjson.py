@@ -27,7 +27,7 @@ from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.lists import from_entries
 from weir.transforms.decode.mixed_columns import typed_columns
 from weir.transforms.decode.nested import any_nested, take
-from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.schema import EventSchema
 from weir.transforms.runtime.dead_letters import dead_letters
 
 _OPEN, _CLOSE = ord("{"), ord("}")
@@ -134,18 +134,14 @@ def _at_once(
     if len(keep) >= _MANY and _arrow(chunk, some, types) is None:
         return None
     table = _arrow(chunk, keep, types)
-    if table is None or not all(map(_is_exact, (table.column(s.column) for s in _stamps(schema)))):
+    if table is None or not all(map(_is_exact, (table.column(s.column) for s in schema.stamps))):
         return None
     return table
 
 
-def _stamps(schema: EventSchema) -> tuple[Stamp, ...]:
-    return tuple(stamp for stamp in (schema.time, schema.arrival) if stamp is not None)
-
-
 def _with_fractions(types: dict[str, pa.DataType], schema: EventSchema) -> bool:
     """Whether times are read as doubles, in which whole numbers may lose digits."""
-    return any(pa.types.is_floating(types[stamp.column]) for stamp in _stamps(schema))
+    return any(pa.types.is_floating(types[stamp.column]) for stamp in schema.stamps)
 
 
 def _is_exact(times: Any) -> bool:
@@ -177,9 +173,9 @@ def _types(
     its column's Arrow gives up. None if Arrow must not read the chunk: a column that may hold
     anything would be of one type, and so would times that play another role too.
     """
-    times = {stamp.column for stamp in _stamps(schema)}
+    times = {stamp.column for stamp in schema.stamps}
     texts = {*schema.keys, schema.id, schema.unit}
-    if "any" in schema.columns.values() or len(times) < len(_stamps(schema)):
+    if "any" in schema.columns.values() or len(times) < len(schema.stamps):
         return None
     if times & (texts | set(schema.columns)):
         return None
@@ -291,9 +287,7 @@ def lift(chunk: Chunk, schema: EventSchema) -> Lifted | None:
     listed = schema.listed
     if kernels is None or listed is None or listed.column is None or any_nested(schema.needed):
         return None
-    others = {schema.id, schema.unit, schema.time.column, *schema.keys}
-    if schema.arrival is not None:
-        others.add(schema.arrival.column)
+    others = {schema.id, schema.unit, *schema.keys, *(stamp.column for stamp in schema.stamps)}
     if listed.column in others:
         return None
     few = slice(0, _LOOKED_AT)

@@ -90,7 +90,7 @@ class EventSchema:
     """The columns of an event, by role.
 
     Attributes:
-      time: when the event happened.
+      time: when the event happened; None: events have no times, and all are of one tick.
       keys: columns to group by: none, one or several.
       id: column of event ids, or None.
       unit: column that says whom an event belongs to, or None.
@@ -98,9 +98,10 @@ class EventSchema:
       columns: user columns that a predicate or a program reads -> how they are read.
       fields: user column -> the setting that names it, for messages.
       listed: columns of lists; among ``columns`` they are one, by its name. None: there is none.
+      strict: a column of another type than its role is an error of the config; see ``Stamp``.
     """
 
-    time: Stamp
+    time: Stamp | None = None
     keys: tuple[str, ...] = ()
     id: str | None = None
     unit: str | None = None
@@ -108,11 +109,17 @@ class EventSchema:
     columns: Mapping[str, Kind] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     listed: ListColumn | None = None
+    strict: bool = True
+
+    @cached_property
+    def stamps(self) -> tuple[Stamp, ...]:
+        """The columns of times."""
+        return tuple(stamp for stamp in (self.time, self.arrival) if stamp is not None)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """Columns to read, each once, in a fixed order."""
-        roles = [self.time.column, *self.keys, self.id, self.unit]
+        roles = [self.time.column if self.time else None, *self.keys, self.id, self.unit]
         roles.append(self.arrival.column if self.arrival else None)
         lists = () if self.listed is None else self.listed.columns
         named = (name for name in roles if name is not None)
@@ -121,7 +128,7 @@ class EventSchema:
     @cached_property
     def texts(self) -> frozenset[str]:
         """Columns that are read as text and as nothing else, of which every digit counts."""
-        times = {self.time.column, self.arrival.column if self.arrival else None}
+        times = {stamp.column for stamp in self.stamps}
         named = {*self.keys, self.id, self.unit, *self.columns}
         return frozenset(
             name
@@ -131,8 +138,11 @@ class EventSchema:
 
     def lenient(self) -> EventSchema:
         """The same columns for a stream: what a message holds is never an error of the config."""
-        arrival = None if self.arrival is None else replace(self.arrival, strict=False)
-        return replace(self, time=replace(self.time, strict=False), arrival=arrival)
+        time, arrival = (
+            None if stamp is None else replace(stamp, strict=False)
+            for stamp in (self.time, self.arrival)
+        )
+        return replace(self, time=time, arrival=arrival, strict=False)
 
     def field_of(self, column: str) -> str:
         """The setting that names a column."""
@@ -142,7 +152,7 @@ class EventSchema:
     def _roles(self) -> dict[str | None, str]:
         """The settings of columns that have a role."""
         roles: dict[str | None, str] = {
-            self.time.column: f"{self.time.field}.column",
+            **({} if self.time is None else {self.time.column: f"{self.time.field}.column"}),
             **dict.fromkeys(self.keys, "key.column" if len(self.keys) == 1 else "key.columns"),
             self.id: "schema.id",
             self.unit: "schema.unit",
@@ -175,7 +185,7 @@ class EventSchema:
         """
         names = list(available)
         for column in self.needed:
-            if names.count(column) == 1 or (not self.time.strict and column not in names):
+            if names.count(column) == 1 or (not self.strict and column not in names):
                 continue
             state = "is not a column of" if column not in names else "is there twice in"
             doubt = header_sniffing.doubt(names, rows)
@@ -201,7 +211,7 @@ class EventSchema:
     @classmethod
     def build(
         cls,
-        time: Stamp,
+        time: Stamp | None,
         *,
         key: str | Sequence[str] | None = None,
         id: str | None = None,
@@ -273,7 +283,9 @@ class EventSchema:
         schema = config.schema_
         arrival = schema.arrival
         return cls.build(
-            Stamp(schema.time.column, schema.time.format, schema.time.zone or "UTC"),
+            None
+            if schema.time is None
+            else Stamp(schema.time.column, schema.time.format, schema.time.zone or "UTC"),
             key=config.key.names if config.key is not None else None,
             id=schema.id,
             unit=schema.unit,

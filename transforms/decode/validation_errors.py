@@ -98,7 +98,7 @@ def _absent(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigErr
         "schema.id": "its copies could not be recognised",
         "key.column": "no event would count",
         "key.columns": "no event would count",
-        f"{schema.time.field}.column": "no event would count",
+        "schema.time.column": "no event would count",
     }.get(field, "it would be missing throughout")
     near = difflib.get_close_matches(column, [n for n in schema.needed if n != column], 1)
     meant = f"; did you mean {near[0]}? If not, correct" if near else "; correct"
@@ -129,6 +129,7 @@ def _kind(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError
 
 def _time(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError:
     fits, time = _fitting(seen), look.schema.time
+    assert time is not None
     if fits is not None:
         return _format(look.schema, f"reads no time in {of}", fits)
     return ConfigError(
@@ -139,7 +140,8 @@ def _time(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError
 
 
 def _clock(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError:
-    fits = _fitting(seen)
+    fits, time = _fitting(seen), look.schema.time
+    assert time is not None
     if fits is not None:
         return _format(look.schema, f"puts no time inside the clock in {of}", fits)
     before, after = seen["before"], seen["after"]
@@ -152,7 +154,7 @@ def _clock(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigErro
         "clock",
         " to ".join(map(durations.show_timestamp, edges)),
         f"holds no event time in {of}: {sides}. Correct clock.start and clock.end, or "
-        f"{look.schema.time.field} (column, format, zone). If later events lie inside, set "
+        f"{time.field} (column, format, zone). If later events lie inside, set "
         f"{look.off}.",
     )
 
@@ -167,6 +169,7 @@ def _fitting(seen: Evidence) -> str | None:
 
 def _format(schema: EventSchema, problem: str, fits: str) -> ConfigError:
     time = schema.time
+    assert time is not None
     sort = "numbers since 1970" if fits in EPOCH_MICROSECONDS else "text"
     use = (
         f"as {fits} ({sort}) they would lie inside the clock: write {time.field}.format: {fits}"

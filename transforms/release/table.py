@@ -41,6 +41,7 @@ RELEASE_SCHEMA = pa.schema(
 )
 """One row per key, tick, name, over and coordinate: what every sink writes (see flat.py).
 
+Null ``tick``, ``tick_start``, ``tick_end``: the plan has no clock, and all rows are one release.
 Null ``over``: since the start; ``window``: for ever; ``stddev``, ``low``, ``high``: the error is
 not additive. ``label`` is "" and ``index`` 0 where there is one coordinate that needs no name.
 ``low`` and ``high`` end at public edges; of quantiles the value need not lie in their middle."""
@@ -161,6 +162,8 @@ class ReleaseWriter:
             columns, key, tick = self._columns(*_places(cells, len(keys)), names)
         edges = tick_edges(self._clock, first_tick, ticks)
         numbers = pa.array(np.arange(first_tick, first_tick + ticks, dtype=np.int64))
+        if self._clock.once:
+            edges, numbers = pa.nulls(ticks + 1, UTC), pa.nulls(ticks, pa.int64())
         columns = columns | {
             "key": _coded(key, self._named(tuple(keys))),
             "tick": _coded(tick, numbers),
@@ -250,6 +253,7 @@ def _coded(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:
         table = np.array([i if v else -1 for i, v in enumerate(values.is_valid().to_pylist())])
         picked = table[index.to_numpy()]
         index = pa.array(picked, index.type, mask=picked < 0)
+        values = values.drop_null() if len(values) == values.null_count else values
         values = values.fill_null(0) if not pa.types.is_string(values.type) else values
     return pa.DictionaryArray.from_arrays(index, values, safe=False)
 

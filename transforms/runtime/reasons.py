@@ -15,6 +15,8 @@ from typing import NamedTuple
 UNREAD = (
     "malformed",
     "too_long",
+    "no_value",
+    "stamp_ahead",
     "missing_time",
     "unreadable_time",
     "unreadable_key",

@@ -256,7 +256,10 @@ def _is_zero(value: float | str | None) -> bool:
 def up_to(table: pa.Table, last: int) -> pa.Table:
     """Rows of ticks up to ``last``."""
     ticks = np.concatenate(
-        [np.asarray(chunk.dictionary.take(chunk.indices)) for chunk in table["tick"].chunks]
+        [
+            np.asarray(pc.fill_null(chunk.dictionary.take(chunk.indices), 0))
+            for chunk in table["tick"].chunks
+        ]
         or [np.zeros(0, dtype=np.int64)]
     )
     return table.filter(pa.array(ticks <= last))

@@ -220,7 +220,7 @@ def to_records(
     rows = releases_only(batch) if shape is None else shape.batch(batch)
     for row in rows.to_pylist():
         for name in ("tick_start", "tick_end"):
-            row[name] = row[name].isoformat()
+            row[name] = None if row[name] is None else row[name].isoformat()
         if not isinstance(shape, Flat):
             for name in ("stddev", *INTERVAL):
                 if name in row:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from weir.dpcore.leaves.keys import shown_key
@@ -58,8 +59,10 @@ class Wide:
         ends = [chunk_of(rows[name]) for name in INTERVAL if name in rows.schema.names]
         cell, first = _cells(columns)
         keys = _text(columns["key"]).take(pa.array(first)).to_pylist()
-        starts = chunk_of(texts(rows["tick_start"].dictionary_encode()))
-        table = [["tick_start", *starts.take(pa.array(first)).to_pylist()]]
+        table = []
+        if rows["tick_start"].null_count < rows.num_rows:
+            starts = chunk_of(texts(rows["tick_start"].dictionary_encode()))
+            table.append(["tick_start", *starts.take(pa.array(first)).to_pylist()])
         if any(keys):
             table.append(["key", *map(self.shown, keys)])
         names, overs = _text(columns["name"]).to_pylist(), _plain(columns["over"]).to_pylist()
@@ -127,7 +130,8 @@ def number(value: float | None, half: float | None) -> tuple[str, str]:
 def _cells(columns: dict[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which line each row belongs to, (n,), and the first row of each line."""
     key = columns["key"].indices.to_numpy(zero_copy_only=False)
-    tick = _plain(columns["tick_start"]).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    start = pc.fill_null(_plain(columns["tick_start"]).cast(pa.int64()), 0)  # none without a clock
+    tick = start.to_numpy(zero_copy_only=False)
     fresh = np.ones(len(key), dtype=bool)
     fresh[1:] = (key[1:] != key[:-1]) | (tick[1:] != tick[:-1])
     return np.cumsum(fresh) - 1, np.flatnonzero(fresh)

@@ -30,20 +30,24 @@ def corners(group: ChannelGroup) -> list[tuple[int, ...]]:
 
 
 def worst_change(
-    groups: list[ChannelGroup], scales: NDArray[np.float64], relation: str, may_vanish: bool
+    groups: list[ChannelGroup],
+    scales: NDArray[np.float64],
+    relation: str,
+    may_vanish: bool,
+    norm: int = 2,
 ) -> float:
     """Brute force over all corner events of both neighbours."""
     events = [np.array(sum(parts, ())) for parts in itertools.product(*map(corners, groups))]
     inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
     scaled = np.array([event * inverse for event in events])
-    size = float(np.sqrt((scaled**2).sum(1).max()))
+    size = float(np.linalg.norm(scaled, norm, axis=1).max())
     pairs = scaled[:, None, :] - scaled[None, :, :]
-    both = float(np.sqrt((pairs**2).sum(2).max()))
+    both = float(np.linalg.norm(pairs, norm, axis=2).max())
     if relation == "add_remove":
         return size
     if relation == "replace_one":
         return max(size, both) if may_vanish else both
-    return max(both, math.sqrt(2) * size)
+    return max(both, 2 ** (1 / norm) * size)
 
 
 @st.composite
@@ -62,27 +66,45 @@ def problems(draw: st.DrawFn) -> tuple[list[ChannelGroup], NDArray[np.float64]]:
 
 
 @settings(max_examples=60)
-@given(problems(), st.sampled_from(RELATIONS), st.booleans())
+@given(problems(), st.sampled_from(RELATIONS), st.booleans(), st.sampled_from((1, 2)))
 def test_joint_sensitivity_is_the_worst_neighbour(
-    problem: tuple[list[ChannelGroup], NDArray[np.float64]], relation: str, may_vanish: bool
+    problem: tuple[list[ChannelGroup], NDArray[np.float64]],
+    relation: str,
+    may_vanish: bool,
+    norm: int,
 ) -> None:
     groups, scales = problem
-    bound = joint_sensitivity(groups, scales, relation, may_vanish)  # type: ignore[arg-type]
-    worst = worst_change(groups, scales, relation, may_vanish)
+    bound = joint_sensitivity(groups, scales, relation, may_vanish, norm)  # type: ignore[arg-type]
+    worst = worst_change(groups, scales, relation, may_vanish, norm)
     assert worst <= bound <= worst * (1 + 1e-12)
 
 
 @settings(max_examples=60)
-@given(problems(), st.sampled_from(RELATIONS), st.booleans())
+@given(problems(), st.sampled_from(RELATIONS), st.booleans(), st.sampled_from((1, 2)))
 def test_group_sensitivity_is_joint_of_one(
-    problem: tuple[list[ChannelGroup], NDArray[np.float64]], relation: str, may_vanish: bool
+    problem: tuple[list[ChannelGroup], NDArray[np.float64]],
+    relation: str,
+    may_vanish: bool,
+    norm: int,
 ) -> None:
     for group in problem[0]:
         alone = ChannelGroup(0, group.size, group.low, group.high, group.one_hot)
         ones = np.ones(group.size)
-        assert group_sensitivity(group, relation, may_vanish) == pytest.approx(  # type: ignore[arg-type]
-            worst_change([alone], ones, relation, may_vanish), rel=1e-12
+        assert group_sensitivity(group, relation, may_vanish, norm) == pytest.approx(  # type: ignore[arg-type]
+            worst_change([alone], ones, relation, may_vanish, norm), rel=1e-12
         )
+
+
+def test_a_histogram_moves_one_bin_in_l1() -> None:
+    """The noise of a bin does not grow with the number of bins; a dense group's would."""
+    for size in (1, 4, 400):
+        bins = ChannelGroup(0, size, 0, 1, one_hot=True)
+        scales = [2.0] * size
+        assert joint_sensitivity([bins], scales, "add_remove", False, 1) == pytest.approx(0.5)
+        both = min(size, 2) * 0.5
+        assert joint_sensitivity([bins], scales, "replace_one", False, 1) == pytest.approx(both)
+        dense = ChannelGroup(0, size, 0, 1)
+        assert joint_sensitivity([dense], scales, "add_remove", False, 1) == pytest.approx(size / 2)
 
 
 def test_known_sensitivities() -> None:
@@ -145,3 +167,17 @@ def test_split_spends_everything_and_is_optimal(rows: list[tuple[float, float]])
 def test_split_leaves_public_aggregates_alone() -> None:
     scales = split_scales([0.0, 3.0], [1.0, 1.0])
     assert scales.tolist() == [0.0, 3.0]
+    assert split_scales([0.0, 3.0], [1.0, 1.0], 1) == pytest.approx([0.0, 3.0])
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e3)), min_size=1, max_size=6))
+def test_the_split_in_l1_spends_everything_and_is_optimal(rows: list[tuple[float, float]]) -> None:
+    delta, weight = np.array(rows).T
+    scales = split_scales(delta, weight, 1)
+    assert (delta / scales).sum() == pytest.approx(1)
+    best = (weight * scales**2).sum()
+    rng = np.random.default_rng(7)
+    for _ in range(20):  # any other feasible split is no better
+        share = rng.dirichlet(np.ones(delta.size))
+        assert (weight * (delta / share) ** 2).sum() >= best * (1 - 1e-9)

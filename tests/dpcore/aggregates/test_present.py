@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from typing import Any
 
@@ -46,16 +47,20 @@ PLANS: dict[str, list[dict[str, Any]]] = {
     "with its old meaning": [MEAN, {**MEAN, "missing": 0}, COUNT],
 }
 VALUES = (2.0, 4.0, 6.0, 1e300, -np.inf, np.nan)
+NORMS = (2, 1)
+"""Of Gaussian and K-norm noise, and of Laplace noise."""
 
 
-def leaf_of(bodies: Sequence[dict[str, Any]], relation: Relation, events: int = 1) -> ChannelLeaf:
+def leaf_of(
+    bodies: Sequence[dict[str, Any]], relation: Relation, events: int = 1, norm: int = 2
+) -> ChannelLeaf:
     aggregates = {f"o{i}": validate(kind_of(body), body) for i, body in enumerate(bodies)}
     terms = config({"n": COUNT}, relation=relation).terms()
     if events > 1:
         terms = terms_of({"ticks": 4, "keys": 2, "events": events})
     rule: ByAbsent = "covered" if terms.cell_relation != "replace_one" else "never"
     channels, outputs = outputs_of(aggregates, False, events, rule)
-    return ChannelLeaf(channels, outputs, overs_of(outputs), terms)
+    return ChannelLeaf(channels, outputs, overs_of(outputs), terms, norm)
 
 
 def added(leaf: ChannelLeaf, rows: np.ndarray, cells: np.ndarray) -> Floats:
@@ -74,17 +79,21 @@ def every_event(leaf: ChannelLeaf) -> Floats:
     return added(leaf, rows, np.arange(len(rows)))
 
 
-def largest(events: Floats, scales: Floats, relation: Relation, may_vanish: bool) -> float:
+def largest(
+    events: Floats, scales: Floats, relation: Relation, may_vanish: bool, norm: int
+) -> float:
     """What one neighbour moves at most, by brute force over pairs."""
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = np.nan_to_num(events / scales, nan=0.0, posinf=0.0)  # scale 0: public
-    alone = np.linalg.norm(scaled, axis=1).max()
-    apart = np.linalg.norm(scaled[:, None] - scaled[None], axis=2).max()
+    sizes = np.linalg.norm(scaled, norm, axis=1)
+    alone = sizes.max()
+    apart = np.linalg.norm(scaled[:, None] - scaled[None], norm, axis=2).max()
     if relation == "add_remove":
         return float(alone)
     if relation == "replace_one":
         return float(max(apart, alone) if may_vanish else apart)
-    return float(max(apart, np.sqrt(2) * alone))
+    # Two cells: what leaves one and comes into the other are different coordinates.
+    return float(max(apart, np.linalg.norm([alone, alone], norm)))
 
 
 def drawn(leaf: ChannelLeaf, rng: np.random.Generator) -> Floats:
@@ -99,11 +108,12 @@ def drawn(leaf: ChannelLeaf, rng: np.random.Generator) -> Floats:
     return np.asarray(scales / [leaf.channels[i].resolution for i in leaf.read])
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", PLANS)
-def test_what_a_neighbour_changes_is_what_is_paid(name: str, relation: Relation) -> None:
+def test_what_a_neighbour_changes_is_what_is_paid(name: str, relation: Relation, norm: int) -> None:
     rng = np.random.default_rng(3)
-    leaf = leaf_of(PLANS[name], relation)
+    leaf = leaf_of(PLANS[name], relation, norm=norm)
     events = every_event(leaf)
     # Values that two channels read are not at their ends together, or are behind two gates.
     loose = name in (
@@ -111,16 +121,18 @@ def test_what_a_neighbour_changes_is_what_is_paid(name: str, relation: Relation)
         "gated, with the count of all",
         "gated, with its count",
     )
+    least_paid = 0.7 if norm == 2 else 0.6  # parts of one event that cannot be at most at once
     for _ in range(6):
         scales = drawn(leaf, rng)
-        moved = largest(events, scales, relation, leaf.terms.may_vanish)
+        moved = largest(events, scales, relation, leaf.terms.may_vanish, norm)
         paid = leaf.sensitivity(scales, False)
-        assert paid * (0.7 if loose else 1 - 1e-5) <= moved <= paid, (moved, paid)
+        assert paid * (least_paid if loose else 1 - 1e-5) <= moved <= paid, (moved, paid)
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_price_without_an_event_that_loses_its_value_is_rejected(
-    relation: Relation, monkeypatch: pytest.MonkeyPatch
+    relation: Relation, norm: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mutant: two events both have the number, or neither."""
 
@@ -128,23 +140,24 @@ def test_a_price_without_an_event_that_loses_its_value_is_rejected(
         sides = [sum(twos) for column in self.columns.values() for _, twos in column.values()]
         return float(sum(self.twos) + max(sides, default=0.0))
 
-    leaf = leaf_of([MEAN, COUNT], relation)
+    leaf = leaf_of([MEAN, COUNT], relation, norm=norm)
     monkeypatch.setattr(Counted, "two", property(blind))
     events, rng = every_event(leaf), np.random.default_rng(4)
     under = False
     for _ in range(20):
         scales = drawn(leaf, rng)
-        moved = largest(events, scales, relation, leaf.terms.may_vanish)
+        moved = largest(events, scales, relation, leaf.terms.may_vanish, norm)
         under |= moved > leaf.sensitivity(scales, False) * (1 + 1e-6)
     # Under replace_anywhere two units in different ticks are worth any two in one.
     assert under == (relation == "replace_one")
 
 
+@pytest.mark.parametrize("norm", NORMS)
 def test_a_count_of_the_others_that_counts_everybody_is_rejected(
-    monkeypatch: pytest.MonkeyPatch,
+    norm: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mutant: an event with a value is on both sides."""
-    leaf, real = leaf_of([MEAN, COUNT], "add_remove"), Predicated.of
+    leaf, real = leaf_of([MEAN, COUNT], "add_remove", norm=norm), Predicated.of
     monkeypatch.setattr(
         "weir.dpcore.aggregates.program.Predicated.of",
         lambda columns, n, gate, most: real(
@@ -152,8 +165,26 @@ def test_a_count_of_the_others_that_counts_everybody_is_rejected(
         ),
     )
     scales = np.array(leaf_scales(leaf))
-    moved = largest(every_event(leaf), scales, "add_remove", False)
+    moved = largest(every_event(leaf), scales, "add_remove", False, norm)
     assert moved > 1.2 * leaf.sensitivity(scales, False)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", PLANS)
+def test_laplace_noise_that_is_paid_for_in_the_l2_norm_is_rejected(
+    name: str, relation: Relation
+) -> None:
+    """A mutant: the split and the price of Gaussian noise, also with other scales."""
+    right = leaf_of(PLANS[name], relation, norm=1)
+    mutant, events = replace(right, norm=2), every_event(right)
+    may_vanish, rng = right.terms.may_vanish, np.random.default_rng(5)
+    one_number = np.count_nonzero(leaf_scales(right)) == 1  # the others are public: l1 is l2
+    under = []
+    for scales in (leaf_scales(mutant), leaf_scales(right), *(drawn(right, rng) for _ in range(9))):
+        moved = largest(events, np.array(scales), relation, may_vanish, 1)
+        assert moved <= right.sensitivity(scales, False)
+        under.append(moved > 1.1 * mutant.sensitivity(scales, False))
+    assert under[0] == (not one_number) and any(under[2:]) == (not one_number)
 
 
 def leaf_scales(leaf: ChannelLeaf, importance: float = 1.0) -> list[float]:
@@ -164,39 +195,53 @@ def leaf_scales(leaf: ChannelLeaf, importance: float = 1.0) -> list[float]:
             weights[channel] += importance * weight
     steps = [leaf.channels[i].resolution for i in leaf.read]
     terms = leaf.terms
-    own = (terms.cell_relation, terms.may_vanish)
+    own = (terms.cell_relation, terms.may_vanish, leaf.norm)
     return split_groups(leaf.groups, steps, list(weights.values()), *own)
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("kind", ["mean", "variance"])
 @pytest.mark.parametrize("events", [1, 3])
 def test_values_that_are_present_cost_nothing_where_events_come_and_go(
-    kind: str, events: int
+    kind: str, events: int, norm: int
 ) -> None:
     body = {kind: "x", "clip": [2, 6]}
     old, new = ({**body, "missing": 0}, body)
-    assert leaf_scales(leaf_of([new], "add_remove", events)) == leaf_scales(
-        leaf_of([old], "add_remove", events)
+    assert leaf_scales(leaf_of([new], "add_remove", events, norm)) == leaf_scales(
+        leaf_of([old], "add_remove", events, norm)
     )
-    beside = leaf_of([new, COUNT], "add_remove", events)
+    beside = leaf_of([new, COUNT], "add_remove", events, norm)
     scales = np.array(leaf_scales(beside))
-    absent = [beside.channels[i].presence == "absent" for i in beside.read]
+    absent = np.array([beside.channels[i].presence == "absent" for i in beside.read])
     paid = beside.sensitivity(scales, False)
-    without = leaf_of([new], "add_remove", events).sensitivity(scales[~np.array(absent)], False)
+    without = leaf_of([new], "add_remove", events, norm).sensitivity(scales[~absent], False)
     assert sum(absent) == 1 and paid == without
     assert not any(channel.presence is None for channel in beside.channels)
+    # No less noise is free: that of the others is as small as it can be at this price.
+    less = np.where(absent, scales * 0.999, scales)
+    assert beside.sensitivity(less, False) > paid * 1.0001
 
 
-def test_where_events_are_replaced_the_count_has_the_noise_that_is_free() -> None:
-    leaf = leaf_of([MEAN], "replace_one")
-    value, count = np.array(leaf_scales(leaf)) * [leaf.channels[i].resolution for i in leaf.read]
-    assert count == pytest.approx(value / (2 * np.sqrt(3)), rel=1e-6)  # half the clip: 2
-    alone = leaf_of([{**MEAN, "missing": 0}], "replace_one").sensitivity([1.0, 0.0], False)
-    assert leaf.sensitivity(leaf_scales(leaf), False) == pytest.approx(
-        alone / leaf_scales(leaf)[0], rel=1e-6
-    )
+@pytest.mark.parametrize("norm", NORMS)
+def test_where_events_are_replaced_the_count_has_the_noise_that_is_free(norm: int) -> None:
+    leaf = leaf_of([MEAN], "replace_one", norm=norm)
+    scales = np.array(leaf_scales(leaf))
+    value, count = scales * [leaf.channels[i].resolution for i in leaf.read]
+    # Half the clip: 2. A change of the value alone is 4, one of both 2 and the count.
+    free = value / (2 * np.sqrt(3)) if norm == 2 else value / 2
+    assert count <= free * (1 + 1e-6)  # less noise of it than is free is worth its price in l1
+    old = leaf_of([{**MEAN, "missing": 0}], "replace_one", norm=norm)
+    alone = old.sensitivity([1.0, 0.0], False) / scales[0]
+    assert norm == 1 or count == pytest.approx(free, rel=1e-6)
+    for times, costs in ((1.0, False), (0.999, True)):
+        some = scales * [1, times * free / count]
+        paid = leaf.sensitivity(some, False)
+        assert (paid > alone * 1.0001) == costs and paid >= alone * (1 - 1e-6)
+        moved = largest(every_event(leaf), some, "replace_one", leaf.terms.may_vanish, norm)
+        assert paid * (1 - 1e-5) <= moved <= paid
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("most", [2, 3])
 @pytest.mark.parametrize(
     "bodies",
@@ -210,10 +255,10 @@ def test_where_events_are_replaced_the_count_has_the_noise_that_is_free() -> Non
     ids=str,
 )
 def test_users_pay_for_every_multiset_of_their_events(
-    bodies: list[dict[str, Any]], most: int
+    bodies: list[dict[str, Any]], most: int, norm: int
 ) -> None:
     rng = np.random.default_rng(most)
-    leaf = leaf_of(bodies, "add_remove", most)
+    leaf = leaf_of(bodies, "add_remove", most, norm)
     rows = np.array([[x, 0.0, 1.0, 1.0] for x in VALUES])
     held = [
         cell
@@ -224,7 +269,8 @@ def test_users_pay_for_every_multiset_of_their_events(
     sums = added(leaf, rows[np.concatenate([np.array(cell) for cell in held])], cells)
     for _ in range(5):
         scales = drawn(leaf, rng)
-        moved, paid = np.linalg.norm(sums / scales, axis=1).max(), leaf.sensitivity(scales, False)
+        moved = np.linalg.norm(sums / scales, norm, axis=1).max()
+        paid = leaf.sensitivity(scales, False)
         assert paid * (0.7 if len(bodies) > 3 else 1 - 1e-5) <= moved <= paid
 
 

@@ -15,7 +15,7 @@ from weir.dpcore.continual.unit import (
     noise_scale_for,
     unit_variance,
 )
-from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.noise import KINDS, label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 KEYS = tuple(b"%d" % k for k in range(3000))
@@ -28,7 +28,7 @@ def draw(kind, scales, sizes=None):
     return draw_units(kind, NOISE, label(0, np.arange(4)), digests, 200.0, scales, sizes)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "discrete_gaussian", "k_norm"])
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_units_have_their_size_and_public_coordinates_none(kind):
     scales = (2.0, 0.0, 1.0)
     units = draw(kind, scales, SIZES)
@@ -38,7 +38,7 @@ def test_units_have_their_size_and_public_coordinates_none(kind):
     np.testing.assert_allclose(measured[:, [0, 2]], variance[:, [0, 2]], rtol=0.2)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "discrete_gaussian", "k_norm"])
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_a_public_coordinate_changes_nothing_for_the_others(kind):
     with_public, without = draw(kind, (2.0, 0.0, 1.0)), draw(kind, (2.0, 1.0))
     assert np.array_equal(with_public[:, :, [0, 2]], without)
@@ -58,6 +58,7 @@ def test_lattice_variances_round_up_exactly():
 def test_losses_of_units():
     assert loss_of_units("gaussian", 4, 3.0, 2.0) == PrivacyLoss("gdp", 3.0)
     assert loss_of_units("discrete_gaussian", 4, 3.0, 2.0) == PrivacyLoss("zcdp", 4.5)
+    assert loss_of_units("laplace", 4, 3.0, 2.0) == PrivacyLoss("pure", 6.0)
     assert loss_of_units("k_norm", 4, 3.0, 2.0) == PrivacyLoss("pure", 6.0)
     assert loss_of_units("k_norm", 0, 3.0, 0.0).value == 0
     assert loss_of_units("k_norm", 1, 3.0, 0.0).value == math.inf

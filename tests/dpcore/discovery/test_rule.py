@@ -64,6 +64,7 @@ KINDS = [
     ("merging_tree", "gaussian"),
     ("merging_tree", "k_norm"),
     ("hybrid", "k_norm"),
+    ("hybrid", "laplace"),
 ]
 KEYS, BIRTH = 40_000, 5
 

@@ -15,6 +15,7 @@ from weir.dpcore.discovery.step import Piece, step
 from weir.dpcore.discovery.waiting import Block, KeyCells
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.noise.key_ring import KeyRing
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.users.unit import Periods
 
@@ -47,7 +48,7 @@ def program_of(
 name: found
 schema: {{time: at}}
 clock: {{start: 2025-01-01T00:00:00Z, period: 1d, end: "{end}T00:00:00Z"}}
-privacy: {{epsilon: {epsilon}, delta: {0 if noise == "k_norm" else 1e-6}, protect_for: all}}
+privacy: {{epsilon: {epsilon}, delta: {0 if is_pure(noise) else 1e-6}, protect_for: all}}
 aggregates: {{users: {{count: events, over: {over}}}{more}}}
 mechanism: {{continual_sum: {mechanism}, noise: {noise}}}
 """)

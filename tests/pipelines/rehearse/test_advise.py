@@ -26,6 +26,7 @@ aggregates:
   rides: {count: events, over: [1, 28]}
   paid: {sum: fare, clip: [0, 100], over: 1}
   fare: {mean: fare, clip: [0, 100], over: 1}
+mechanism: {noise: gaussian}
 """
 
 
@@ -231,6 +232,7 @@ def test_the_plan_warns_of_a_band_wider_than_the_clip_and_the_events_allow() -> 
     that it was held to before."""
     text = TEXT.replace("events: 2000", "events: 24").partition("aggregates:")[0]
     text += "aggregates:\n  total: {sum: fare, clip: [0, 1000], over: 1}\n"
+    text += "mechanism: {noise: gaussian}\n"
     wide = Plan.from_config(config(text.replace("epsilon: 1,", "epsilon: 0.3,")))
     band = prices(wide.config)["total", 1]
     assert 24_000 < band < 2 * 24_000  # one standard deviation alone would not be told

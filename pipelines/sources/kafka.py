@@ -1,0 +1,386 @@
+"""Events from a topic of Kafka."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from weir.dpcore.config import durations
+from weir.dpcore.config.clock import Duration
+from weir.dpcore.config.section import Section, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.sources.pubsub import Replay
+from weir.pipelines.sources.source import Limits, Source, schema_of
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.sources.kafka.properties import (
+    OURS,
+    SECRETS,
+    ClientProperties,
+    PropertyReference,
+)
+
+ANSWER = 10.0
+"""Seconds to wait for brokers that are asked for the topic."""
+
+_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):([0-9]{1,5})")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class TopicConfig(Section):
+    """Events from a topic of Kafka, every partition of it.
+
+    An event's arrival stamp, by which it is late or not, is the column schema.arrival, within
+    bounds, else the stamp of its record: the broker's (LogAppendTime), or the producer's
+    (CreateTime).
+    """
+
+    brokers: str = Field(
+        description="Brokers to ask first, HOST:PORT, separated by commas.",
+        examples=["kafka-1.acme.example:9092,kafka-2.acme.example:9092"],
+    )
+    topic: str = Field(description="The topic to read.", examples=["purchases"])
+    payload: Literal["json", "ndjson", "avro", "arrow", "confluent_avro", "protobuf"] = Field(
+        default="ndjson",
+        description="What the value of a record holds: one JSON object, lines of JSON, an Avro "
+        "container, an Arrow stream, one Avro record with the id of its schema (registry), or one "
+        "message of protocol buffers (descriptors). Keys and headers are not read.",
+        examples=["ndjson"],
+    )
+    registry: str | None = Field(
+        default=None,
+        description="Address of the schema registry; for confluent_avro.",
+        examples=["https://registry.acme.example:8081"],
+    )
+    registry_login: dict[str, str] | None = Field(
+        default=None,
+        description="Where USER:PASSWORD of the registry is: {file: PATH} or {env: NAME}.",
+        examples=["{env: REGISTRY_LOGIN}"],
+    )
+    descriptors: str | None = Field(
+        default=None,
+        description="File of descriptors, as `protoc --include_imports --descriptor_set_out` "
+        "writes it; for protobuf. It is read where the job is started.",
+        examples=["/etc/weir/purchases.desc"],
+    )
+    message: str | None = Field(
+        default=None,
+        description="Full name of the type of the messages; for protobuf.",
+        examples=["acme.shop.Purchase"],
+    )
+    start: str = Field(
+        description="Where a new stream begins: earliest (all that the topic still holds), latest "
+        "(what comes from now on), or the time of the first record.",
+        examples=["earliest"],
+    )
+    readers: int = Field(
+        default=1,
+        description="Over how many readers the partitions are spread, each with a consumer of its "
+        "own. A stream keeps the number that it began with.",
+        examples=[2],
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        default="read_committed",
+        description="Whether records of transactions count when they are committed, or at once.",
+        examples=["read_committed"],
+    )
+    slack: Duration = Field(
+        default="500ms",
+        description="How long after its stamp a record may become readable, and clocks of brokers "
+        "and workers may differ.",
+        examples=["500ms"],
+    )
+    stamps_behind: Duration = Field(
+        default="2s",
+        description="How long before the stamp of its record an arrival (schema.arrival) may lie; "
+        "an earlier one counts as this long before. Where arrivals are declared, releases wait so "
+        "much longer. A replay takes arrivals as they are.",
+        examples=["30s"],
+    )
+    stamps_ahead: Duration = Field(
+        default="1h",
+        description="How long after the stamp of its record an arrival may lie; a later one counts "
+        "as this long after.",
+        examples=["5m"],
+    )
+    group: str | None = Field(
+        default=None,
+        description="Consumer group that offsets are committed for, so that monitors show the lag. "
+        "Nothing is read by it: offsets lie in checkpoints.",
+        examples=["weir-purchases"],
+    )
+    options: dict[str, Any] = Field(
+        default={},
+        description="Further properties of librdkafka's clients. A secret is given as {file: PATH} "
+        "or {env: NAME}, and read on the workers.",
+        examples=[
+            "{security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, sasl.username: weir, "
+            "sasl.password: {file: /run/secrets/kafka}}"
+        ],
+    )
+    replay: Replay | None = Field(
+        default=None,
+        description="Stream time of a recorded stream that is fed again.",
+        examples=["{origin: 2013-01-01T05:00:00Z, started: 2026-01-01T12:00:00Z, speed: 24}"],
+    )
+
+    @property
+    def begins(self) -> Any:
+        """earliest, latest, or a time in microseconds since 1970."""
+        if self.start in ("earliest", "latest"):
+            return self.start
+        return durations.timestamp(self.start)
+
+    @property
+    def properties(self) -> ClientProperties:
+        """Of the clients."""
+        plain, secrets = _split(self.options)
+        return ClientProperties(self.brokers, tuple(plain.items()), tuple(secrets.items()))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for broker in self.brokers.split(","):
+            place = _BROKER.fullmatch(broker.strip())
+            if place is None or not 0 < int(place[2]) < 65_536:
+                raise refusal(
+                    "brokers",
+                    self.brokers,
+                    "must be HOST:PORT, or several separated by commas, like kafka.example:9092.",
+                )
+        if not _NAME.fullmatch(self.topic):
+            raise refusal(
+                "topic",
+                self.topic,
+                "cannot be the name of a topic. Write 1 to 249 letters, digits and any of . _ -",
+            )
+        if self.start not in ("earliest", "latest"):
+            try:
+                durations.timestamp(self.start)
+            except ValueError:
+                raise refusal(
+                    "start",
+                    self.start,
+                    "is no place to begin. Write earliest, latest, or a time like "
+                    "2026-01-01T00:00:00Z.",
+                ) from None
+        if not 1 <= self.readers <= 256:
+            raise refusal("readers", self.readers, "must be from 1 to 256.")
+        if durations.duration(self.slack) < 100_000:
+            raise refusal("slack", self.slack, "must be 100ms or longer.")
+        _split(self.options)
+        self._check_payload()
+        return self
+
+    def _check_payload(self) -> None:
+        """Checks that a payload has what it needs, and nothing that is for another."""
+        needs = {"confluent_avro": ("registry",), "protobuf": ("descriptors", "message")}
+        needed = needs.get(self.payload, ())
+        allowed = (*needed, "registry_login") if "registry" in needed else needed
+        for name in ("registry", "registry_login", "descriptors", "message"):
+            value = getattr(self, name)
+            if value is not None and name not in allowed:
+                raise refusal(name, value, f"is not for payload {self.payload}. Remove it.")
+            if value is None and name in needed:
+                raise refusal(name, value, f"is missing. Payload {self.payload} needs it.")
+        if self.registry is not None and not self.registry.startswith(("http://", "https://")):
+            raise refusal(
+                "registry", self.registry, "is no address. Write one like https://HOST:8081."
+            )
+        if self.registry_login is not None:
+            _reference("registry_login", self.registry_login)
+        if self.descriptors is not None and not PurePosixPath(self.descriptors).is_absolute():
+            raise refusal("descriptors", self.descriptors, "must be an absolute path.")
+
+
+def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
+    """Plain properties, and those by reference; raises what validators raise."""
+    plain: dict[str, Any] = {}
+    secrets: dict[str, PropertyReference] = {}
+    for name, value in _flat(options):
+        field = f"options.{name}"
+        if name in OURS:
+            raise refusal(field, value, f"is set by the source. {_instead(name)}")
+        if isinstance(value, Mapping):
+            secrets[name] = _reference(field, value)
+        elif name in SECRETS:
+            raise refusal(
+                field,
+                "...",
+                "is a secret. Write {file: PATH} or {env: NAME}: where workers read it.",
+            )
+        elif isinstance(value, bool | int | float | str):
+            plain[name] = value
+        else:
+            raise refusal(field, value, "must be text, a number, or true or false.")
+    return plain, secrets
+
+
+def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Names with dots; ``--set`` makes nested mappings of them."""
+    for name, value in options.items():
+        whole = f"{before}{name}"
+        if isinstance(value, Mapping) and not set(value) & {"file", "env"}:
+            yield from _flat(value, f"{whole}.")
+        else:
+            yield whole, value
+
+
+def _reference(field: str, value: Mapping[str, Any]) -> PropertyReference:
+    if len(value) != 1:
+        raise refusal(field, "...", "must hold exactly one of file, env.")
+    ((kind, place),) = value.items()
+    if kind == "file":
+        if not isinstance(place, str) or not PurePosixPath(place).is_absolute():
+            raise refusal(f"{field}.file", place, "must be an absolute path: workers read it.")
+        return PropertyReference(file=place)
+    if not isinstance(place, str) or not _VARIABLE.fullmatch(place):
+        raise refusal(
+            f"{field}.env",
+            "...",
+            "is no name of an environment variable. Write one like KAFKA_KEY.",
+        )
+    return PropertyReference(env=place)
+
+
+def _instead(name: str) -> str:
+    instead = {
+        "bootstrap.servers": "Write source.kafka.brokers.",
+        "group.id": "Write source.kafka.group.",
+        "isolation.level": "Write source.kafka.isolation.",
+        "auto.offset.reset": "Write source.kafka.start.",
+    }
+    return instead.get(name, "Remove it.")
+
+
+class KafkaSource(Source):
+    """A topic of Kafka."""
+
+    kind: ClassVar[str] = "kafka"
+    bounded: ClassVar[bool] = False
+    noun: ClassVar[str] = "a topic"
+
+    kafka: TopicConfig = Field(
+        description="A topic of Kafka.",
+        examples=["{brokers: 'kafka.acme.example:9092', topic: purchases, start: earliest}"],
+    )
+
+    @property
+    def form(self) -> str:
+        return "ndjson" if self.payload == "json" else self.payload
+
+    @property
+    def payload(self) -> str:
+        """What records hold, as all streams have it; see transforms.sources.kafka.values."""
+        own = self.kafka.payload
+        return {"confluent_avro": "avro", "protobuf": "json"}.get(own, own)
+
+    def _values(self) -> Any:
+        """What makes payloads of values; None where they are payloads."""
+        from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf
+
+        section = self.kafka
+        if section.registry is not None:
+            login = section.registry_login
+            place = None if login is None else _reference("registry_login", login)
+            return ConfluentAvro(section.registry, place)
+        if section.descriptors is None or section.message is None:
+            return None
+        try:
+            descriptors = Path(section.descriptors).read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                "source.kafka.descriptors",
+                section.descriptors,
+                f"cannot be read ({type(error).__name__}). Write the path of a file of protoc.",
+            ) from None
+        return Protobuf(descriptors, section.message)
+
+    @property
+    def stream(self) -> StreamTime:
+        return PRESENT if self.kafka.replay is None else self.kafka.replay.to_stream()
+
+    def open(self, plan: Plan, limits: Limits) -> Any:
+        """The reader of the topic. Connects to nothing."""
+        from weir.transforms.beam.kafka.source import ReadKafka
+        from weir.transforms.beam.pubsub.messages import MessageDecoder
+
+        section = self.kafka
+        decoder = MessageDecoder(self.payload, schema_of(plan), section.topic, limits.line_bytes)
+        topic = replace(self.topic(plan, limits), values=self._values())
+        return ReadKafka(topic, decoder, plan.clock)
+
+    def arrivals(self, plan: Plan) -> StreamTime:
+        earliest: StreamTime = self.topic(plan, Limits()).earliest
+        return earliest
+
+    def topic(self, plan: Plan, limits: Limits) -> Any:
+        """As its reader takes it."""
+        from weir.transforms.sources.kafka.topic import KafkaTopic
+
+        section, declared = self.kafka, plan.config.schema_.arrival is not None
+        behind, ahead = (
+            durations.duration(length) if declared else 0
+            for length in (section.stamps_behind, section.stamps_ahead)
+        )
+        return KafkaTopic(
+            name=section.topic,
+            properties=section.properties,
+            start=section.begins,
+            readers=section.readers,
+            committed=section.isolation == "read_committed",
+            slack=durations.duration(section.slack),
+            ahead=durations.duration(limits.ahead),
+            stamps_behind=behind,
+            stamps_ahead=ahead,
+            stream=self.stream,
+            group=section.group,
+        )
+
+    def check(self) -> Iterator[str]:
+        """Asks for the topic; brokers may be reachable for workers though not from here.
+
+        Raises:
+          ConfigError: there is none of that name, or a property or a secret is wrong.
+        """
+        from weir.transforms.sources.kafka.clients import CallRefused, KafkaClients
+        from weir.transforms.sources.kafka.topic import KafkaTopic
+
+        section = self.kafka
+        clients = KafkaClients(KafkaTopic(section.topic, section.properties))
+        try:
+            clients.described(clients.describe(ANSWER))
+            settings = clients.settings(ANSWER)
+        except CallRefused as refused:
+            if refused.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                raise ConfigError(
+                    "source.kafka.topic",
+                    section.topic,
+                    "does not exist. Create it, or correct the name.",
+                ) from None
+            yield f"topic {section.topic} cannot be looked up from here ({refused.code})."
+            return
+        finally:
+            clients.close()
+        if settings.get("message.timestamp.type") == "CreateTime":
+            yield (
+                f"topic {section.topic} has the stamps of its producers (CreateTime). Set "
+                "message.timestamp.type=LogAppendTime: a replay of the topic then gives the same "
+                "releases, and a backlog is released while it is read."
+            )
+        if "compact" in settings.get("cleanup.policy", ""):
+            yield (
+                f"topic {section.topic} is compacted: records that a later one of their key "
+                "replaces may be gone before they are read. Set cleanup.policy=delete."
+            )
+
+    def seal(self, key: bytes) -> tuple[str | None, Source]:
+        return f"{self.kafka.brokers}/{self.kafka.topic}", self
+
+
+__all__ = ["KafkaSource", "TopicConfig"]

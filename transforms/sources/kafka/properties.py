@@ -1,0 +1,129 @@
+"""Properties of librdkafka's clients: plain ones, and secrets by reference.
+
+A secret is read where a client is made, on the worker: plans, graphs, logs and state hold the
+reference alone. Errors name the property and the place, never what was read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weir.dpcore.errors import ConfigError
+
+OURS = (
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "group.id",
+    "group.instance.id",
+    "isolation.level",
+    "partition.assignment.strategy",
+)
+"""Properties that the source sets itself, as its guarantees need them."""
+SECRETS = (
+    "sasl.password",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.private.key.pem",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+)
+"""Properties whose values are secrets: given by reference only."""
+
+_DEFAULTS: Mapping[str, Any] = {
+    "client.id": "weir",
+    "socket.keepalive.enable": True,
+    "reconnect.backoff.max.ms": 2000,
+    "fetch.wait.max.ms": 100,
+    "fetch.error.backoff.ms": 100,
+    # When a full queue is looked at again; a second, the default, is longer than emptying it takes.
+    "fetch.queue.backoff.ms": 20,
+    "queued.max.messages.kbytes": 16384,
+    # The reader counts and logs failures itself.
+    "log_level": 2,
+}
+
+
+@dataclass(frozen=True)
+class PropertyReference:
+    """Where a secret is: exactly one is set.
+
+    Attributes:
+      file: absolute path of a file; a line break at its end does not count.
+      env: environment variable.
+    """
+
+    file: str | None = None
+    env: str | None = None
+
+    def read(self, field: str) -> str:
+        """The secret.
+
+        Args:
+          field: setting that it is for, for messages.
+
+        Raises:
+          ConfigError: it is not there, or empty.
+        """
+        if self.env is not None:
+            value, place = os.environ.get(self.env), f"the environment variable {self.env}"
+        else:
+            assert self.file is not None
+            place = self.file
+            try:
+                value = Path(self.file).read_text().rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(
+                    field,
+                    self.file,
+                    f"cannot be read ({type(error).__name__}). Put the secret there, readable for "
+                    "the user of the workers.",
+                ) from None
+        if not value:
+            raise ConfigError(
+                field,
+                place,
+                "is empty or not there. Put the secret there, on every worker.",
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class ClientProperties:
+    """What clients of the brokers are made with.
+
+    Attributes:
+      brokers: HOST:PORT, separated by commas.
+      plain: name -> value, as the config has it.
+      secrets: name -> where the value is.
+    """
+
+    brokers: str
+    plain: tuple[tuple[str, Any], ...] = ()
+    secrets: tuple[tuple[str, PropertyReference], ...] = field(default=())
+
+    def read(self) -> dict[str, Any]:
+        """All of them, with the secrets: for a client, and for nothing else.
+
+        Raises:
+          ConfigError: a secret cannot be read.
+        """
+        return {
+            **_DEFAULTS,
+            **dict(self.plain),
+            **{
+                name: reference.read(f"source.kafka.options.{name}")
+                for name, reference in self.secrets
+            },
+            "bootstrap.servers": self.brokers,
+        }
+
+
+__all__ = ["OURS", "SECRETS", "ClientProperties", "PropertyReference"]
