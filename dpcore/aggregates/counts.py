@@ -162,7 +162,7 @@ class Count(Aggregate):
 
     def of_one_tick(self, finds_keys: bool) -> Self:
         # Users of the only tick are users of the period: the count that finds keys serves both.
-        same = finds_keys and self.count == "users" and self.where is None
+        same = finds_keys and self.count == "users" and self.where is None and self.at is None
         return super().of_one_tick(finds_keys).model_copy(update={"per": "period"} if same else {})
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:

@@ -178,9 +178,12 @@ def test_margins_cover_and_are_those_of_the_plan(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("noise", ["k_norm", "laplace"])
 @pytest.mark.parametrize("kind", FORMS)
-def test_margins_of_k_norm_noise_cover(kind: str) -> None:
-    plan = plan_of(f"aggregates:\n  out: {FORMS[kind][0]}\n", 60.0, 0.0)
+def test_margins_of_pure_noise_cover(kind: str, noise: str) -> None:
+    mechanism = f"mechanism: {{noise: {noise}}}\n"
+    plan = plan_of(f"aggregates:\n  out: {FORMS[kind][0]}\n{mechanism}", 60.0, 0.0)
+    assert plan.program.sums[0].real_noise[0] == noise
     for one in margins(plan, each_of(plan)):
         assert (one.covered >= LEAST).all(), one.covered
 
@@ -215,8 +218,13 @@ def test_margins_of_all_aggregates_cover_at_every_number_of_events(users: bool, 
 @pytest.fixture
 def loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is 15 times what margins are made of."""
-    real = KeyedNoise.gaussian
-    monkeypatch.setattr(KeyedNoise, "gaussian", lambda self, *given: WRONG * real(self, *given))
+    for name in ("gaussian", "k_norm", "laplace"):
+        real = getattr(KeyedNoise, name)
+
+        def louder(self: KeyedNoise, *args: Any, real: Any = real) -> Any:
+            return WRONG * real(self, *args)
+
+        monkeypatch.setattr(KeyedNoise, name, louder)
 
 
 @pytest.mark.slow

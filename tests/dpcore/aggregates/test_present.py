@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 
 from tests.constant_noise import NoNoise
+from tests.contracts.corners import candidates, moved, weights
 from tests.contracts.people import terms_of
 from tests.dpcore.aggregates.test_where import A, B, config
 from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.accounting.joint import Counted
-from weir.dpcore.aggregates.aggregate import AggregateOutput
 from weir.dpcore.aggregates.algorithm import kind_of
 from weir.dpcore.aggregates.bounding import GATE, Predicated
 from weir.dpcore.aggregates.channel import ChannelGate, UserCells
 from weir.dpcore.aggregates.compile import outputs_of, overs_of
 from weir.dpcore.aggregates.layout import ByAbsent
-from weir.dpcore.aggregates.margins import ratio_margin, square_range
 from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf
 from weir.dpcore.aggregates.split import split_groups
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, simulate
 
 RELATIONS: tuple[Relation, ...] = ("add_remove", "replace_one", "replace_anywhere")
@@ -341,38 +341,60 @@ def test_a_plan_says_what_a_missing_value_is() -> None:
     assert "missing ones as 2" in old.left_out("m") and "missing ones as 2" in new.left_out("s")
 
 
-def possible(v: float, n: float, v_std: float, n_std: float, z: float, between: Any) -> Any:
-    """The same by a grid."""
-    grid = np.linspace(*between, 40_001)
-    some = np.flatnonzero(np.abs(v - grid * n) <= z * np.sqrt(v_std**2 + (grid * n_std) ** 2))
-    return (grid[some[0]], grid[some[-1]]) if len(some) else between
+BOTH: dict[str, Any] = {
+    "m": {**OTHER, "over": 1},
+    "n": {**COUNT, "over": 1},
+    "paid": {**SUM, "clip": [0, 8], "over": 1},
+}
 
 
-def test_margins_of_ratios_are_those_of_a_grid() -> None:
-    rng = np.random.default_rng(8)
-    between, z = (-3.0, 3.0), 1.96
-    kinds = set()
-    for _ in range(300):
-        n_std, v_std = np.exp(rng.normal(0, 1, 2))
-        n = rng.normal(0, 4) * n_std
-        v = rng.normal(0, 1.5) * abs(n) + rng.normal() * v_std * rng.choice([0.1, 1, 8])
-        low, high = (
-            float(end)
-            for end in ratio_margin(
-                np.array(v), np.array(n), np.array(v_std), np.array(n_std), between, z
-            )
-        )
-        first, last = possible(v, n, v_std, n_std, z, between)
-        assert abs(low - first) < 4e-4 and abs(high - last) < 4e-4, (v, n, v_std, n_std)
-        kinds.add((low == -3, high == 3))
-    assert len(kinds) == 4
-    nothing = np.zeros(1)
-    assert ratio_margin(nothing, nothing, nothing, nothing, between, z) == between
-    assert square_range(np.array([-1.0, 2.0]), np.array([2.0, 3.0]))[0].tolist() == [0.0, 4.0]
+@pytest.mark.parametrize("noise", ["laplace", "k_norm", "gaussian", None])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_event_moves_a_plan_of_present_values_by_more_than_is_paid_for(
+    relation: Relation, noise: str | None
+) -> None:
+    """Of the noise that is named, or of what is the best: sums around the middle of their clip
+    next to a count of those with a number and the others."""
+    named = {} if noise is None else {"mechanism": {"noise": noise}}
+    whole = {**config(BOTH, relation=relation).to_dict(), **named}
+    plan = Plan.from_config(PlanConfig.from_dict(whole))
+    program: Any = plan.program
+    in_l1 = program.sums[0].real_noise[0] == "laplace"
+    assert noise is None or program.sums[0].real_noise[0] == noise
+    (added,) = weights(program, candidates({"x": (0.0, 8.0), "y": (-1.0, 1.0)}))
+    assert 0.7 < moved(added, relation, plan.config.terms().may_vanish, in_l1) <= 1 + 1e-9
+    if in_l1:
+        mutant = weights_of_l2(program, added, relation)
+        assert moved(mutant, relation, plan.config.terms().may_vanish, True) > 1.05
+
+
+def weights_of_l2(program: Aggregates, added: Floats, relation: Relation) -> Floats:
+    """A mutant: the same changes, in units of what they are worth in the l2 norm."""
+    (part,), terms = program.parts, config(BOTH, relation=relation).terms()
+    leaf = ChannelLeaf(program.channels, program.infos, (1,), terms)
+    return added * part.mechanism.sensitivity / leaf.sensitivity(part.mechanism.scales, False)
+
+
+def test_a_sum_is_centred_next_to_a_count_of_both_sides() -> None:
+    """Whatever is missing, in its own column or in the one that is averaged."""
+    plan = Plan.from_config(config(BOTH, relation="add_remove"))
+    program: Any = plan.program
+    kinds = {(c.kind, c.column, c.presence, c.centre) for c in program.channels}
+    assert ("value", "x", None, 4.0) in kinds and ("count", None, None, 0.0) not in kinds
+    assert any("summed around 4, the middle of its clip" in note for note in plan.notes)
+    rng = np.random.default_rng(6)
+    x, y = rng.uniform(-4, 12, 900), rng.uniform(-2, 2, 900)
+    x[rng.random(900) < 0.3], y[rng.random(900) < 0.4] = np.nan, np.inf
+    times = np.full(900, plan.clock.start)
+    (run,) = simulate(plan, Events(times, None, {"x": x, "y": y}), bytes(32), None, NoNoise(0))
+    first = {item.name: float(item.value[0, 0, 0]) for item in run.released}
+    assert first["n"] == 900
+    assert first["paid"] == pytest.approx(np.clip(np.nan_to_num(x), 0, 8).sum(), abs=1e-2)
+    present = np.clip(y[np.isfinite(y)], -1, 1)
+    assert first["m"] == pytest.approx(present.mean(), abs=1e-4)
 
 
 def test_outputs_with_intervals_give_them() -> None:
     plan = Plan.from_config(config({"m": MEAN, "v": {"variance": "x", "clip": [0, 4]}}))
-    program: Any = plan.program
-    assert all(isinstance(output, AggregateOutput) and output.interval for output in program.infos)
+    assert all(output.interval for output in plan.outputs)
     assert [out.between for out in plan.outputs] == [(2.0, 6.0), (0.0, 4.0)]

@@ -218,3 +218,28 @@ def test_where_users_at_their_bound_cannot_be_counted(body: dict[str, Any], fiel
     with pytest.raises(ConfigError) as caught:
         config_of({"aggregates": {"n": body}})
     assert caught.value.field == f"aggregates.n.{field}"
+
+
+def test_users_at_their_bound_are_not_those_that_find_keys() -> None:
+    """Without a clock, where all users of a key find it and are its only count."""
+    caps = {"keys": 1, "events": 3}
+    plan = Plan.from_config(
+        PlanConfig.from_dict(
+            {
+                "name": "once",
+                "schema": {"unit": "who"},
+                "key": {"column": "town", "discover": {"min_users": 20}},
+                "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "contributions": caps},
+                "aggregates": {
+                    "full": {"count": "users", "at": "events"},
+                    "users": {"count": "users"},
+                },
+            }
+        )
+    )
+    program: Any = plan.program
+    assert {(c.takes, c.full) for c in program.channels} == {("users", True), ("newcomers", False)}
+    algorithm: Any = plan.config.algorithm
+    assert algorithm.shown("full").what == "users at their bound on events"
+    assert algorithm.aggregates["full"].takes == "users"
+    assert not any(part.hidden for part in program.parts)
