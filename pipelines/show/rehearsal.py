@@ -142,8 +142,8 @@ def section_of(rehearsed: Rehearsed) -> str:
 def errors(scores: tuple[Score, ...]) -> RenderableType:
     """A row for each output."""
     rows = table(
-        "output", "over", "true value", "band", "noise", "clip", "error", "share", "in margin", "",
-        right=("true value", "band", "noise", "clip", "error", "share", "in margin"),
+        "output", "over", "true value", "margin", "noise", "clip", "error", "share", "in margin", "",
+        right=("true value", "margin", "noise", "clip", "error", "share", "in margin"),
     )  # fmt: skip
     for score in scores[:SHOWN]:
         rows.add_row(
@@ -193,7 +193,7 @@ def caps(found: tuple[BoundLoss, ...], once: bool = False) -> RenderableType:
     """A row for each cap as it might be: its noise, and the events that it would lose. once:
     whether there is a single release."""
     words = CAPS_ONCE if once else CAPS
-    rows = table("cap", "", "is", "if it were", "noise", "events lost",
+    rows = table("bound", "", "is", "if it were", "noise", "events lost",
                  right=("is", "if it were", "noise", "events lost"))  # fmt: skip
     for item in found:
         if not item.cap:
