@@ -115,7 +115,7 @@ class Layout:
     ) -> tuple[int, float]:
         """Index of the sum of a clipped column, of each user's average or total of it; and what is
         taken off each value."""
-        in_middle = presence is None and (self.where, column, low, high) in self.middle
+        in_middle = (self.where, column, low, high) in self.middle
         averaged = self._averaged(column, low, high, presence)
         centred = takes == "users" or (takes == "events" and (averaged or in_middle))
         centre = (low + high) / 2 if centred else 0.0
