@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 
 TRIALS, FEWER = 100_000, 8_000
@@ -66,7 +67,7 @@ def _sums(short: bool) -> Iterator[tuple[str, str, int]]:
         over = next(text for text, overs in (("all", (None,)), ("2", (2,)), ("1", (1,)))
                     if cls.serves(overs))  # fmt: skip
         for noise in cls.kinds:
-            pure, trials = noise == "k_norm", TRIALS
+            pure, trials = is_pure(noise), TRIALS
             given: dict[str, Any] = {"delta": 0 if pure else 1e-6}
             if short:
                 given = {"delta": 0, "ticks": 4} if pure else {**MORE, "ticks": 5}
@@ -90,7 +91,8 @@ def _aggregates(short: bool) -> Iterator[tuple[str, str, int]]:
     if short:
         given = {**MORE, "window": 4, "ticks": 4}
     for name in AGGREGATES.own:
-        text = head(**given) + f"aggregates: {{a: {{{of[name]}}}}}\n"
+        text = head(**given) + "mechanism: {noise: gaussian}\n"
+        text += f"aggregates: {{a: {{{of[name]}}}}}\n"
         yield name, text, SOME if short else 20_000
 
 
