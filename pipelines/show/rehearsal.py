@@ -128,8 +128,8 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
 def errors(scores: tuple[Score, ...]) -> RenderableType:
     """A row for each output."""
     rows = table(
-        "output", "over", "true value", "margin", "noise", "clip", "error", "share", "in margin", "",
-        right=("true value", "margin", "noise", "clip", "error", "share", "in margin"),
+        "output", "over", "true value", "margin", "noise", "clip", "error", "share", "in margin",
+        "", right=("true value", "margin", "noise", "clip", "error", "share", "in margin"),
     )  # fmt: skip
     for score in scores[:SHOWN]:
         rows.add_row(

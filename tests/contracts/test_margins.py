@@ -187,8 +187,13 @@ def test_margins_of_k_norm_noise_cover(kind: str) -> None:
 @pytest.fixture
 def loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is 15 times what margins are made of."""
-    real = KeyedNoise.gaussian
-    monkeypatch.setattr(KeyedNoise, "gaussian", lambda self, *given: WRONG * real(self, *given))
+    for name in ("gaussian", "k_norm", "laplace"):
+        real = getattr(KeyedNoise, name)
+
+        def louder(self: KeyedNoise, *args: Any, real: Any = real) -> Any:
+            return WRONG * real(self, *args)
+
+        monkeypatch.setattr(KeyedNoise, name, louder)
 
 
 @pytest.mark.slow
