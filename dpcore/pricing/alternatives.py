@@ -60,7 +60,8 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
 
 def noises_of_sums(terms: Terms) -> tuple[str, ...]:
     """Which noises are priced for a sum: those of ``noises_for``, and where neither the noise nor
-    the mechanism is named, every pure noise, which serves any delta (``Terms.pure``).
+    the mechanism is named, every pure noise (``Terms.pure``). Not where delta lies above 0 and
+    below FINEST: tails of pure noise in floating point end, too.
 
     Raises:
       ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
@@ -74,7 +75,7 @@ def noises_of_sums(terms: Terms) -> tuple[str, ...]:
         )
     if terms.noise is not None or terms.continual_sum is not None:
         return noises
-    if terms.delta > 0 and not terms.pure:
+    if 0 < terms.delta < FINEST or (terms.delta > 0 and not terms.pure):
         return noises
     return tuple(dict.fromkeys((*noises, *filter(is_pure, KINDS))))
 
