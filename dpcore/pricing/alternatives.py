@@ -24,6 +24,9 @@ from weir.dpcore.registry import CONTINUAL_SUMS
 FINEST = 2.0**-40
 """Smallest delta that real-valued noise serves: each normal is made from 64 random bits, so that
 its far tail is a few atoms of mass 2^-63 and then nothing. Discrete noise is exact at any delta."""
+FINEST_PURE = 2.0**-33
+"""Smallest delta above 0 at which pure noise is taken by default: it covers the tails that 64 bits
+leave out, about 2^-53 of a draw at usual resolutions, a thousand times and more."""
 
 
 def noises_for(terms: Terms) -> tuple[str, ...]:
@@ -60,7 +63,8 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
 
 def noises_of_sums(terms: Terms) -> tuple[str, ...]:
     """Which noises are priced for a sum: those of ``noises_for``, and where neither the noise nor
-    the mechanism is named, every pure noise, which serves any delta (``Terms.pure``).
+    the mechanism is named, every pure noise (``Terms.pure``). Not where delta lies above 0 and
+    below FINEST_PURE: tails of pure noise in floating point end, too.
 
     Raises:
       ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
@@ -74,7 +78,7 @@ def noises_of_sums(terms: Terms) -> tuple[str, ...]:
         )
     if terms.noise is not None or terms.continual_sum is not None:
         return noises
-    if terms.delta > 0 and not terms.pure:
+    if 0 < terms.delta < FINEST_PURE or (terms.delta > 0 and not terms.pure):
         return noises
     return tuple(dict.fromkeys((*noises, *filter(is_pure, KINDS))))
 

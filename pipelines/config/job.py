@@ -143,11 +143,11 @@ class JobConfig(PlanConfig):
         """Only what shapes the plan. A ledger adds up losses, which pure noise makes larger: it is
         left out there, unless the config says otherwise."""
         fields = {name: getattr(self, name) for name in PlanConfig.model_fields}
-        given = set(self.model_fields_set) & set(fields)
+        named = set(self.model_fields_set) & set(fields)
         if self.ledger is not None and self.mechanism.pure is None:
             fields["mechanism"] = self.mechanism.model_copy(update={"pure": False})
-            given.add("mechanism")
-        built = PlanConfig.model_construct(_fields_set=given, **fields)
+            named.add("mechanism")
+        built = PlanConfig.model_construct(_fields_set=named, **fields)
         built._yaml11_numbers = self._yaml11_numbers
         return built
 

@@ -83,16 +83,24 @@ def test_noise_that_is_none_of_a_sum_is_refused_by_name() -> None:
 ONE = {"n": {"count": "events", "over": 1}}
 
 
-@pytest.mark.parametrize("delta", [1e-6, 1e-12, 1e-14])
-def test_pure_noise_is_priced_for_any_delta_and_taken_where_it_is_better(delta: float) -> None:
+@pytest.mark.parametrize("delta", [1e-6, 1e-9])
+def test_pure_noise_is_priced_and_taken_where_it_is_better(delta: float) -> None:
     plan = plan_of(ONE, delta)
     assert plan.outputs[0].stddev_worst == pytest.approx(math.sqrt(2), rel=1e-6)
     assert plan.guarantee.epsilon == 1.0 and plan.guarantee.delta == delta
     assert plan.program.loss(None).kind == "pure"
     named = plan_of(ONE, delta, mechanism={"continual_sum": "independent"})
     assert named.outputs[0].stddev_worst > 4 and named.program.loss(None).kind != "pure"
-    covered = any("not covered by delta" in text for text in plan.warnings)
-    assert covered == (delta < 1e-10)
+    assert not any("not covered by delta" in text for text in plan.warnings)
+
+
+@pytest.mark.parametrize("delta", [1e-11, 1e-12, 1e-14])
+def test_pure_noise_is_not_taken_where_delta_does_not_cover_its_tails(delta: float) -> None:
+    plan = plan_of(ONE, delta)
+    assert plan.program.loss(None).kind == ("zcdp" if delta < 1e-12 else "gdp")
+    assert not any("not covered by delta" in text for text in plan.warnings)
+    named = plan_of(ONE, delta, mechanism={"noise": "laplace"})
+    assert any("not covered by delta" in text for text in named.warnings)
 
 
 def test_both_losses_are_priced_and_the_plan_says_why() -> None:

@@ -14,10 +14,13 @@ from weir.dpcore.audit.changes import Placed
 from weir.dpcore.models.blocks.level import level_for
 
 
-def model(section: str, schema: str = "{time: at}", ticks: int = 6, **more: Any) -> str:
+def model(
+    section: str, schema: str = "{time: at}", ticks: int = 6, mechanism: str = "", **more: Any
+) -> str:
     """A config of a model of a few features."""
     given = {"delta": 1e-3, "epsilon": 4.0} | more
-    return config(f"model: {{{section}}}", "", "replace_one", ticks, "all", schema=schema, **given)
+    body = f"model: {{{section}}}"
+    return config(body, mechanism, "replace_one", ticks, "all", schema=schema, **given)
 
 
 POCG = model(
@@ -31,6 +34,7 @@ PROJECTED = model(
     f"ranges: {{{', '.join(f'f{i}: [-1, 1]' for i in range(8))}, y: [-1, 1]}}, "
     "projection: {dimension: 1}, statistics: true, intercept: false",
     ticks=2,
+    mechanism="{noise: gaussian}",
 )
 
 

@@ -16,7 +16,7 @@ from weir.pipelines.ledger.reservations import look, reserve
 
 pytestmark = pytest.mark.slow
 
-DELTAS = {"gaussian": 1e-6, "discrete_gaussian": 1e-6, "k_norm": 0.0}
+DELTAS = {"gaussian": 1e-6, "discrete_gaussian": 1e-6, "k_norm": 0.0, "laplace": 0.0}
 SPANS = ("aggregates.visits.over=[7]", "aggregates.paid.over=[7]")
 NOISES = [(name, kind) for name in CONTINUAL_SUMS.own for kind in CONTINUAL_SUMS[name].kinds]
 

@@ -101,7 +101,7 @@ def test_ticks_may_be_finer_too() -> None:
     )
 
 
-MORE = TEXT + "  tips: {sum: tip, clip: [0, 20], over: 1}\n"
+MORE = TEXT.replace("mechanism:", "  tips: {sum: tip, clip: [0, 20], over: 1}\nmechanism:")
 
 
 def without(*gone: str) -> float:
@@ -228,8 +228,7 @@ def test_models_are_rehearsed_instead(weir: Weir, tmp_path: Path) -> None:
 
 def test_the_plan_warns_of_a_band_wider_than_the_clip_and_the_events_allow() -> None:
     """Bike rentals: 24 records a day of at most 1,000 each; its margin passes the standard
-    deviation
-    that it was held to before."""
+    deviation that it was held to before."""
     text = TEXT.replace("events: 2000", "events: 24").partition("aggregates:")[0]
     text += "aggregates:\n  total: {sum: fare, clip: [0, 1000], over: 1}\n"
     text += "mechanism: {noise: gaussian}\n"

@@ -345,11 +345,12 @@ def test_remedies_bring_an_output_within_what_was_asked(tmp_path: Path) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(BASIC.replace("  basket: {mean: amount, clip: [0, 50], over: 4}\n", ""))
     made = SyntheticEvents(3000)
-    first = rehearse(load(path), tmp_path / "a", made)
+    named = "mechanism.noise=gaussian"
+    first = rehearse(load(path, [named]), tmp_path / "a", made)
     (remedies,) = (one.remedies for one in first.advised if one.name == "visits")
     epsilon = next(one.value for one in remedies if one.field == "privacy.epsilon")
     assert by_name(first)["visits"].grade != "useful"
-    again = rehearse(load(path, [f"privacy.epsilon={epsilon}"]), tmp_path / "b", made)
+    again = rehearse(load(path, [named, f"privacy.epsilon={epsilon}"]), tmp_path / "b", made)
     assert by_name(again)["visits"].share == pytest.approx(0.2, rel=0.25)
     assert first.grid is not None
     shares = dict(zip(first.grid.epsilons, first.grid.shares["visits", 1][0], strict=True))
