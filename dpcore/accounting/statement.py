@@ -85,8 +85,7 @@ def statement(
     if groupings > 1:
         text += (
             f" An event counts in one key of each of {groupings} groupings; the guarantee is for "
-            "all "
-            "of them together."
+            "all of them together."
         )
     if keys_public:
         text += f" {public_keys(once)}"
@@ -109,9 +108,8 @@ def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
     return (
         f"An id is remembered for {plural(id_horizon, 'tick')} from the tick of its event: a copy "
         "of a later tick counts again, as an event of its own, for which this guarantee holds "
-        "alone. "
-        f"Together copies of one id that count have less protection, at most: {text}; nothing "
-        "bounds how many there are."
+        f"alone. Together copies of one id that count have less protection, at most: {text}; "
+        "nothing bounds how many there are."
     )
 
 

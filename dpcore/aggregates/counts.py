@@ -70,9 +70,8 @@ class Count(Aggregate):
                 "where",
                 self.where,
                 "cannot be combined with per: period: a user counts at the first of all their "
-                "ticks "
-                "there, whether or not its events satisfy it. Take over: 1 without per, or the "
-                "config's own where, which holds for everything.",
+                "ticks there, whether or not its events satisfy it. Take over: 1 without per, or "
+                "the config's own where, which holds for everything.",
             )
         if self.count == "users" and self.per is None and self.over != (1,):
             self._check_active()
