@@ -1,13 +1,13 @@
 """How long after the end of a tick is its release there?
 
-    python -m benchmarks.stream_delay [--seconds 150] [--only 0 1] [--beside CHECKOUT]
+    python -m benchmarks.stream_delay [--seconds 150] [--only 0 1] [--against CHECKOUT]
     python -m benchmarks.stream_delay --bundle-time 20ms
 
 Real time, ticks of 1 s, `clock.delay: 500ms` (how late an event may be; it is part of every
 figure). Pub/Sub or Kafka -> Flink (a JobManager, two TaskManagers of one slot, a Python worker
 each, a checkpoint every 2 s) -> one Parquet file a tick. The delay of a tick is the moment at which
 its file is in place, whole, less the end of the tick. Rows: stream, events per second, and keys.
-The first minute, in which the JVMs compile, is left out. With --beside each load is run by another
+The first minute, in which the JVMs compile, is left out. With --against each load is run by another
 checkout of Weir first, in the same run. Short: the first load for 15 s, all of it; nothing is
 written.
 """
@@ -82,7 +82,7 @@ def measure(bench: Bench) -> None:
     only, seconds, skipped = ([0], 15, 0) if bench.short else (args.only, args.seconds, SKIPPED)
     with bench.folder() as folder:
         for i, (stream, rate, size, keys) in enumerate(SIZES):
-            for build in (args.beside, None) if args.beside else (None,):
+            for build in (args.against, None) if args.against else (None,):
                 if not only or i in only:
                     start = int(time.time()) + STARTS
                     load = Load(start, seconds, rate, size, keys, stream=stream)
@@ -96,5 +96,5 @@ if __name__ == "__main__":
         seconds=150,
         only={"type": int, "nargs": "*", "help": "numbers of loads"},
         bundle_time={"default": "50ms", "help": "engine.bundle_time"},
-        beside={"type": Path, "help": "another checkout, to compare with"},
+        against={"type": Path, "help": "another checkout, to compare with"},
     )

@@ -3,7 +3,7 @@
     python -m benchmarks.stream_throughput                    # all cases, 4 to 5 min each
     python -m benchmarks.stream_throughput --only 0 6         # some of them
     git worktree add ../weir-before REVISION
-    python -m benchmarks.stream_throughput --only 0 --beside ../weir-before [--jar JAR]
+    python -m benchmarks.stream_throughput --only 0 --against ../weir-before [--jar JAR]
 
 More is published than the job can take, at an even rate, each event of the present: NDJSON with 500
 events a message and with one, and Arrow; on one slot and on two; over 24 and 10,000 keys. A job
@@ -127,7 +127,7 @@ def measure(bench: Bench) -> None:
     only, seconds = ([0], 10) if bench.short else (args.only, args.seconds)
     with bench.folder() as folder:
         for i, case in enumerate(CASES):
-            for build in (args.beside, None) if args.beside else (None,):
+            for build in (args.against, None) if args.against else (None,):
                 if not only or i in only:
                     where = folder / f"{i}-{build is None}"
                     bench.row(**run(where, seconds, case, build, args.jar))
@@ -138,6 +138,6 @@ if __name__ == "__main__":
         measure,
         seconds=60,
         only={"type": int, "nargs": "*", "help": "numbers of cases"},
-        beside={"type": Path, "help": "another checkout, to compare with"},
+        against={"type": Path, "help": "another checkout, to compare with"},
         jar={"help": "job server of the other checkout"},
     )

@@ -139,9 +139,8 @@ class Plan:
                 "key.discover",
                 self.discovery.discover.min_users,
                 f"takes {result:g} of delta next to the noise, for which dp_accounting has no "
-                "event: "
-                "price plan.program.loss(plan.guarantee.window).dp_event() and add that to delta, "
-                "once for each plan and period.",
+                "event: price plan.program.loss(plan.guarantee.window).dp_event() and add that to "
+                "delta, once for each plan and period.",
             )
         return self.program.loss(self.guarantee.window).dp_event()
 

@@ -367,8 +367,7 @@ def warnings_for(
         )
     if promise.epsilon > 10:
         result.append(
-            f"epsilon = {promise.epsilon:g} is a weak guarantee; 1 is common, 10 is the usual "
-            "limit."
+            f"epsilon = {promise.epsilon:g} is a weak guarantee; 1 is common, 10 the usual limit."
         )
     if promise.delta > 1e-4:
         result.append(
@@ -393,10 +392,8 @@ def warnings_for(
     if share > UNEVEN:
         result.append(
             "The guarantee is so strict, and its noise so large in steps of the fixed-point grid, "
-            "that the "
-            "rounding of doubles is not small compared with it. Take a larger epsilon, or, where "
-            "it "
-            "can serve, mechanism.noise: discrete_gaussian, which is exact."
+            "that the rounding of doubles is not small compared with it. Take a larger epsilon, "
+            "or, where it can serve, mechanism.noise: discrete_gaussian, which is exact."
         )
     if config.yaml11_numbers:
         result.append(
@@ -426,17 +423,15 @@ def warnings_for(
     if person is not None and person.periods.longest is None:
         result.append(
             "per: all without clock.end keeps what every user has used up of the contribution "
-            "bounds for ever: "
-            "state grows with users, and contribution bounds never begin again. Take a period, "
-            "like per: 30d."
+            "bounds for ever: state grows with users, and contribution bounds never begin again. "
+            "Take a period, like per: 30d."
         )
     dear = None if person is None else costly_periods(program, config.terms())
     if dear is not None:
         result.append(
             f"protect_for is short compared with the stays of users: {dear} periods of a user in "
-            "a row "
-            "cost more than as many guarantees added up, since what was added is seen in releases "
-            "long after. A longer protect_for makes long stays less expensive."
+            "a row cost more than as many guarantees added up, since what was added is seen in "
+            "releases long after. A longer protect_for makes long stays less expensive."
         )
     result.extend(built.warnings)
     if horizon is None and promise.window is None:

@@ -56,9 +56,8 @@ def refuse_coarse(
             field,
             None,
             f"asks {name} for {noise} noise of {stddev:.3g} steps of the fixed-point grid: too "
-            "large, as "
-            "doubles leave out steps from 2^53 on, and its tails reach there (integers end at "
-            f"2^61); {remedy or REMEDIES[noise]}",
+            "large, as doubles leave out steps from 2^53 on, and its tails reach there (integers "
+            f"end at 2^61); {remedy or REMEDIES[noise]}",
         )
 
 
@@ -98,10 +97,9 @@ def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
         raise ConfigError(
             "privacy.epsilon",
             epsilon,
-            "asks for noise so large that its rounding to doubles alone may tell "
-            f"{share:.3g} times as much of an event as the guarantee allows: raise epsilon or "
-            "delta, "
-            "protect for a shorter time, or try mechanism.noise: discrete_gaussian.",
+            f"asks for noise so large that its rounding to doubles alone may tell {share:.3g} "
+            "times as much of an event as the guarantee allows: raise epsilon or delta, protect "
+            "for a shorter time, or try mechanism.noise: discrete_gaussian.",
         )
     return share
 

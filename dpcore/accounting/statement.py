@@ -85,8 +85,7 @@ def statement(
     if groupings > 1:
         text += (
             f" An event counts in one key of each of {groupings} groupings; the guarantee is for "
-            "all "
-            "of them together."
+            "all of them together."
         )
     if keys_public:
         text += f" {public_keys(once)}"
@@ -109,9 +108,8 @@ def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
     return (
         f"An id is remembered for {plural(id_horizon, 'tick')} from the tick of its event: a copy "
         "of a later tick counts again, as an event of its own, for which this guarantee holds "
-        "alone. "
-        f"Together copies of one id that count have less protection, at most: {text}; nothing "
-        "bounds how many there are."
+        f"alone. Together copies of one id that count have less protection, at most: {text}; "
+        "nothing bounds how many there are."
     )
 
 
@@ -162,7 +160,7 @@ def guarantee_text(
 
 
 def user_statement(
-    told: Guarantee,
+    guarantee: Guarantee,
     pattern: Pattern,
     events: int,
     per: str,
@@ -177,43 +175,45 @@ def user_statement(
     """Neighbours, caps, span, odds, what periods cost together, and what is not covered.
 
     Args:
-      told: the guarantee in numbers. pattern: caps. events: cap on the events of a cell.
+      guarantee: in numbers. pattern: contribution bounds. events: bound on the events of a cell.
       per: the period in words. horizon: ticks of the clock; None: no end.
       adaptive: whether it holds where later events follow releases.
       keys_public: keys are found in the data and published as they are. min_users: that a key
         needs to be found in private; None: none is.
       circumstances: what the job adds. once: whether there is a single release.
     """
-    change = "absent" if told.relation == "add_remove" else "replaced by any others of that user"
+    change = (
+        "absent" if guarantee.relation == "add_remove" else "replaced by any others of that user"
+    )
     since = "from the last tick of that period on, and before it"
     inputs, per = ("tables", "") if once else ("streams", f" {per}")
     sentences = [
         f"Take any two possible input {inputs} that are identical except that all events of a "
         f"single user{per} are present in one of them and {change} in the other.",
         caps_in_words(pattern, events, once),
-        guarantee_text(told, horizon, since, "what the user added", once),
+        guarantee_text(guarantee, horizon, since, "what the user added", once),
     ]
     if min_users is not None:
-        sentences.append(finding(min_users, told.delta_sel, once))
-    if told.event is not None:
+        sentences.append(finding(min_users, guarantee.delta_sel, once))
+    if guarantee.event is not None:
         sentences.append(
             "A single event that moves no contribution bound is protected by itself with epsilon = "
-            f"{told.event:.4g} at most; where a contribution bound is binding, it may change "
+            f"{guarantee.event:.4g} at most; where a contribution bound is binding, it may change "
             "which others of its "
             "user's events count."
         )
-    if told.together:
+    if guarantee.together:
         rows = "; ".join(
             f"{row.count} periods in a row: epsilon = {shown(row.epsilon)}"
             + ("" if row.anywhere is None else f" ({shown(row.anywhere)} anywhere within a year)")
-            for row in told.together
+            for row in guarantee.together
         )
-        most = max(row.delta for row in told.together)
-        slack = f", with delta = {most:g} at most" if most > told.delta else ""
+        most = max(row.delta for row in guarantee.together)
+        slack = f", with delta = {most:g} at most" if most > guarantee.delta else ""
         sentences.append(f"What a user adds in several periods has less protection: {rows}{slack}.")
-    every = told.every_period
+    every = guarantee.every_period
     if every is not None:
-        slack = f", with delta = {every.delta:g}" if every.delta > told.delta else ""
+        slack = f", with delta = {every.delta:g}" if every.delta > guarantee.delta else ""
         sentences.append(
             f"All that {every.words} adds has epsilon = {shown(every.epsilon)}{slack}."
         )

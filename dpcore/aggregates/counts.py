@@ -77,9 +77,8 @@ class Count(Aggregate):
                 "where",
                 self.where,
                 "cannot be combined with per: period: a user counts at the first of all their "
-                "ticks "
-                "there, whether or not its events satisfy it. Take over: 1 without per, or the "
-                "config's own where, which holds for everything.",
+                "ticks there, whether or not its events satisfy it. Take over: 1 without per, or "
+                "the config's own where, which holds for everything.",
             )
         if self.at is not None and (self.count == "events" or self.per is not None):
             raise refusal("at", self.at, "is for count: users without per; remove it.")

@@ -107,8 +107,7 @@ Delta = Annotated[
     Field(ge=0, le=0.5, allow_inf_nan=False),
     Says(
         "must be 0 or more and below 1, like 1e-6; above 0.5 it would guarantee next to nothing, "
-        "and "
-        "is not served."
+        "and is not served."
     ),
 ]
 Lasting = Annotated[

@@ -57,8 +57,7 @@ class Deduplicate(Section):
         default=None,
         description="On a stream, how far the public clock runs on before an id may be forgotten: "
         "a copy whose time is more than that ahead counts again, as another event, and the "
-        "guarantee "
-        "says so. Without it, and on files, ids are remembered for the whole job.",
+        "guarantee says so. Without it, and on files, ids are remembered for the whole job.",
         examples=["7d"],
     )
     shards: int = Field(

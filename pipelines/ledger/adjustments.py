@@ -180,9 +180,8 @@ def close(store: LedgerStore, scope: str, entry: str, reason: str, release: bool
                 "--release",
                 result.id,
                 f"is refused: a run began under it ({', '.join(result.places)}), and noise may "
-                "have "
-                "been drawn and seen, whatever lies there now. What began stays spent; close it "
-                "without --release.",
+                "have been drawn and seen, whatever lies there now. What began stays spent; close "
+                "it without --release.",
             )
         state = RELEASED if release else CLOSED
         body = move(result.id, state, reason=reason)

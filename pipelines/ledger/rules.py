@@ -94,8 +94,7 @@ def _rotates(
         "secret.rotate",
         "(not shown)",
         "changes the secret of a tick that may be released already, which would be a additional "
-        "release "
-        f"at its events. {back}.",
+        f"release at its events. {back}.",
     )
 
 

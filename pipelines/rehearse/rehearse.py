@@ -277,9 +277,8 @@ def _bare(config: PlanConfig, shape: Shape) -> tuple[str, ...]:
         return ()
     return (
         f"Values of {', '.join(bare)} are generated from their own bounds, so what the clip takes "
-        "of "
-        "them tells nothing of real ones: say how they are spread (--like), or take public events "
-        "(--on).",
+        "of them tells nothing of real ones: say how they are spread (--like), or take public "
+        "events (--on).",
     )
 
 

@@ -112,8 +112,7 @@ def left_open(run: ResultFolder) -> Iterator[str]:
     guarantee = plan.get("guarantee") or {}
     yield (
         "What the releases reveal about everybody. It is what they are for, and it is known with "
-        "or "
-        "without any one record."
+        "or without any one record."
     )
     if guarantee.get("unit") == "user":
         for row in (plan.get("user") or {}).get("periods") or []:

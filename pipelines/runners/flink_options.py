@@ -56,8 +56,7 @@ def settled(plan: Plan, given: Sequence[str], state: StateFolder, resumed: bool)
             f"--{OPTION}",
             asked,
             f"differs from the {retained} groups that the state in {state.path} is cut into for "
-            "ever: "
-            "leave it out, or start again in another place.",
+            "ever: leave it out, or start again in another place.",
         )
     return asked or retained or groups_of(plan)
 

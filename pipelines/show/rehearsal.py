@@ -164,10 +164,9 @@ def told(found: Rehearsal) -> str:
     """What the columns are."""
     lines = [
         "true value: its mean size. margin: half the 95 % margin that the release tells. noise: "
-        "off "
-        "what clip and contribution bounds leave; clip: of that off the truth; error: both. "
-        "useful: an error of "
-        f"{100 * found.within:g} % of the true value or less; useless: as large as the value."
+        "off what clip and contribution bounds leave; clip: of that off the truth; error: both. "
+        f"useful: an error of {100 * found.within:g} % of the true value or less; useless: as "
+        "large as the value."
     ]
     lines.extend(
         f"{score.name}: {score.missing:,} keys of the truth are not released."

@@ -30,8 +30,7 @@ CAPS_ONCE = CAPS | {
 
 LOST = (
     "What each bound takes in events, these and others, is shown by `weir rehearse` for synthetic "
-    "events of a "
-    "known shape (--like) or of public ones (--on)."
+    "events of a known shape (--like) or of public ones (--on)."
 )
 
 

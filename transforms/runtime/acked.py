@@ -56,10 +56,9 @@ class Acknowledged:
         result = json.loads(stored)
         if result["turn"] >= turn:
             raise Outdated(
-                f"the checkpoint that this job goes on from is older than what was acknowledged: "
+                "the checkpoint that this job goes on from is older than what was acknowledged: "
                 f"reader {self._number} is at turn {turn} in it, and what was read up to turn "
                 f"{result['turn']} was acknowledged at {result['at']} and does not come again. Go "
-                "on "
-                "from the newest one (--resume latest), or take the subscription back as well "
+                "on from the newest one (--resume latest), or take the subscription back as well "
                 "(--resume PLACE --rewind SNAPSHOT; docs/how-to/upgrade.md, Go back)."
             )

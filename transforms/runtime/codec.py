@@ -114,9 +114,8 @@ def check(data: bytes, at: int = 0) -> Header:
     if result != header.sum:
         raise CodecError(
             f"stored bytes of kind {header.kind!r} are damaged: their checksum is {result:08x}, "
-            "not "
-            f"{header.sum:08x}. Nothing is released from them: go on from an earlier checkpoint, "
-            "or a copy of this one."
+            f"not {header.sum:08x}. Nothing is released from them: go on from an earlier "
+            "checkpoint, or a copy of this one."
         )
     return header
 

@@ -109,8 +109,7 @@ class SecretRef:
                 "secret.file",
                 self.file,
                 "can be read by others: anyone who reads it can take the noise off every release, "
-                "and "
-                "a cluster has other users. Run chmod 600 on it, as the user of the workers.",
+                "and a cluster has other users. Run chmod 600 on it, as the user of the workers.",
             )
 
     @property

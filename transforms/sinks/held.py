@@ -43,8 +43,7 @@ def contradiction(path: str, folder: str, cost: str) -> Contradicted:
     if path == place.join(folder, path.rpartition("/")[2]):
         remedy = (
             "That file is published, so these would be an additional release of the same events: "
-            "both "
-            f"together cost {cost}. Give back the events of that run, or give another folder "
+            f"both together cost {cost}. Give back the events of that run, or give another folder "
             "(--new) and count both."
         )
     elif (entry := place.entered_as(folder)) is not None:

@@ -152,8 +152,7 @@ class GrowingModel(BlockModel):
                 "model.doublings",
                 self.doublings,
                 f"would make turns of {growing.turn:,} blocks; at most {MOST_TURN:,}: take fewer, "
-                "or "
-                "larger blocks.",
+                "or larger blocks.",
             )
         return growing
 

@@ -150,9 +150,8 @@ def accelerated(smoothness: float, convexity: float, distance: float, tau: float
             "model.regularise",
             convexity / 2,
             f"is so small compared with the curvature of the loss that more than {MOST_STEPS:,} "
-            "steps a "
-            "fit would be needed; take a larger one, smaller features (model.clip.features), or "
-            "solver: sgd.",
+            "steps a fit would be needed; take a larger one, smaller features "
+            "(model.clip.features), or solver: sgd.",
         )
     return Accelerated(max(1, steps), smoothness, convexity)
 

@@ -68,9 +68,8 @@ class FadingModel(LearnerModel):
         "for ever), constant or root (it fades relative to the events; averages are released), or "
         "second_order (it fades, and models follow the curvature of the losses, summed in private "
         "next to the gradients). Without it: linear where curvature is given or expect.events is "
-        "not; else second_order where the noise of those sums is small compared with the events "
-        "of a "
-        "tick (squared loss), or constant.",
+        "not; else second_order where the noise of those sums is small compared with the events of "
+        "a tick (squared loss), or constant.",
         examples=["constant"],
     )
     momentum: Momentum | None = Field(
@@ -246,8 +245,7 @@ class LeaderModel(FadingModel):
         "Each key's coefficients minimise the public curvature plus all clipped gradients so far, "
         "as a noisy running sum tells them, projected onto the set at every tick. Where it knows "
         "how many events to expect the curvature fades: the average of the leaders is released, "
-        "or, "
-        "where noise is small, models follow the curvature of the losses, summed next to them."
+        "or, where noise is small, models follow the curvature of the losses, summed next to them."
     )
     source: ClassVar[str] = (
         "Lou & Cheung 2020 (WDP-COCOP), corrected; Kairouz et al. 2021 (DP-FTRL)"

@@ -85,8 +85,7 @@ class Pocg(ScaledRows):
         if self.descent.fading is not None:
             return (
                 "Noise on every iterate, of which the mean is released: its standard deviation "
-                "falls "
-                "as one over the root of the ticks, and so does the regularisation; regret "
+                "falls as one over the root of the ticks, and so does the regularisation; regret "
                 "grows as sqrt(T) times a power of the dimension."
             )
         return (

@@ -73,9 +73,8 @@ class OnlineModel(Curved):
         "Every line is what was released; the events are not in this page. theta is the model as "
         "it was released at each tick, with features and target scaled to the public ranges; "
         "coefficients is the same model in the units of the data. Models have no margin of error: "
-        "the noise "
-        "is in the sums of gradients that they follow, and what it does to a model depends on the "
-        "data.",
+        "the noise is in the sums of gradients that they follow, and what it does to a model "
+        "depends on the data.",
         "",
         "",
     )

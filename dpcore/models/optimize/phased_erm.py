@@ -294,8 +294,7 @@ class PhasedErm(Phased):
         passes = f"{built.passes} passes" if built.passes > 1 else "one pass"
         return (
             f"{built.records:,} records: {len(built.phases)} phases, {passes} over each; excess "
-            "risk "
-            f"of exact minimisers at most {number(built.predicted)}"
+            f"risk of exact minimisers at most {number(built.predicted)}"
         )
 
     def canonical(self) -> Mapping[str, Any]:

@@ -227,9 +227,8 @@ class Sfw(OnePassAlgorithm):
         built = self.runs[run]
         several = "one phase" if built.phases == 1 else f"{built.phases} phases"
         return (
-            f"{self.first << run:,} records: {several}, batches of {built.batch:,} and "
-            f"fewer, {len(built.stages)} steps; excess risk at most {number(built.predicted)}, "
-            "about "
+            f"{self.first << run:,} records: {several}, batches of {built.batch:,} and fewer, "
+            f"{len(built.stages)} steps; excess risk at most {number(built.predicted)}, about "
             f"{number(built.guess)} where features are evenly spread"
         )
 
