@@ -43,6 +43,7 @@ def shown(
     variance: Floats,
     event: Floats | float,
     least: float | None,
+    likely: Floats | None = None,
 ) -> Estimates:
     """What is shown of a model's estimate.
 
@@ -58,20 +59,28 @@ def shown(
       release, release_stddev: of the noise in it. value, variance: of the model.
       event: size of one event: 1, or half the clip of a sum; 0: the floor is in the variance.
       least: bound that the true value respects; None: there is none.
+      likely: variance by which claim and surprise are judged where ``variance`` is an upper bound;
+        None: the same.
     """
     wide = variance + np.maximum(value, 0.0) * event
     stddev = np.minimum(np.sqrt(wide), np.maximum(release_stddev, np.sqrt(variance)))
-    claims = stddev <= CLAIM * release_stddev
+    judged = stddev if likely is None else np.sqrt(likely)
+    claims = judged <= CLAIM * release_stddev
     reach = GUARD * release_stddev
     value = np.where(claims, np.clip(value, release - reach, release + reach), release)
     stddev = np.where(claims, stddev, release_stddev)
-    noise = np.sqrt(np.maximum(release_stddev**2 - stddev**2, 0.0))
+    noise = np.sqrt(np.maximum(release_stddev**2 - judged**2, 0.0))
     surprise = claims & (np.abs(release - value) > BAND * noise)
     low, high = value - BAND * stddev, value + BAND * stddev
     if least is not None:
         bounded = (np.where(claims, np.maximum(item, least), item) for item in (value, low, high))
         value, low, high = bounded
     return Estimates(value, stddev, low, high, claims, surprise)
+
+
+def claimed(first: Estimates, second: Estimates) -> Estimates:
+    """The first where it is an estimate, else the second."""
+    return Estimates(*(np.where(first.claims, a, b) for a, b in zip(first, second, strict=True)))
 
 
 def narrower(first: Estimates, second: Estimates) -> tuple[Estimates, NDArray[np.bool_]]:

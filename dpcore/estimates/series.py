@@ -12,7 +12,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.estimates.bank import Bank, Model, Moments
 from weir.dpcore.estimates.hindsight import LONGEST, rising, smoothed
-from weir.dpcore.estimates.rules import LEAST_TICKS, Estimates, narrower, shown
+from weir.dpcore.estimates.rules import LEAST_TICKS, Estimates, claimed, shown
 from weir.dpcore.estimates.sources import Source
 
 MOST_KEYS = 1000
@@ -110,7 +110,7 @@ class Tracker:
             if pair is not None:
                 counted = self._released(self.counted, over)
                 both = self._beside(release, counted, pair[0][over], pair[1][over], stddevs[over])
-                result, _ = narrower(result, both)
+                result = claimed(both, result)
             if n < LEAST_TICKS:
                 result = without(release, stddevs[over])
             out[over] = result
@@ -184,8 +184,10 @@ class Tracker:
         events = counted - self.count_unit * count.mean
         value = factor * events + (release - factor * counted) - unit * rest.mean
         spread = self.count_unit**2 * count.variance + np.maximum(events, 0.0)
-        wide = (np.abs(factor) * np.sqrt(spread) + unit * np.sqrt(rest.variance)) ** 2
-        return shown(release, stddev, value, wide, 0.0, self.source.least)
+        sides = np.abs(factor) * np.sqrt(spread), unit * np.sqrt(rest.variance)
+        wide, likely = (sides[0] + sides[1]) ** 2, sides[0] ** 2 + sides[1] ** 2
+        wide = np.minimum(wide, np.broadcast_to(stddev, wide.shape) ** 2)
+        return shown(release, stddev, value, wide, 0.0, self.source.least, likely)
 
     # All ticks at once.
 
@@ -231,7 +233,7 @@ class Tracker:
                 both = (_stacked(pair[0][over]), _stacked(pair[1][over]))
                 counted = windows(np.stack(self.counted), over)
                 beside = self._beside(release, counted, *both, stddevs[over])
-                result, _ = narrower(result, beside)
+                result = claimed(beside, result)
             out[over] = result
         return out
 

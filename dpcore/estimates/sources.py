@@ -161,9 +161,7 @@ def _entry(output: AggregateOutput, program: Aggregates, plan: Plan) -> dict[str
         "least": None if least is None else float(least).hex(),
         "count": None if pair is None else pair.name,
         "shares": shares,
-        "clip": [
-            end.hex() for end in ((0.0, 0.0) if values is None else (values.low, values.high))
-        ],
+        "clip": [float(end).hex() for end in clip],
     }
 
 
