@@ -24,19 +24,6 @@ FIRST_FACTOR = 8
 SURE = 5.0
 """Units of noise below which a count is not divided by."""
 
-Spot = tuple[str, int | None]
-
-
-def totals_from(spans: Mapping[int | None, Floats]) -> Floats:
-    """Released totals (n, K) from sums over some span, of keys from their first tick on."""
-    if None in spans:
-        return spans[None]
-    over = min(over for over in spans if over is not None)
-    totals = spans[over].copy()
-    for t in range(over, len(totals)):
-        totals[t] += totals[t - over]
-    return totals
-
 
 def windows(totals: Floats, over: int | None) -> Floats:
     """Sums over the last ``over`` ticks from totals (n, K)."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from weir.dpcore.aggregates.aggregate import AggregateOutput
 from weir.dpcore.aggregates.channel import Channel
 from weir.dpcore.aggregates.counts import CountOutput
@@ -182,11 +184,14 @@ def _part(program: Aggregates, channel: int) -> SumPart:
 
 
 def _unit(program: Aggregates, part: SumPart, channel: int) -> float:
-    """Standard deviation of one unit of noise of a channel, in the user's unit."""
+    """Standard deviation of one unit of noise of a channel, in the user's unit: that of the first
+    tick, as its rows state it."""
     before = part.channels[: part.channels.index(channel)]
     at = sum(program.channels[item].width for item in before)
-    unit = math.sqrt(part.mechanism.unit_variance) * part.mechanism.scales[at]
-    return unit * program.channels[channel].resolution
+    mechanism = part.mechanism
+    first = mechanism.stddev(np.zeros(1, dtype=np.int64), mechanism.overs[0])[0, at]
+    size = abs(law_of(canonical_mechanism(mechanism)).at(0).size)
+    return float(first) * program.channels[channel].resolution / size
 
 
 def _count_of(output: AggregateOutput, program: Aggregates) -> CountOutput | None:
