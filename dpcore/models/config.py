@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from weir.dpcore.config.section import nearest, refusal
 from weir.dpcore.config.validation import Chosen, field_names
-from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.registry import MODELS
+
+if TYPE_CHECKING:
+    from weir.dpcore.models.predictor import Predictor
+else:  # imported where a config has a model: a plan of sums starts sooner
+    Predictor = Any
 
 
 def algorithm_of(written: Mapping[str, Any]) -> type[Predictor]:
@@ -44,6 +48,10 @@ def _settings(written: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return result
 
 
-AnyModel = Annotated[
-    Predictor, Chosen(algorithm_of, lambda: MODELS, lambda: field_names(Predictor), tag="algorithm")
-]
+def _fields() -> list[str]:
+    from weir.dpcore.models.predictor import Predictor
+
+    return field_names(Predictor)
+
+
+AnyModel = Annotated[Predictor, Chosen(algorithm_of, lambda: MODELS, _fields, tag="algorithm")]
