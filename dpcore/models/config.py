@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from weir.dpcore.config.section import nearest, refusal
+from weir.dpcore.config.section import Section, nearest, refusal
 from weir.dpcore.config.validation import Chosen, field_names
 from weir.dpcore.registry import MODELS
 
 if TYPE_CHECKING:
     from weir.dpcore.models.predictor import Predictor
 else:  # imported where a config has a model: a plan of sums starts sooner
-    Predictor = Any
+    Predictor = Section
 
 
 def algorithm_of(written: Mapping[str, Any]) -> type[Predictor]:
@@ -48,10 +48,13 @@ def _settings(written: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return result
 
 
-def _fields() -> list[str]:
-    from weir.dpcore.models.predictor import Predictor
+def _base() -> type[Predictor]:
+    from weir.dpcore.models import predictor
 
-    return field_names(Predictor)
+    return predictor.Predictor
 
 
-AnyModel = Annotated[Predictor, Chosen(algorithm_of, lambda: MODELS, _fields, tag="algorithm")]
+AnyModel = Annotated[
+    Predictor,
+    Chosen(algorithm_of, lambda: MODELS, lambda: field_names(_base()), "algorithm", base=_base),
+]
