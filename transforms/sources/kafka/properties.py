@@ -8,24 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from weir.dpcore.errors import ConfigError
 
-OURS = (
-    "auto.offset.reset",
-    "bootstrap.servers",
-    "enable.auto.commit",
-    "enable.auto.offset.store",
-    "enable.partition.eof",
-    "group.id",
-    "group.instance.id",
-    "isolation.level",
-    "partition.assignment.strategy",
-)
-"""Properties that the source sets itself, as its guarantees need them."""
 SECRETS = (
     "sasl.password",
     "sasl.oauthbearer.client.secret",
@@ -103,11 +91,13 @@ class ClientProperties:
       brokers: HOST:PORT, separated by commas.
       plain: name -> value, as the config has it.
       secrets: name -> where the value is.
+      section: of the config that they are from, for messages.
     """
 
     brokers: str
     plain: tuple[tuple[str, Any], ...] = ()
-    secrets: tuple[tuple[str, PropertyReference], ...] = field(default=())
+    secrets: tuple[tuple[str, PropertyReference], ...] = ()
+    section: str = "source.kafka"
 
     def read(self) -> dict[str, Any]:
         """All of them, with the secrets: for a client, and for nothing else.
@@ -119,11 +109,11 @@ class ClientProperties:
             **_DEFAULTS,
             **dict(self.plain),
             **{
-                name: reference.read(f"source.kafka.options.{name}")
+                name: reference.read(f"{self.section}.options.{name}")
                 for name, reference in self.secrets
             },
             "bootstrap.servers": self.brokers,
         }
 
 
-__all__ = ["OURS", "SECRETS", "ClientProperties", "PropertyReference"]
+__all__ = ["SECRETS", "ClientProperties", "PropertyReference"]
