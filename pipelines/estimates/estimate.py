@@ -97,7 +97,7 @@ def of_releases(
 
 
 def _all(estimator: Estimator, grid: ReleaseGrid, hindsight: bool) -> pa.Table:
-    live = list(estimator.add(grid))
+    live = estimator.add(grid)
     rows = list(estimator.hindsight()) if hindsight else live
     _refuse_short(estimator, len(rows))
     return pa.concat_tables([ESTIMATE_SCHEMA.empty_table(), *rows]).combine_chunks()
@@ -136,7 +136,7 @@ def estimate(
     fresh: list[pa.Table] = []
     if run.last_tick > estimator.last:
         grid = of_folder(run, estimator.read, estimator.last + 1)
-        fresh = list(estimator.add(grid))
+        fresh = estimator.add(grid)
     rows = pa.concat_tables([ESTIMATE_SCHEMA.empty_table(), *fresh])
     text = before + _csv(rows, not before)
     everything = _read(text)
@@ -172,7 +172,7 @@ def _csv(rows: pa.Table, header: bool) -> bytes:
     if not rows.num_rows and not header:
         return b""
     buffer = io.BytesIO()
-    rows = rows.combine_chunks()  # pyarrow 24 writes garbage for an empty chunk without a header
+    rows = rows.combine_chunks()  # pyarrow 25 writes garbage for an empty chunk without a header
     options = pyarrow.csv.WriteOptions(include_header=header, quoting_style="needed")
     pyarrow.csv.write_csv(rows, buffer, options)
     return buffer.getvalue()

@@ -127,19 +127,22 @@ class Estimator:
         counts = (self.every[name].count for name in self.names)
         return tuple(dict.fromkeys([*self.names, *(name for name in counts if name is not None)]))
 
-    def add(self, grid: ReleaseGrid) -> Iterator[pa.Table]:
-        """Takes the ticks of a grid, which begins after the last one taken; gives their rows.
+    def add(self, grid: ReleaseGrid) -> list[pa.Table]:
+        """Takes the ticks of a grid, which begins after the last one taken; gives their rows, by
+        tick.
 
         Raises:
           ConfigError: rows are missing, or their noise is not that of the plan.
         """
+        rows: list[tuple[int, pa.Table]] = []
         for name in self.names:
             source = self.every[name]
             sums = self._sums(grid, name)
             counts = None if source.count is None else self._sums(grid, source.count)
             for cohort, row, columns in self._places(source, sums.value, grid):
-                yield from self._taken(cohort, grid, sums, counts, row, columns)
+                rows += self._taken(cohort, grid, sums, counts, row, columns)
         self.last = grid.first + grid.ticks - 1
+        return [table for _, table in sorted(rows, key=lambda row: row[0])]
 
     @staticmethod
     def _sums(grid: ReleaseGrid, name: str) -> Sums:
@@ -203,8 +206,8 @@ class Estimator:
         counts: Sums | None,
         row: int,
         columns: list[int],
-    ) -> Iterator[pa.Table]:
-        """Steps a cohort through the rows of a grid."""
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """Steps a cohort through the rows of a grid: rows of each tick."""
         source, trackers = cohort.source, cohort.trackers
         own = _totals(sums, row, columns, [tracker.totals for tracker in trackers])
         theirs = None
@@ -226,7 +229,7 @@ class Estimator:
                 if self.remember:
                     cohort.live.setdefault(over, []).append(item)
                 if cohort.ticks >= LEAST_TICKS:
-                    yield self._rows(cohort, over, tick, item, tick)
+                    yield tick, self._rows(cohort, over, tick, item, tick)
 
     def _check_noise(self, cohort: Cohort, stddevs: Mapping[int | None, Floats]) -> None:
         """The rows' own standard deviation is that of the law, at a key's first tick."""
