@@ -53,6 +53,7 @@ ROOMS = {
         "plan_config",
         "plan_html",
         "plan_guarantee",
+        "plan_warnings",
         "plan",
         "estimates",
         "simulate",

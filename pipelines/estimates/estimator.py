@@ -158,7 +158,7 @@ class Estimator:
     ) -> Iterator[tuple[Cohort, int, list[int]]]:
         """Cohorts, the first row of the grid that each takes, and their columns."""
         place = {key: i for i, key in enumerate(grid.keys)}
-        there = np.asarray(np.isfinite(totals)).all(axis=2)
+        there = np.asarray(np.isfinite(totals).all(axis=2))
         seen: set[str] = set()
         for (name, _), cohorts in [*self.cohorts.items()]:
             for cohort in cohorts if name == source.name else ():
