@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.report.estimates import DrawnEstimates, drawn_estimates
 from weir.pipelines.results.files import matrix
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.results.series import COLUMNS, Batch, batch_of, ends
@@ -140,7 +141,7 @@ class ReportData:
       ranked_by: the output whose last value ranks the keys; None: keys were named, or there is one.
       stride: every stride-th tick is drawn.
       fine: the drawn keys. coarse: all keys, at fewer ticks; None where all are drawn.
-      chosen: whether outputs were named.
+      chosen: whether outputs were named. estimates: of drawn keys, if they lie in the folder.
     """
 
     run: ResultFolder
@@ -154,6 +155,7 @@ class ReportData:
     fine: SeriesGrid
     coarse: SeriesGrid | None
     chosen: bool = False
+    estimates: DrawnEstimates | None = None
 
     @property
     def keyless(self) -> bool:
@@ -210,6 +212,7 @@ def gather(
         fine,
         coarse,
         bool(names),
+        drawn_estimates(run, outputs, fine.keys, fine.ticks),
     )
 
 

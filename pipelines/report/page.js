@@ -70,6 +70,7 @@
       for (const part of figure.parts) {
         await unpacked(part.fine, given.fine.times.length);
         if (part.coarse) await unpacked(part.coarse, given.coarse.times.length);
+        await unpacked(part.estimate, given.fine.times.length);
       }
     for (const heat of given.heats) await unpacked(heat, heat.times.length);
     page = given;
@@ -80,6 +81,7 @@
     const fine = page.fine.row.has(key), grid = fine ? page.fine : page.coarse;
     const block = fine ? figure.parts[part].fine : figure.parts[part].coarse;
     if (!grid || !block || !grid.row.has(key)) return [];
+    const estimate = fine ? figure.parts[part].estimate : null;
     const n = grid.times.length, row = grid.row.get(key), [low, high] = figure.between;
     const shared = block.halves && block.halves.length === n;
     const cut = (x) => Math.min(high ?? Infinity, Math.max(low ?? -Infinity, x));
@@ -96,8 +98,10 @@
       const lo = band ? number(block.lows, row * n + i, block.step) ?? cut(v - half) : null;
       const hi = band ? number(block.highs, row * n + i, block.step) ?? cut(v + half) : null;
       const words = inside || block.lows ? told(v, half, lo, hi) : told(v, half);
-      found.push({ t, v, half, noise, slot, key: named(key), lo, hi, at: grid.ticks[i], when: when(t),
-        tick: grid.ticks[i].toLocaleString("en-US"), words, told: words + (noise ? ", noise" : "") });
+      const [e, elo, ehi] = ["codes", "lows", "highs"].map((name) => estimate ? number(estimate[name], row * n + i, estimate.step) : null);
+      const also = e === null ? "" : `; estimate ${short(e)} (${short(elo)} to ${short(ehi)})`;
+      found.push({ e, elo, ehi, t, v, half, noise, slot, key: named(key), lo, hi, at: grid.ticks[i], when: when(t),
+        tick: grid.ticks[i].toLocaleString("en-US"), words, told: words + (noise ? ", noise" : "") + also });
     }
     // A line is coloured up to the points at which noise begins to hide it.
     found.forEach((one, i) => {
