@@ -4,4 +4,4 @@
 ``search`` finds the change that reaches a target, ``remedies`` has the advice.
 """
 
-__all__ = ["explore", "rehearse", "remedies", "scores", "search"]
+__all__ = ["estimates", "explore", "rehearse", "remedies", "scores", "search"]

@@ -99,7 +99,7 @@ def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
     alone = base.transform_filter("datum.alone")
     stick = alone.mark_rule(clip=True).encode(y=_value(y, "lo"), y2="hi:Q", color=_colour(keys))
     dot = alone.mark_point(clip=True, filled=True, size=40).encode(y=_value(y), color=_colour(keys))
-    dashes = {"strokeWidth": 1.6, "strokeDash": [5, 3], "color": ESTIMATE}
+    dashes: dict[str, Any] = {"strokeWidth": 1.6, "strokeDash": [5, 3], "color": ESTIMATE}
     model = base.mark_line(clip=True, **dashes).encode(y=_value(y, "e"))
     sure = base.mark_area(clip=True, opacity=0.25, color=ESTIMATE).encode(
         y=_value(y, "elo"), y2="ehi:Q"
