@@ -72,7 +72,7 @@ def sections(
         yield indent(facts_table(plan.facts))
     yield heading("What is released, and how exact it is")
     yield indent(releases(plan))
-    for note in (*plan.notes, *left_out(plan), *weights(plan)):
+    for note in (*plan.notes, *left_out(plan), *weights(plan), *sizes(plan)):
         yield indent(Text(note, style="dim"))
     if plan.groupings:
         yield heading("Groupings, each with its share of the budget")
@@ -204,6 +204,16 @@ def left_out(plan: Plan) -> list[str]:
         (out.name, plan.bias_words(out.name), math.isfinite(out.stddev_worst))
         for out in plan.outputs
     )
+
+
+def sizes(plan: Plan) -> list[str]:
+    """Which public size would let the plan mark what noise hides; none where it has it."""
+    if plan.config.expect is not None or not plan.config.aggregates:
+        return []
+    return [
+        "Which outputs noise hides depends on their size: add expect: {events: N}, the events that "
+        "a key has in a tick, and the plan marks them."
+    ]
 
 
 def weights(plan: Plan) -> list[str]:
