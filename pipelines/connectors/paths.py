@@ -68,6 +68,10 @@ def _files(value: Any) -> Any:
         if STDIN in value:
             raise ValueError("lists - (standard input), which is read alone. Write '-' for it.")
         return value[0] if len(value) == 1 else tuple(value)
+    if not isinstance(value, str):
+        raise ValueError(
+            "must be a path or glob, a list of them, or {dataset: DIR, partitioning: hive}."
+        )
     return value
 
 
@@ -80,7 +84,17 @@ def on_folder(folder: Path, value: Any) -> Any:
         return [on_folder(folder, item) for item in value]
     if isinstance(value, Mapping) and "dataset" in value:
         return {**value, "dataset": on_folder(folder, value["dataset"])}
+    if isinstance(value, Mapping) and isinstance(value.get("url"), str):
+        return {**value, "url": _url_in(folder, value["url"])}
     return value
+
+
+def _url_in(folder: Path, url: str) -> str:
+    """The URL of a file, ``duckdb:///shop.db``, of a folder; others as they are."""
+    scheme, mark, path = url.partition(":///")
+    if not mark or not path or "?" in path:
+        return url
+    return f"{scheme}:///{(folder / Path(path).expanduser()).absolute()}"
 
 
 def _is_uri(place: str) -> bool:

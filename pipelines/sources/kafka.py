@@ -15,6 +15,7 @@ from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
+from weir.pipelines.connectors.references import reference_of
 from weir.pipelines.sources.pubsub import Replay
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
@@ -30,7 +31,6 @@ ANSWER = 10.0
 
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):([0-9]{1,5})")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class TopicConfig(Section):
@@ -193,7 +193,7 @@ class TopicConfig(Section):
                 "registry", self.registry, "is no address. Write one like https://HOST:8081."
             )
         if self.registry_login is not None:
-            _reference("registry_login", self.registry_login)
+            reference_of("registry_login", self.registry_login)
         if self.descriptors is not None and not PurePosixPath(self.descriptors).is_absolute():
             raise refusal("descriptors", self.descriptors, "must be an absolute path.")
 
@@ -207,7 +207,7 @@ def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Proper
         if name in OURS:
             raise refusal(field, value, f"is set by the source. {_instead(name)}")
         if isinstance(value, Mapping):
-            secrets[name] = _reference(field, value)
+            secrets[name] = reference_of(field, value)
         elif name in SECRETS:
             raise refusal(
                 field,
@@ -229,23 +229,6 @@ def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield from _flat(value, f"{whole}.")
         else:
             yield whole, value
-
-
-def _reference(field: str, value: Mapping[str, Any]) -> PropertyReference:
-    if len(value) != 1:
-        raise refusal(field, "...", "must hold exactly one of file, env.")
-    ((kind, place),) = value.items()
-    if kind == "file":
-        if not isinstance(place, str) or not PurePosixPath(place).is_absolute():
-            raise refusal(f"{field}.file", place, "must be an absolute path: workers read it.")
-        return PropertyReference(file=place)
-    if not isinstance(place, str) or not _VARIABLE.fullmatch(place):
-        raise refusal(
-            f"{field}.env",
-            "...",
-            "is no name of an environment variable. Write one like KAFKA_KEY.",
-        )
-    return PropertyReference(env=place)
 
 
 def _instead(name: str) -> str:
@@ -287,7 +270,7 @@ class KafkaSource(Source):
         section = self.kafka
         if section.registry is not None:
             login = section.registry_login
-            place = None if login is None else _reference("registry_login", login)
+            place = None if login is None else reference_of("registry_login", login)
             return ConfluentAvro(section.registry, place)
         if section.descriptors is None or section.message is None:
             return None
