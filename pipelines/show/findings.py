@@ -17,6 +17,7 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, refuse_mixed
 from weir.pipelines.config.sections import SecretPlace, needed
+from weir.pipelines.connectors.paths import STDIN
 from weir.pipelines.engines.flink import LIVE, FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.graph.checks import check_runner, plan_of
@@ -320,7 +321,9 @@ def _written(job: JobConfig) -> Iterator[tuple[str, str]]:
 
 def _readable(source: Files) -> Finding:
     """Whether there are files, and this user may read them. None is opened."""
-    if "://" in source.path:
+    if source.path == STDIN:
+        return Finding("Job", source.field, "good", "standard input")
+    if any("://" in place for place in source.places):
         text = f"{source.path}, in a bucket that this machine did not ask"
         return Finding("Job", source.field, "good", text)
     files = source.local()

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from weir.dpcore.config.section import Lengths, Section, refusal, same
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.connectors.kafka import reference
+from weir.pipelines.connectors.references import Reference, reference_of
 from weir.pipelines.sinks.sink import Secrets, Sink
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TABLE = re.compile(r"[^.\"\0]{1,63}(\.[^.\"\0]{1,63})?")
 
 
-class TableConfig(Section):
+class ReleaseTableConfig(Section):
     """A table of PostgreSQL. It is made where there is none."""
 
     url: str = Field(
@@ -29,7 +29,7 @@ class TableConfig(Section):
         examples=["postgresql://weir@db.acme.example:5432/shop"],
     )
     table: str = Field(description="TABLE or SCHEMA.TABLE.", examples=["releases"])
-    password: dict[str, str] | None = Field(
+    password: Reference | None = Field(
         default=None,
         description="Where the password is: {file: PATH} or {env: NAME}, read on the workers. "
         "Without it libpq looks where it always does (PGPASSWORD, ~/.pgpass).",
@@ -50,8 +50,6 @@ class TableConfig(Section):
             raise refusal("url", "...", "must look like postgresql://USER@HOST:PORT/DATABASE.")
         if not _TABLE.fullmatch(self.table):
             raise refusal("table", self.table, "cannot be a table. Write TABLE or SCHEMA.TABLE.")
-        if self.password is not None:
-            reference("password", self.password)
         return self
 
 
@@ -60,7 +58,7 @@ class PostgresqlSink(Sink):
 
     kind: ClassVar[str] = "postgresql"
 
-    postgresql: TableConfig = Field(
+    postgresql: ReleaseTableConfig = Field(
         description="A table of PostgreSQL.",
         examples=["{url: 'postgresql://weir@db.acme.example/shop', table: releases}"],
     )
@@ -81,7 +79,7 @@ class PostgresqlSink(Sink):
 
         section = self.postgresql
         login = section.password
-        place = None if login is None else reference("password", login)
+        place = None if login is None else reference_of("password", login)
         return ReleaseTable(section.url, section.table, place)
 
     def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
@@ -123,4 +121,4 @@ class PostgresqlSink(Sink):
         return ReleaseFiles(ranges_of(plan, self.every), PostgresqlWriter(self._table, shape))
 
 
-__all__ = ["PostgresqlSink", "TableConfig"]
+__all__ = ["PostgresqlSink", "ReleaseTableConfig"]

@@ -14,7 +14,7 @@ from tests.pipelines.conftest import SMALL, Weir, weir  # noqa: F401 - a fixture
 from tests.pipelines.ledger.conftest import ROWS, database, postgres  # noqa: F401 - fixtures
 from tests.transforms.releases import PLAN, batch
 from weir.dpcore.errors import ConfigError, WeirError
-from weir.pipelines.sinks.postgresql import PostgresqlSink, TableConfig
+from weir.pipelines.sinks.postgresql import PostgresqlSink, ReleaseTableConfig
 from weir.transforms.release.few import shape_for
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.sinks.postgresql import (
@@ -81,7 +81,7 @@ def test_a_run_writes_what_files_would_hold_and_a_second_run_adds_nothing(
 def test_a_table_of_another_kind_is_refused_by_its_column(database: str) -> None:  # noqa: F811
     with psycopg.connect(database, autocommit=True) as base:
         base.execute("CREATE TABLE releases (release text, value integer)")
-    sink = PostgresqlSink(postgresql=TableConfig(url=database, table="releases"))
+    sink = PostgresqlSink(postgresql=ReleaseTableConfig(url=database, table="releases"))
     with pytest.raises(TableRefused, match=r"does not have the column key \(text\)"):
         sink.prepare(PLAN, (), False)  # type: ignore[arg-type]
     kinds = {field.name: sql_type(field.type) for field in RELEASE_SCHEMA} | {"value": "integer"}
@@ -166,13 +166,13 @@ def test_a_server_that_is_away_is_waited_for_and_a_refusal_is_not(
 )
 def test_an_address_is_checked(section: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words) as failed:
-        TableConfig.model_validate({"table": "t", **section})
+        ReleaseTableConfig.model_validate({"table": "t", **section})
     assert "word@" not in str(failed.value).split("[type=")[0]
 
 
 def test_a_database_that_is_not_there_is_refused_before_a_run() -> None:
     sink = PostgresqlSink(
-        postgresql=TableConfig(url="postgresql://weir@127.0.0.1:1/d", table="releases")
+        postgresql=ReleaseTableConfig(url="postgresql://weir@127.0.0.1:1/d", table="releases")
     )
     with pytest.raises(ConfigError, match="cannot be made ready"):
         sink.prepare(PLAN, (), False)  # type: ignore[arg-type]
