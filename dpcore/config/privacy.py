@@ -76,6 +76,22 @@ class Contributions(Section):
         description="Pairs of a key and a tick in the whole period; without it: any.",
         examples=[60],
     )
+    order: (
+        Annotated[
+            Literal["time", "hash"],
+            Says(
+                "must be 'time' or 'hash': which pairs of a key and a tick count where these "
+                "bounds are binding."
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Which pairs of a key and a tick stay. time: the first, the default. hash: "
+        "those of the smallest keyed hashes, so that late ticks count as much as early ones; for "
+        "files and frames. Without a clock it is always hash.",
+        examples=["hash"],
+    )
 
 
 def _protect_for(value: Any) -> Any:

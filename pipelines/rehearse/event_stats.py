@@ -15,15 +15,17 @@ import pyarrow.compute as pc
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
-from weir.dpcore.users.cap import UsedBounds, cap_events
+from weir.dpcore.users.cap import cap_events
 from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
+    cell_hashes,
     contents_of,
     pair_hashes,
     row_hashes,
     user_hashes,
 )
+from weir.dpcore.users.closing import UsedBounds
 from weir.dpcore.users.unit import MOST, ContributionBounds, UserUnit
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.runners.local import opened_of
@@ -115,7 +117,8 @@ class EventStats:
         pairs = pair_hashes(users, person.periods.of(ticks), names, keys)
         contents, ids = contents_of(times, []), self._texts("@id", here)
         rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
-        hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
+        cells = cell_hashes(users, ticks, pairs, keys) if caps.by_hash else None
+        hashed = Hashed(users, pairs, rows, ticks, has_id, contents, cells=cells)
         stop = int(ticks.max()) + 1 if len(ticks) else 0
         retained = cap_events(UsedBounds.nothing(0), hashed, stop, UserUnit(caps, person.periods))
         return sum(n for why, n in retained.dropped.items() if why != "copies")

@@ -110,7 +110,8 @@ def caps_of(plan: Plan, seen: EventStats) -> tuple[BoundLoss, ...]:
     now = seen.lost_under(person.caps) / events
     results = [BoundLoss("", 0, 0, 1.0, now)]
     for price in plan.cap_prices:
-        other = replace(person.caps, **{price.cap: price.other})
+        caps: dict[str, Any] = {price.cap: price.other}
+        other = replace(person.caps, **caps)
         lost = seen.lost_under(other) / events
         results.append(BoundLoss(price.cap, price.value, price.other, price.noise, lost))
     return tuple(results)
