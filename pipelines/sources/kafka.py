@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
+from weir.pipelines.sources.payload import MessageFormat
 from weir.pipelines.sources.pubsub import Replay
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
@@ -46,7 +47,7 @@ class TopicConfig(Section):
         examples=["kafka-1.acme.example:9092,kafka-2.acme.example:9092"],
     )
     topic: str = Field(description="The topic to read.", examples=["purchases"])
-    payload: Literal["json", "ndjson", "avro", "arrow", "confluent_avro", "protobuf"] = Field(
+    payload: Annotated[str, MessageFormat(("confluent_avro", "protobuf"))] = Field(
         default="ndjson",
         description="What the value of a record holds: one JSON object, lines of JSON, an Avro "
         "container, an Arrow stream, one Avro record with the id of its schema (registry), or one "
