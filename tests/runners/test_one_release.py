@@ -30,7 +30,8 @@ CLOCKED = {
     "discover: {min_users: 3}": "declared: [Oslo, Rome]",
     "unit: user, contributions: {keys: 2, events: 5}": "unit: user, per: 10d, protect_for: all, "
     "contributions: {ticks: 3, keys: 2, events: 5, total: 4, order: hash}",
-    "secret:": "clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-31T00:00:00Z}\nsecret:",
+    "secret:": "clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-31T00:00:00Z}\n"
+    "secret:",
 }
 BY_HASH = CONFIG
 for old, new in CLOCKED.items():
