@@ -161,11 +161,11 @@ class _Output:
             if window is None or window < 2:
                 return
             window //= 2
-            result = explore(self.config, {("privacy", "protect_for"): window})
+            result = explore(self.config, {("privacy", "protect_for"): f"{window} ticks"})
             half = result.get(self.place, math.inf)
             if half <= target.half:
                 shown = show_ticks(plan.clock, window)
-                yield Remedy("privacy.protect_for", window, f"{shown} or less")
+                yield Remedy("privacy.protect_for", f"{window} ticks", f"{shown} or less")
                 return
 
     def _over(self, target: ErrorTarget) -> Iterator[Remedy]:
