@@ -23,7 +23,6 @@ from weir.dpcore.accounting.statement import statement, user_statement
 from weir.dpcore.algorithm import Bias, Compiled, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.schema import Schema
-from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys, grouping_of
@@ -88,6 +87,7 @@ def guarantee_of(
             min_users=None if terms.discover is None else terms.discover.min_users,
             circumstances=circumstances,
             once=terms.clock.once,
+            by_hash=terms.person.caps.by_hash,
         )
         return replace(reported, statement=text)
     has_id = config.schema_.id is not None
@@ -372,15 +372,6 @@ def warnings_for(
     if promise.delta > 1e-4:
         result.append(
             f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
-        )
-    ticks = config.privacy.protect_for
-    if isinstance(ticks, int):
-        clock = config.release_clock
-        unit = "d" if clock.calendar is None or clock.calendar.days else " months"
-        result.append(
-            f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
-            f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
-            f"{ticks}{unit}."
         )
     tail = missing_tail(program.sums) if program.loss(1).kind == "pure" else 0.0
     if tail * COVERED > promise.delta:

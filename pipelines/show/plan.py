@@ -78,7 +78,8 @@ def sections(
     if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What contribution bounds cost")
         yield indent(users.caps(facts))
-        yield indent(Text(users.LOST, style="dim"))
+        for line in filter(None, (users.in_order(plan), users.LOST)):
+            yield indent(Text(line, style="dim"))
     yield heading("Mechanisms, priced for the same guarantee")
     yield indent(alternatives(plan, facts))
     if facts["choice"]:
