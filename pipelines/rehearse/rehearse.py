@@ -143,16 +143,16 @@ def rehearse(
         if result.folder is None or not result_files(result.folder):
             return Rehearsal(result, within)
         known = None if on is not None else frozenset((built or SyntheticEvents()).shape.values)
-        found = _compared(results, result, seen, within, Path(place), known)
-        section = None if on is None else _rehearsed(found, on)
-        return dataclasses.replace(found, rehearsed=section)
+        compared = _compared(results, result, seen, within, Path(place), known)
+        section = None if on is None else _rehearsed(compared, on)
+        return dataclasses.replace(compared, rehearsed=section)
 
 
-def _rehearsed(found: Rehearsal, on: str) -> Rehearsed | None:
+def _rehearsed(dry_run: Rehearsal, on: str) -> Rehearsed | None:
     """What public events say of outputs whose bounds only take away: a fact about these events."""
-    biases = found.result.plan.biases
+    biases = dry_run.result.plan.biases
     lost: dict[str, float] = {}
-    for item in found.scores:
+    for item in dry_run.scores:
         bias = biases.get(item.name)
         share = round(item.lost, 4) + 0.0  # the twins have some noise
         if bias is not None and bias.below is not None and 0 <= share <= 1:

@@ -132,11 +132,16 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield indent(grid(found))
 
 
+SECTION = "rehearsed"
+"""Field of a config for what a dry run on public events showed."""
+
+
 def section_of(rehearsed: Rehearsed) -> str:
     """As a config has it."""
     lost = ", ".join(f"{name}: {share:g}" for name, share in rehearsed.lost.items())
     file = json.dumps(rehearsed.file)
-    return f"rehearsed: {{file: {file}, date: {rehearsed.date}, lost: {{{lost}}}}}"
+    fields = f"{{file: {file}, date: {rehearsed.date}, lost: {{{lost}}}}}"
+    return f"{SECTION}: {fields}"
 
 
 def errors(scores: tuple[Score, ...]) -> RenderableType:
