@@ -148,7 +148,7 @@
       spec.layer = spec.layer.filter(({ name }) => !(name in NEEDS) || rows.some((one) => (one[NEEDS[name]] ?? false) !== false));
     if (height <= SMALL)
       for (const { encoding } of spec.layer) for (const axis of [encoding.x?.axis, encoding.y?.axis]) if (axis) axis.tickCount = 3;
-    const dots = kind === "scatter"; // thousands: as a picture, not as elements
+    const dots = kind === "scatter" || kind === "heat"; // thousands: as a picture, not as elements
     const result = await vegaEmbed(place, spec, { renderer: dots ? "canvas" : "svg", scaleFactor: dots ? 2 : 1, actions: false, ast: true, logLevel: 1, config: look(),
       tooltip: (handler, event, item, words) => tip(event, words) });
     if (turn !== drawn) return result.finalize();
@@ -268,12 +268,16 @@
       make("span", { class: "soft" }, at)), place, rows.some((one) => one.noise) ?
       make("p", { class: "foot" }, "Grey: noise hides it; the margin is wider than the value.") : null, more(list));
     if (shown().length > 1) return [node];
-    const over = make("div", { class: "chart", role: "img", "aria-label": `${figure.title} over time` });
     const step = Math.max(1, Math.ceil((all[0] ?? []).length / 120));
     const cells = all.flatMap((part, i) => part.filter((_, n) => (part.length - 1 - n) % step === 0)
       .map((one, n, kept) => ({ row: figure.bins[i], t: one.t, t2: kept[n + 1] ? kept[n + 1].t : one.t + page.period / 1000, v: one.v, when: one.when, told: one.told })));
+    const over = make("div", { class: "chart", role: "img", "aria-label": mapped(`${figure.title}${several ? `, ${named(key)}` : ""}`, figure.bins.length, cells) });
     jobs.push(() => draw(turn, over, "heat", cells, [0, 1], 70 + 22 * figure.bins.length));
     return [node, make("figure", { class: "cell" }, make("figcaption", {}, make("span", { class: "soft" }, "over time")), over)];
+  }
+  function mapped(what, count, cells) {
+    const known = cells.filter((one) => one.v !== null).sort((a, b) => a.v - b.v), [low, high] = [known[0], known.at(-1)];
+    return `${what}, over time, ${plural(count, "row")}` + (low ? `: from ${low.told} (${low.row}, ${low.when}) to ${high.told} (${high.row}, ${high.when}).` : ": no value in this range.");
   }
   function everyone(turn, jobs, heat) {
     const all = `All ${page.keys.length.toLocaleString("en-US")} keys`;
@@ -284,7 +288,7 @@
       const v = number(heat.codes, r * n + i, heat.step), end = heat.times[i + 1] ?? t + page.period / 1000;
       if (v !== null && t >= state.from && t <= state.to) cells.push({ row, t, t2: end, v, when: when(t), told: told(v, null) });
     }));
-    const place = make("div", { class: "chart", role: "img", "aria-label": `All keys over time, ${plural(heat.rows.length, "row")}.` });
+    const place = make("div", { class: "chart", role: "img", "aria-label": mapped(`${page.figures[heat.figure].title}, ${page.figures[heat.figure].caption}, all keys`, heat.rows.length, cells) });
     jobs.push(() => draw(turn, place, "heat", cells, [0, 1], 90 + 9 * heat.rows.length));
     return make("figure", { class: "cell wide" }, make("figcaption", {}, make("span", { class: "who" }, all),
       make("span", { class: "soft" }, heat.per > 1 ? `a row is the mean of about ${Math.round(heat.per)} keys of neighbouring rank` : "largest median over time first")), place);

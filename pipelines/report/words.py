@@ -340,7 +340,7 @@ def _cell(held: Series | Last, at: Any) -> Cell:
 def alternatives(run: ResultFolder) -> tuple[list[str], list[list[str]]]:
     """The mechanisms that the plan compared."""
     head = ["mechanism", "noise", "error, best = 1", "state per key", "loss"]
-    head += ["epsilon in 10 windows", ""]
+    head += ["epsilon in 10 windows", "note"]
     body = []
     for item in run.plan.get("alternatives") or []:
         score, state = item.get("score"), item.get("state_bytes_per_key")

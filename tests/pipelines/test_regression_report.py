@@ -110,7 +110,7 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     ):
         np.testing.assert_allclose(ours**2, theirs, rtol=1e-9)
     rest = 1 - r2.series[0].value
-    sizes = (squares.value / rest)[rest > 0]
+    sizes = squares.value[rest > 0] / rest[rest > 0]
     np.testing.assert_allclose(error.base[0].value[rest > 0] ** 2, sizes, rtol=1e-9)
     assert 5 < error.base[0].value[-1, 0] < 30, "the spread of cnt around its mean"
     assert "error of cnt" in page
