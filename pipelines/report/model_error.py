@@ -93,7 +93,7 @@ def _of_loss(plan: Mapping[str, Any], source: ReleasedOutput) -> ErrorPerEvent |
     (target,) = model["targets"]
     low, high = (float(end) for end in model["ranges"][target])
     half = (high - low) / 2
-    given = f"with {number(expected)} events a tick, as expect.events says; "
+    assumed = f"with {number(expected)} events a tick, as expect.events says; "
     kinds = {
         "squared": (
             *("root mean square per event, in its unit", 2.0, 0.5, half, half / math.sqrt(3)),
@@ -121,5 +121,5 @@ def _of_loss(plan: Mapping[str, Any], source: ReleasedOutput) -> ErrorPerEvent |
         left_out=source.left_out,
     )
     return ErrorPerEvent(
-        shown, source, None, factor / float(expected), power, scale, constant, given + words
+        shown, source, None, factor / float(expected), power, scale, constant, assumed + words
     )

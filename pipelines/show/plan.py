@@ -400,11 +400,11 @@ def one_line(plan: Plan) -> str:
     """The guarantee in one line, for the end of a run."""
     guarantee = plan.guarantee
     window = (
-        "in this release"
+        ""
         if plan.clock.once
-        else "for ever"
+        else ", protection horizon: for ever"
         if guarantee.window is None
-        else f"for {show_ticks(plan.clock, guarantee.window)}"
+        else f", protection horizon {show_ticks(plan.clock, guarantee.window)}"
     )
     horizon = plan.circumstances.id_horizon
     again = (
@@ -416,7 +416,7 @@ def one_line(plan: Plan) -> str:
     always = "" if every is None else f"; {every.words}: epsilon {number(every.epsilon)}"
     return (
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
-        f"one {protected(plan)} protected {window}{again}{always}"
+        f"per {protected(plan)}{window}{again}{always}"
     )
 
 

@@ -29,7 +29,7 @@ from weir.pipelines.report.page import packed
 from weir.pipelines.report.report import report
 from weir.pipelines.results import series
 from weir.pipelines.results.files import lists_of, matrix
-from weir.pipelines.results.run import ReleasedOutput, ResultFolder
+from weir.pipelines.results.run import ResultFolder
 
 KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
 
@@ -126,11 +126,7 @@ def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
 
 @pytest.mark.parametrize(("signal", "drawn"), [(0.0, False), (1.0, False), (3.0, True)])
 def test_ranks_of_noise_are_not_drawn(signal: float, drawn: bool) -> None:
-    keys, ticks, output = (
-        tuple(f"k{i}" for i in range(200)),
-        np.arange(20),
-        ReleasedOutput("n", None),
-    )
+    keys, ticks = tuple(f"k{i}" for i in range(200)), np.arange(20)
     rng = np.random.default_rng(1)
     level = rng.normal(0, 1, (200, 1))  # of running totals, whose noise lasts
     truth = signal * np.linspace(-1.7, 1.7, 200)[:, None]

@@ -12,14 +12,18 @@ import pytest
 from tests.browser import WIDTHS, look, pages_printed
 from tests.pipelines import synthetic
 from weir.dpcore.registry import MODELS
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.report import page as report_page
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.page import page
-from weir.pipelines.report.report import report
+from weir.pipelines.report.report import report, statement_page
+from weir.pipelines.results.plan_file import plan_json
 from weir.pipelines.results.run import ResultFolder
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).resolve().parents[2]
 NASTY = "</script><img src=x onerror=window.hacked=1>"
 LEARNER = MODELS["online.follow_the_leader"]
 KEYS = ["north", "south", NASTY, "=1+1", "east", "west", "harbour"]
@@ -338,7 +342,32 @@ def hashed(script: str) -> str:
 
 
 def test_a_statement_is_one_page(made: tuple[str, str], tmp_path: Path) -> None:
+    """That of events, and that of the demo's customers, with all that a reader must know."""
     assert pages_printed(made[1], tmp_path) == 1
+    plan = plan_of(load(ROOT / "examples" / "shop" / "customers.yaml"))
+    planned = plan_json(plan)
+    outputs = [(row["name"], row["over"]) for row in planned["releases"]]
+    four = {"sizes": 4}
+
+    def value_of(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
+        return [[10.0] * four.get(name, 1)] * 2
+
+    folder = synthetic.folder(tmp_path / "out", [""], 3, outputs, value_of, planned=planned)
+    text = statement_page(ResultFolder.open(folder), "1.2.3")
+    assert pages_printed(text, tmp_path) == 1
+    assert plan.guarantee.every_period is not None
+    for words in (
+        "<b>A user present in every period (6)</b>",
+        f"has epsilon = {plan.guarantee.every_period.epsilon:.4g}",
+        "More than one period: over 2 of them in a row",
+        "who is named in two ways is two users",
+        "conditional on no event being overdue",
+        "undercount: at most 4 days a quarter and 1 purchase a day per customer",
+        "values outside [0, 100] count as the nearer bound",
+        "The data themselves, checkpoints, logs and the secret",
+    ):
+        assert words in text, words
+    assert text.count("<td>purchases</td>") == 1, "a line for each figure, with all its spans"
 
 
 def test_ten_thousand_keys_are_searched(tmp_path: Path) -> None:
