@@ -183,7 +183,8 @@ def told(found: Rehearsal) -> str:
         "true value: its mean size. margin: half the 95 % margin that the release tells. noise: "
         "off what clip and contribution bounds leave; clip: of that off the truth; error: both. "
         f"useful: an error of {100 * found.within:g} % of the true value or less; useless: as "
-        "large as the value."
+        "large as the value. in margin: about 95 % over many secrets; values of one output share "
+        "noise, so that of one dry run may lie far from it."
     ]
     lines.extend(
         f"{score.name}: {score.missing:,} keys of the truth are not released."
