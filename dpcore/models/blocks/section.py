@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -132,7 +133,8 @@ class BlockModel(ClassifiedModel):
         description="What finds a fit's point: steps (noisy steps, preconditioned by noisy second "
         "moments; Gaussian noise), output (noise on the certified minimiser) or sgd (passes of "
         "stochastic steps over blocks of records, at the noise of output: for many rows or a "
-        "small lambda). Without it: output.",
+        "small lambda). Without it: steps where noise is Gaussian and neither regularise nor "
+        "passes is given, else output.",
         examples=["steps"],
     )
     passes: Passes | None = Field(
@@ -283,7 +285,12 @@ class BlockModel(ClassifiedModel):
         """See Predictor: with its solver named."""
         if self.solver is not None:
             return self
-        return self.model_copy(update={"solver": OUTPUT})
+        solver = OUTPUT
+        if self.regularise is None and self.passes is None:
+            with suppress(ConfigError):
+                self.steppable(terms)
+                solver = STEPS
+        return self.model_copy(update={"solver": solver})
 
     def compile(self, terms: Terms) -> Compiled:
         """The schedule with the split and noise that serve best, and every one that could.

@@ -119,20 +119,28 @@ class StepsLevel(FitLevel):
         labels = bool(getattr(loss, "labels", False))
         return FilterRule.of(labels, loss.outputs, loss.smoothness)
 
-    @cached_property
-    def expected(self) -> StepFilter:
-        """The filter for features that are spread evenly over their ranges: before any data."""
+    @property
+    def even(self) -> tuple[Floats, float]:
+        """e and A^2 of features that are spread evenly over their ranges: before any data."""
         d, squares = self.objective.features, self.objective.norm**2
-        some = min(squares, d / 3)
-        values = np.full(self.objective.width, some / d)
-        top = max(min(squares, max(1.0, d / 3)), SHORTEST)
+        values = np.full(self.objective.width, min(squares, d / 3) / d)
         if self.objective.intercept:
             values[-1] = 1.0
-        return self.choose(values, top + self.objective.intercept)
+        top = max(min(squares, max(1.0, d / 3)), SHORTEST)
+        return values, top + self.objective.intercept
+
+    @cached_property
+    def expected(self) -> StepFilter:
+        """The filter for such features."""
+        return self.choose(*self.even)
 
     @property
     def variance(self) -> float:
-        return self.expected.variance
+        """Of a step that would go all the way."""
+        values, squares = self.even
+        loss = self.objective.loss
+        inverse = loss.slope(math.inf) * CLIP / (loss.smoothness * values)
+        return float(np.mean(inverse * inverse)) * squares * self.gradients[0].variance
 
     @property
     def excess(self) -> float:
@@ -401,7 +409,7 @@ class StepsFit:
         words = np.ascontiguousarray(seen + 0.0).view(np.int64)
         digest: Digests = draws.digest ^ draws.noise.leaf_digests(words[None, None])[0, 0]
         return noise.released(
-            point, draws.noise, label(draws.place + (number << 32), draws.complete), digest
+            point, draws.noise, label(draws.place + (number << 16), draws.complete), digest
         )
 
 

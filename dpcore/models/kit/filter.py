@@ -35,13 +35,11 @@ class StepFilter(NamedTuple):
 
     Attributes:
       steps: T. lengths: (D,), a_i. excess: predicted, over the best model without noise.
-      variance: of the noise in a coordinate of the model after T steps, on average.
     """
 
     steps: int
     lengths: Floats
     excess: float
-    variance: float
 
 
 @dataclass(frozen=True)
@@ -96,10 +94,7 @@ class FilterRule:
             at = total.argmin(axis=1)
             excess = math.fsum(total[np.arange(len(values)), at].tolist())
             if best is None or excess < best.excess:
-                a = lengths[at]
-                moved = a / (self.smoothness * values)
-                spread = math.fsum((moved * moved * gathered[at]).tolist()) / len(values)
-                best = StepFilter(steps, a, excess, variances[row] * spread)
+                best = StepFilter(steps, lengths[at], excess)
         assert best is not None
         return best
 

@@ -203,7 +203,7 @@ def theta(made: Plan, given: Events) -> Any:
 )
 def test_a_stream_is_followed_and_its_price_stands_beside_the_minimiser(algorithm: str) -> None:
     own = "  window: 3\n" if algorithm.endswith("window") else ""
-    made, usual = plan(f"{own}  solver: sgd", algorithm), plan(own, algorithm)
+    made, usual = plan(f"{own}  solver: sgd", algorithm), plan(f"{own}  solver: output", algorithm)
     assert {"output"} == {a.mechanism for a in made.alternatives} - {
         a.mechanism for a in usual.alternatives
     }
@@ -213,7 +213,10 @@ def test_a_stream_is_followed_and_its_price_stands_beside_the_minimiser(algorith
     loud = CONFIG.replace("epsilon: 2.0", "epsilon: 20000.0")
     text = loud.format(algorithm=algorithm, block=20, model=f"{own}  solver: sgd\n  passes: 200",
                        more="", unit="")  # fmt: skip
-    near = Plan.from_yaml(text), Plan.from_yaml(text.replace("solver: sgd\n  passes: 200", ""))
+    near = (
+        Plan.from_yaml(text),
+        Plan.from_yaml(text.replace("solver: sgd\n  passes: 200", "solver: output")),
+    )
     steps, exact = (theta(one, events()) for one in near)
     assert np.array_equal(np.isnan(steps), np.isnan(exact))
     told = ~np.isnan(exact)
