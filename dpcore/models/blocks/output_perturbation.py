@@ -64,6 +64,8 @@ class OutputPerturbationModel(BlockModel):
         "Chaudhuri, Monteleoni & Sarwate 2011; Wu et al. 2017 (PSGD), with the exact sensitivity"
     )
 
+    by_rule: ClassVar[bool] = True
+
     def schedule(self) -> Single:
         """Which blocks are fitted when."""
         return Single(again=False)
@@ -80,6 +82,8 @@ class IndependentBatchesModel(BlockModel):
         "record is in two; what earlier blocks released is forgotten."
     )
     source: ClassVar[str] = "the baseline of Watson, Kulkarni, Schmidt & Raskar 2021"
+
+    by_rule: ClassVar[bool] = True
 
     def schedule(self) -> Single:
         """Which blocks are fitted when."""

@@ -39,7 +39,7 @@ from weir.dpcore.models.blocks.fields import (
     check_solver,
     made_map,
 )
-from weir.dpcore.models.blocks.level import FitLevel, Level, level_for
+from weir.dpcore.models.blocks.level import FitLevel, Level, level_for, strength_for
 from weir.dpcore.models.blocks.objective import Objective, predict, row_loss
 from weir.dpcore.models.blocks.partition import Blocks, ByUsers, cut_for
 from weir.dpcore.models.blocks.price import Build, choose
@@ -104,7 +104,7 @@ class BlockModel(ClassifiedModel):
         default=None,
         description="lambda of solvers output and sgd: weight of |w - w_g|^2 next to the mean "
         "loss, w_g the released model that a fit follows, or 0. Noise is in proportion to "
-        "1 / lambda. Without it 0.1.",
+        "1 / lambda. Without it 0.1, or of single fits by a rule of public numbers.",
         examples=[0.1],
     )
     clip: BlockClip = Field(
@@ -165,6 +165,9 @@ class BlockModel(ClassifiedModel):
     event_only: ClassVar[str] = ""
     stepped: ClassVar[bool] = True
     """Whether a fit may be of stochastic steps."""
+    by_rule: ClassVar[bool] = False
+    """Whether lambda follows from public numbers where none is given: of fits that stand alone. A
+    later link of a chain with a small one would forget its centre."""
 
     # ---- what it is
 
@@ -315,11 +318,21 @@ class BlockModel(ClassifiedModel):
                 if solver == STEPS and self.loss is None and self.classes is None:
                     rows = min(size * math.sqrt(part) for size, part in sizes) * cut.divisor
                     aim = replace(aim, loss=Huber(huber_width(aim.dimension, rows, budget)))
-                levels = tuple(
-                    own.fits_of(aim, size, cut, changes, budget, part) for size, part in sizes
-                )
-                shape = (own.inputs, aim, schedule, cut, levels, cap)
-                return BlockProgram(*shape, self.name, presence)
+                ruled = solver != STEPS and self.regularise is None and self.by_rule
+                if ruled:
+                    aim = replace(aim, strength=strength_for(aim, cut.divisor / changes, budget))
+                while True:
+                    try:
+                        levels = tuple(
+                            own.fits_of(aim, size, cut, changes, budget, part)
+                            for size, part in sizes
+                        )
+                        shape = (own.inputs, aim, schedule, cut, levels, cap)
+                        return BlockProgram(*shape, self.name, presence)
+                    except ConfigError:  # doubles have no digits for so small a lambda
+                        if not ruled or aim.strength >= LAMBDA:
+                            raise
+                        aim = replace(aim, strength=4 * aim.strength)
 
             return build
 
@@ -382,6 +395,10 @@ class BlockModel(ClassifiedModel):
     def refused(self) -> Iterator[str]:
         yield from super().refused()
         yield from words.refused(self.classes is not None)
+
+    def doubts(self, program: BlockProgram, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from words.doubts(program)
 
     def warnings(self, program: BlockProgram) -> Iterator[str]:
         yield from words.warnings(program)

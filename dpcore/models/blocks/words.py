@@ -52,7 +52,33 @@ def facts(program: BlockProgram) -> Iterator[tuple[str, str]]:
             f"{level.way}; costs {number(level.loss.value)} "
             f"({level.loss.kind}); noise {number(level.variance**0.5)}",
         )
+    if (first := first_fit(program)) is not None:
+        yield (
+            "predicted excess",
+            f"{number(first.excess)} of the {number(first.trivial)} that a constant loses (mean "
+            "loss of a first fit, for features spread evenly over their ranges)",
+        )
     yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
+
+
+def first_fit(program: BlockProgram) -> StepsLevel | None:
+    """The level of the first fit, where it is of noisy steps."""
+    blocks = 1
+    while not (fits := program.schedule.fits(blocks)):
+        blocks += 1
+    level = program.levels[fits[0].level]
+    return level if isinstance(level, StepsLevel) else None
+
+
+def doubts(program: BlockProgram) -> Iterator[str]:
+    """What the numbers of a plan speak against."""
+    first = first_fit(program)
+    if first is not None and first.excess > first.trivial / 4:
+        yield (
+            f"Noise may hide most of this model: predicted excess {number(first.excess)} of the "
+            f"{number(first.trivial)} that a constant loses. Take more records, fewer features or "
+            "more epsilon."
+        )
 
 
 def notes(program: BlockProgram) -> Iterator[str]:

@@ -369,3 +369,39 @@ def test_what_steps_cannot_serve_is_refused(more: str, name: str, delta: str, fi
     with pytest.raises(ConfigError) as refused:
         plan(more, name, delta)
     assert refused.value.field == field
+
+
+SINGLE = "erm.output_perturbation"
+
+
+def test_a_plan_says_what_noise_is_predicted_to_cost_and_warns_where_it_is_much() -> None:
+    quiet = plan("  solver: steps\nexpect: {events: 9}\n".replace("1000", "50000"), SINGLE)
+    facts = dict(quiet.facts)
+    assert "that a constant loses" in facts["predicted excess"] and quiet.doubts == ()
+    text = CONFIG.replace("NAME", SINGLE).replace("DELTA", "1e-6").replace("1000", "20")
+    loud = Plan.from_yaml(text)
+    assert [doubt for doubt in loud.doubts if "Noise may hide most of this model" in doubt]
+    assert set(loud.doubts) <= set(loud.warnings)
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_lambda_of_a_single_fit_follows_from_public_numbers(delta: str) -> None:
+    def strength(block: int, more: str = "  solver: output\n", epsilon: str = "1") -> float:
+        text = CONFIG.replace("NAME", SINGLE).replace("DELTA", delta) + more
+        text = text.replace("block: 1000", f"block: {block}").replace(
+            "epsilon: 1", f"epsilon: {epsilon}"
+        )
+        return float(Plan.from_yaml(text).program.objective.strength)  # type: ignore[attr-defined]
+
+    some, more = strength(1000), strength(32_000)
+    assert some / more == pytest.approx(32**0.8, rel=1e-3)
+    assert strength(1000, "  solver: output\n  regularise: 0.1\n") == 0.1
+    if delta == "0":
+        assert strength(1000, "") == some  # the default of a pure budget
+    else:
+        assert strength(1000, "  solver: output\nmechanism: {noise: gaussian}\n") == pytest.approx(
+            2.1 * 2 * 0.25 ** (1 / 3) * (1000 * 0.2367) ** -0.8, rel=1e-2
+        )
+    assert 0 < strength(60_000, epsilon="10000") < 0.01  # where doubles have digits for it
+    chain = plan("  solver: output\n", "erm.sliding_window", delta).program
+    assert chain.objective.strength == 0.1  # type: ignore[attr-defined]
