@@ -33,6 +33,7 @@ from weir.dpcore.plan_checks import (
     check_discovery,
     check_dry_run,
     check_groups,
+    check_order,
     check_users,
 )
 from weir.dpcore.pricing.alternatives import MechanismConfig
@@ -227,6 +228,7 @@ class PlanConfig(Section):
         distinct = [aggregate.distinct for aggregate in self.aggregates.values()]
         all_ticks = self.clock is None or (bool(distinct) and all(distinct))
         check_users(self.privacy, self.schema_, users, all_ticks)
+        check_order(self.privacy, self.clock is None)
         if self.key is not None:
             check_groups(self.key, self.privacy, self.model is not None)
             check_discovery(self.key, self.privacy, self.model is not None, self.release_every)

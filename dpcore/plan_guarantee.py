@@ -86,6 +86,7 @@ def guarantee_of(
             min_users=None if terms.discover is None else terms.discover.min_users,
             circumstances=circumstances,
             once=terms.clock.once,
+            by_hash=terms.person.caps.by_hash,
         )
         return replace(reported, statement=text)
     has_id = config.schema_.id is not None

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from weir.dpcore.config.section import Section, refusal
+from weir.pipelines.connectors.references import Reference, reference_of
 from weir.transforms.sources.kafka.properties import SECRETS, ClientProperties, PropertyReference
+from weir.transforms.sources.kafka.registry import SchemaRegistry
 
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):([0-9]{1,5})")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class TopicSection(Section):
     """A topic of Kafka, and how its brokers are reached.
 
     A subclass states:
-      place: dotted path of the section in a config.
+      section: its dotted path in a config.
       ours: properties of clients that it sets itself -> what to write instead.
     """
 
-    place: ClassVar[str]
+    section: ClassVar[str]
     ours: ClassVar[Mapping[str, str]]
 
     brokers: str = Field(
@@ -33,16 +33,6 @@ class TopicSection(Section):
         examples=["kafka-1.acme.example:9092,kafka-2.acme.example:9092"],
     )
     topic: str = Field(description="The name of the topic.", examples=["purchases"])
-    registry: str | None = Field(
-        default=None,
-        description="Address of the schema registry; for confluent_avro.",
-        examples=["https://registry.acme.example:8081"],
-    )
-    registry_login: dict[str, str] | None = Field(
-        default=None,
-        description="Where USER:PASSWORD of the registry is: {file: PATH} or {env: NAME}.",
-        examples=["{env: REGISTRY_LOGIN}"],
-    )
     options: dict[str, Any] = Field(
         default={},
         description="Further properties of librdkafka's clients. A secret is given as {file: PATH} "
@@ -58,15 +48,8 @@ class TopicSection(Section):
         """Of the clients."""
         plain, secrets = self._split()
         return ClientProperties(
-            self.brokers, tuple(plain.items()), tuple(secrets.items()), self.place
+            self.brokers, tuple(plain.items()), tuple(secrets.items()), self.section
         )
-
-    @property
-    def login(self) -> PropertyReference | None:
-        """Where the login of the registry is."""
-        if self.registry_login is None:
-            return None
-        return reference("registry_login", self.registry_login)
 
     @model_validator(mode="after")
     def _check_topic(self) -> Self:
@@ -84,11 +67,65 @@ class TopicSection(Section):
                 self.topic,
                 "cannot be the name of a topic. Write 1 to 249 letters, digits and any of . _ -",
             )
+        self._split()
+        return self
+
+    def _split(self) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
+        """Plain properties, and those by reference; raises what validators raise."""
+        plain: dict[str, Any] = {}
+        secrets: dict[str, PropertyReference] = {}
+        for name, value in _flat(self.options):
+            field = f"options.{name}"
+            if name in self.ours:
+                role = self.section.partition(".")[0]
+                instead = self.ours[name] or "Remove it."
+                raise refusal(field, value, f"is set by the {role}. {instead}")
+            if isinstance(value, Mapping):
+                secrets[name] = reference_of(field, value)
+            elif name in SECRETS:
+                raise refusal(
+                    field,
+                    "...",
+                    "is a secret. Write {file: PATH} or {env: NAME}: where workers read it.",
+                )
+            elif isinstance(value, bool | int | float | str):
+                plain[name] = value
+            else:
+                raise refusal(field, value, "must be text, a number, or true or false.")
+        return plain, secrets
+
+
+class RegisteredTopic(TopicSection):
+    """A topic whose records may have schemas in a registry."""
+
+    registry: str | None = Field(
+        default=None,
+        description="Address of the schema registry; for confluent_avro.",
+        examples=["https://registry.acme.example:8081"],
+    )
+    registry_login: Reference | None = Field(
+        default=None,
+        description="Where USER:PASSWORD of the registry is: {file: PATH} or {env: NAME}.",
+        examples=["{env: REGISTRY_LOGIN}"],
+    )
+
+    @property
+    def schemas(self) -> SchemaRegistry | None:
+        """The registry; None where records need none."""
+        if self.registry is None:
+            return None
+        return SchemaRegistry(self.registry, self._login(), self.section)
+
+    def _login(self) -> PropertyReference | None:
+        login = self.registry_login
+        return None if login is None else reference_of("registry_login", login)
+
+    @model_validator(mode="after")
+    def _check_registry(self) -> Self:
         if self.registry is not None and not self.registry.startswith(("http://", "https://")):
             raise refusal(
                 "registry", self.registry, "is no address. Write one like https://HOST:8081."
             )
-        _ = self._split(), self.login
         return self
 
     def _check_needs(self, form: str, needs: Mapping[str, tuple[str, ...]]) -> None:
@@ -106,48 +143,6 @@ class TopicSection(Section):
             if value is None and name in needed:
                 raise refusal(name, value, f"is missing. {form[:1].upper()}{form[1:]} needs it.")
 
-    def _split(self) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
-        """Plain properties, and those by reference; raises what validators raise."""
-        plain: dict[str, Any] = {}
-        secrets: dict[str, PropertyReference] = {}
-        for name, value in _flat(self.options):
-            field = f"options.{name}"
-            if name in self.ours:
-                role = self.place.partition(".")[0]
-                instead = self.ours[name] or "Remove it."
-                raise refusal(field, value, f"is set by the {role}. {instead}")
-            if isinstance(value, Mapping):
-                secrets[name] = reference(field, value)
-            elif name in SECRETS:
-                raise refusal(
-                    field,
-                    "...",
-                    "is a secret. Write {file: PATH} or {env: NAME}: where workers read it.",
-                )
-            elif isinstance(value, bool | int | float | str):
-                plain[name] = value
-            else:
-                raise refusal(field, value, "must be text, a number, or true or false.")
-        return plain, secrets
-
-
-def reference(field: str, value: Mapping[str, Any]) -> PropertyReference:
-    """``{file: PATH}`` or ``{env: NAME}`` -> where a secret is; raises what validators raise."""
-    if len(value) != 1:
-        raise refusal(field, "...", "must hold exactly one of file, env.")
-    ((kind, place),) = value.items()
-    if kind == "file":
-        if not isinstance(place, str) or not PurePosixPath(place).is_absolute():
-            raise refusal(f"{field}.file", place, "must be an absolute path: workers read it.")
-        return PropertyReference(file=place)
-    if not isinstance(place, str) or not _VARIABLE.fullmatch(place):
-        raise refusal(
-            f"{field}.env",
-            "...",
-            "is no name of an environment variable. Write one like KAFKA_KEY.",
-        )
-    return PropertyReference(env=place)
-
 
 def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Names with dots; ``--set`` makes nested mappings of them."""
@@ -159,4 +154,4 @@ def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield whole, value
 
 
-__all__ = ["TopicSection", "reference"]
+__all__ = ["RegisteredTopic", "TopicSection"]

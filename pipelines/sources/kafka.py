@@ -14,7 +14,7 @@ from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.connectors.kafka import TopicSection
+from weir.pipelines.connectors.kafka import RegisteredTopic
 from weir.pipelines.sources.payload import MessageFormat
 from weir.pipelines.sources.pubsub import Replay
 from weir.pipelines.sources.source import Limits, Source, schema_of
@@ -36,7 +36,7 @@ ANSWER = 10.0
 """Seconds to wait for brokers that are asked for the topic."""
 
 
-class TopicConfig(TopicSection):
+class TopicConfig(RegisteredTopic):
     """Events from a topic of Kafka, every partition of it.
 
     An event's arrival stamp, by which it is late or not, is the column schema.arrival, within
@@ -44,7 +44,7 @@ class TopicConfig(TopicSection):
     (CreateTime).
     """
 
-    place: ClassVar[str] = "source.kafka"
+    section: ClassVar[str] = "source.kafka"
     ours: ClassVar[Mapping[str, str]] = OURS
 
     payload: Annotated[str, MessageFormat(("confluent_avro", "protobuf"))] = Field(
@@ -169,8 +169,9 @@ class KafkaSource(Source):
         from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf
 
         section = self.kafka
-        if section.registry is not None:
-            return ConfluentAvro(section.registry, section.login)
+        registry = section.schemas
+        if registry is not None:
+            return ConfluentAvro(registry)
         if section.descriptors is None or section.message is None:
             return None
         try:

@@ -38,6 +38,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "log_level": 2,
 }
 
+_OF_CONSUMERS = ("fetch.", "queued.", "isolation.")
+
 
 @dataclass(frozen=True)
 class PropertyReference:
@@ -113,6 +115,16 @@ class ClientProperties:
                 for name, reference in self.secrets
             },
             "bootstrap.servers": self.brokers,
+        }
+
+    def of_producer(self) -> dict[str, Any]:
+        """As ``read``, for one that writes: without those of consumers, of which it warns.
+
+        Raises:
+          ConfigError: a secret cannot be read.
+        """
+        return {
+            name: value for name, value in self.read().items() if not name.startswith(_OF_CONSUMERS)
         }
 
 
