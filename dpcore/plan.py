@@ -34,7 +34,12 @@ from weir.dpcore.plan_guarantee import (
     guarantee_of,
     left_out,
 )
-from weir.dpcore.plan_warnings import WeightPrice, warnings_for, weight_prices
+from weir.dpcore.plan_warnings import (
+    WeightPrice,
+    useless_outputs,
+    warnings_for,
+    weight_prices,
+)
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.choice import loss_json, reason
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
@@ -51,7 +56,7 @@ class Plan:
     Attributes:
       name: of the release. config: the validated sections. clock, keys: from the config.
       program: what runs. guarantee: what is guaranteed. alternatives: what else was priced.
-      warnings: what a reader should know before running it.
+      own_warnings: what a reader should know before running it; ``warnings`` has more.
       circumstances: what the job adds to the guarantee.
       discovery: when a key is found in private; None: keys are declared, or public.
       facts, notes, biases, doubts: see ``Compiled``, ``left_out``.
@@ -74,7 +79,7 @@ class Plan:
     program: Program
     guarantee: Guarantee
     alternatives: tuple[Alternative, ...]
-    warnings: tuple[str, ...]
+    own_warnings: tuple[str, ...]
     circumstances: RuntimeAssumptions = NO_ASSUMPTIONS
     discovery: DiscoveryRule | None = None
     facts: tuple[tuple[str, str], ...] = ()
@@ -278,6 +283,12 @@ class Plan:
     def for_ever(self) -> ForEver | None:
         """What the same loss for ever would cost without a protection horizon; None: see there."""
         return for_ever(self.config, self.program, self.outputs, self.alternatives)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader should know before running it; outputs that noise hides among that, whose
+        remedies are priced when this is first read."""
+        return (*self.own_warnings, *useless_outputs(self.config, self.program))
 
     @cached_property
     def weight_prices(self) -> tuple[WeightPrice, ...]:

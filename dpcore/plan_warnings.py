@@ -69,13 +69,13 @@ def hidden_outputs(
             yield item
 
 
-def useless_outputs(config: PlanConfig, built: Compiled) -> Iterator[str]:
+def useless_outputs(config: PlanConfig, program: Program) -> Iterator[str]:
     """A sentence for each output that noise hides, and for the worst of them the least change that
     would do. Nothing of this is read off data: sizes are those that ``expect`` says."""
     algorithm, terms = config.algorithm, config.terms()
     if not isinstance(algorithm, AggregatesAlgorithm) or terms.events is None:
         return
-    items = list(hidden_outputs(algorithm, built.program, terms))
+    items = list(hidden_outputs(algorithm, program, terms))
     for item in items:
         name = item.info.name
         over = f", over {item.info.over}," if item.info.over else ", since the start,"
@@ -308,7 +308,6 @@ def warnings_for(
             "releases long after. A longer protect_for makes long stays less expensive."
         )
     result.extend(built.warnings)
-    result.extend(useless_outputs(config, built))
     if horizon is None and promise.window is None:
         result.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(result)
