@@ -214,7 +214,7 @@ class PlanConfig(Section):
         if self.clock is not None:
             check_required(self, self.privacy.unit == "user")
         elif self.model is not None:
-            check_model(self.model.name)
+            check_model(self.model.name, getattr(self.model, "block", None))
         if self.schema_.unit is not None and self.privacy.unit is None:
             raise refusal(
                 "schema.unit",
