@@ -33,6 +33,8 @@ CLOCK = "clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-04-01T00:00:
 NAMED = ", ".join(f"k{i}" for i in range(SHOPS))
 USERS = "privacy: {{epsilon: 1, delta: 1e-6, unit: user{0}, contributions: {{{1}}}}}\n"
 ROWS = "privacy: {epsilon: 1, delta: 1e-6}\n"
+LAPLACE = "mechanism: {noise: laplace}\n"
+"""Named where users of the other libraries name it."""
 CONFIGS = {
     "daily": "name: daily\nschema: {time: at, unit: user}\n"
     f"key: {{column: key, declared: [{NAMED}]}}\n{CLOCK}"
@@ -50,8 +52,8 @@ CONFIGS = {
     "quantiles": "name: quantiles\nschema: {unit: user}\n"
     + USERS.format("", "keys: 1, events: 5")
     + "aggregates: {q: {quantile: amount, at: [0.5, 0.95], edges: {linear: [0, 100, 128]}}}\n",
-    "total": f"name: total\n{ROWS}aggregates: {{rows: {{count: events}}}}\n",
-    "histogram": f"name: histogram\n{ROWS}"
+    "total": f"name: total\n{ROWS}{LAPLACE}aggregates: {{rows: {{count: events}}}}\n",
+    "histogram": f"name: histogram\n{ROWS}{LAPLACE}"
     "aggregates: {h: {histogram: amount, edges: [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]}}\n",
     "weekly": f"name: weekly\nschema: {{time: at, unit: user}}\n{CLOCK}"
     + USERS.format(", per: all, protect_for: all", "ticks: 90, keys: 1, events: 1")
