@@ -226,17 +226,20 @@ def user_statement(
         )
     elif adaptive and not once:
         sentences.append("It holds where what users do follows what has been released, too.")
-    sentences.append(
-        "A user is whom the column of users names: who is named in two ways is two users."
-    )
-    if not once:
-        sentences.append(
-            "The guarantee is conditional on no event being overdue (counted): which events come "
-            "behind a closed tick is the runner's timing, and not covered."
-        )
+    sentences += user_conditions(once)
     if keys_public:
         sentences.append(public_keys(once))
     return " ".join([*sentences, *circumstances.limits])
+
+
+def user_conditions(once: bool) -> tuple[str, ...]:
+    """What the guarantee of a user takes for granted."""
+    named = "A user is whom the column of users names: who is named in two ways is two users."
+    overdue = (
+        "The guarantee is conditional on no event being overdue (counted): which events come "
+        "behind a closed tick is the runner's timing, and not covered."
+    )
+    return (named,) if once else (named, overdue)
 
 
 def finding(min_users: int, delta: float, once: bool = False) -> str:

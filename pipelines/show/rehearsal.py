@@ -14,6 +14,7 @@ from weir.dpcore.config.schema import DryRun
 from weir.pipelines.audit.attack import Report
 from weir.pipelines.audit.audit import Audit
 from weir.pipelines.rehearse.bounds import UNEVEN
+from weir.pipelines.rehearse.estimates import EstimateScore
 from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.remedies import Advice
 from weir.pipelines.rehearse.scores import BoundLoss, ClippingLoss, Score
@@ -114,6 +115,9 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
         yield indent(errors(found.scores))
         yield indent(Text(told(found), style="dim"))
+    if found.estimates:
+        yield heading("How far estimates lie off what bounds leave (weir estimate)")
+        yield indent(filtered(found.estimates))
     if found.dry_run is not None:
         yield heading("What bounds took of these events, for plan, report and statement")
         yield indent(Text("Add to the config:", style="dim"))
@@ -162,13 +166,25 @@ def errors(scores: tuple[Score, ...]) -> RenderableType:
     return rows
 
 
+def filtered(scores: tuple[EstimateScore, ...]) -> RenderableType:
+    """A row for each output that has estimates."""
+    names = ("release", "live estimate", "in hindsight", "in interval")
+    rows = table("output", "over", *names, right=names)
+    for score in scores[:SHOWN]:
+        errors = (score.release, score.live, score.hindsight)
+        shown = ["-" if error is None else number(error) for error in errors]
+        rows.add_row(score.name, short(score.over), *shown, percent(score.inside))
+    return rows
+
+
 def told(found: Rehearsal) -> str:
     """What the columns are."""
     lines = [
         "true value: its mean size. margin: half the 95 % margin that the release tells. noise: "
         "off what clip and contribution bounds leave; clip: of that off the truth; error: both. "
         f"useful: an error of {100 * found.within:g} % of the true value or less; useless: as "
-        "large as the value."
+        "large as the value. in margin: about 95 % over many secrets; values of one output share "
+        "noise, so that of one dry run may lie far from it."
     ]
     lines.extend(
         f"{score.name}: {score.missing:,} keys of the truth are not released."

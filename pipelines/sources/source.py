@@ -113,8 +113,13 @@ class Source(Connector):
 
     @property
     def path(self) -> str | None:
-        """Path or glob of its files; None where it has none."""
+        """Path or glob of its files, or several in one text; None where it has none."""
         return None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Paths and globs of its files; none where it has no files."""
+        return ()
 
     @property
     def stream(self) -> StreamTime:

@@ -35,13 +35,13 @@ def job(small: Path) -> Path:
 
 @pytest.mark.slow
 def test_months_are_planned_run_and_drawn(weir: Weir, job: Path) -> None:
-    planned = " ".join(weir("plan", job).stdout.split())
-    assert "for 3 ticks (3 months)" in planned
+    planned = " ".join(weir("plan", job, "--full").stdout.split())
+    assert "protection horizon 3 ticks (3 months)" in planned
     assert "a tick every 1 month from 2024-01-01T00:00:00" in planned
     result = weir("run", job)
     assert result.exit_code == 0, result.output
     shown = " ".join(result.stdout.split())
-    assert "2024-07-01 2024-08-01 2024-09-01" in shown and "for 3 months" in shown
+    assert "2024-07-01 2024-08-01 2024-09-01" in shown and "protection horizon 3 months" in shown
     rows = result_rows(job.parent / "out")
     starts = {row["tick"]: row["tick_start"] for row in rows}
     assert starts[5] == datetime(2024, 5, 31, 22, tzinfo=UTC) and len(starts) == 9

@@ -95,7 +95,7 @@ def test_the_digest_has_groupings_and_combinations_where_they_are_used() -> None
 
 def test_the_plan_prices_each_grouping(weir: Weir, small: Path) -> None:
     small.write_text(TWO)
-    told = " ".join(weir("plan", small).stdout.split())
+    told = " ".join(weir("plan", small, "--full").stdout.split())
     for part in ("nothing: the total", "33.3 %", "1.73 x that of a plan of its own"):
         assert part in told, (part, told)
     assert "An event counts in one key of each of 3 groupings" in told

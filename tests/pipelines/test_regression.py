@@ -124,7 +124,7 @@ def test_the_model_is_found_and_its_band_holds_the_truth(weir: Weir, job: Path) 
 
 @pytest.mark.slow
 def test_the_plan_the_run_and_the_report_agree(weir: Weir, job: Path) -> None:
-    text = words(weir("plan", job).stdout)
+    text = words(weir("plan", job, "--full").stdout)
     for part in ("regression.incremental", "> blt", "coefficients", "r2", "state per key"):
         assert part in text, part
     facts = json.loads(weir("plan", job, "--json").stdout)

@@ -24,7 +24,7 @@ def users(small: Path) -> Path:
 
 
 def test_the_page_has_the_promises_and_the_prices_of_caps(weir: Weir, users: Path) -> None:
-    result = weir("plan", users)
+    result = weir("plan", users, "--full")
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     for words in (
