@@ -15,7 +15,7 @@ from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.connectors.references import reference_of
+from weir.pipelines.connectors.references import Reference, reference_of
 from weir.pipelines.sources.pubsub import Replay
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
@@ -58,7 +58,7 @@ class TopicConfig(Section):
         description="Address of the schema registry; for confluent_avro.",
         examples=["https://registry.acme.example:8081"],
     )
-    registry_login: dict[str, str] | None = Field(
+    registry_login: Reference | None = Field(
         default=None,
         description="Where USER:PASSWORD of the registry is: {file: PATH} or {env: NAME}.",
         examples=["{env: REGISTRY_LOGIN}"],
@@ -192,8 +192,6 @@ class TopicConfig(Section):
             raise refusal(
                 "registry", self.registry, "is no address. Write one like https://HOST:8081."
             )
-        if self.registry_login is not None:
-            reference_of("registry_login", self.registry_login)
         if self.descriptors is not None and not PurePosixPath(self.descriptors).is_absolute():
             raise refusal("descriptors", self.descriptors, "must be an absolute path.")
 
