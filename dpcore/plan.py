@@ -33,8 +33,8 @@ from weir.dpcore.plan_guarantee import (
     groupings_of,
     guarantee_of,
     left_out,
-    warnings_for,
 )
+from weir.dpcore.plan_warnings import WeightPrice, warnings_for, weight_prices
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.choice import loss_json, reason
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
@@ -54,7 +54,7 @@ class Plan:
       warnings: what a reader should know before running it.
       circumstances: what the job adds to the guarantee.
       discovery: when a key is found in private; None: keys are declared, or public.
-      facts, notes, biases: see ``Compiled``, ``left_out``.
+      facts, notes, biases, doubts: see ``Compiled``, ``left_out``.
 
         >>> from weir import Plan
         >>> plan = Plan.from_yaml('''
@@ -80,6 +80,7 @@ class Plan:
     facts: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     biases: Mapping[str, Bias] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def from_config(
@@ -117,7 +118,9 @@ class Plan:
         warnings = warnings_for(config, guarantee, terms.horizon, built, share)
         rule = found_by(program, terms) if isinstance(program, Aggregates) else None
         own = (config, terms.clock, keys, program, guarantee, alternatives, warnings)
-        return cls(*own, circumstances, rule, built.facts, built.notes, built.left_out)
+        return cls(
+            *own, circumstances, rule, built.facts, built.notes, built.left_out, built.doubts
+        )
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:
@@ -283,6 +286,11 @@ class Plan:
     def for_ever(self) -> ForEver | None:
         """What the same loss for ever would cost without a protection horizon; None: see there."""
         return for_ever(self.config, self.program, self.outputs, self.alternatives)
+
+    @cached_property
+    def weight_prices(self) -> tuple[WeightPrice, ...]:
+        """What twice the weight of each output would buy; empty where there is one."""
+        return weight_prices(self.config, self.program, self.alternatives)
 
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""

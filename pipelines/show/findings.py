@@ -28,6 +28,7 @@ from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.sources.files import Files
 from weir.pipelines.sources.source import Limits
 from weir.pipelines.terminal import bytes_text, count
+from weir.transforms.runtime.counters import UNREAD
 from weir.transforms.runtime.reasons import MISSING, VALUES, by_field
 from weir.transforms.sinks import place as sinks_place
 from weir.transforms.sinks.place import is_remote
@@ -111,6 +112,7 @@ GONE: dict[str, Any] = {
     "checkpoints": NOT_KNOWN,
     "last_tick": None,
     "watermark_lag_seconds": None,
+    "unread": {},
 }
 """An entry of a job without what Flink adds."""
 
@@ -160,6 +162,8 @@ def job_of(rest: FlinkRest, entry: Mapping[str, Any], limit: float | None = None
     last = saved["latest"]["completed"] or {}
     running = metrics_of(rest, f"/jobs/{job}/metrics", ["numRestarts"])
     counts = counters_of(rest, job)
+    partitions = sorted(int(name.removeprefix(UNREAD)) for name in counts if UNREAD in name)
+    unread = {str(number): counts.pop(f"{UNREAD}{number}") for number in partitions}
     return {
         "name": entry["name"],
         "job": job,
@@ -176,6 +180,7 @@ def job_of(rest: FlinkRest, entry: Mapping[str, Any], limit: float | None = None
         },
         "last_tick": counts.pop("last_tick", None),
         "watermark_lag_seconds": lag_of(rest, job),
+        "unread": unread,
         "alarms": list(alarms_of(counts, Limits().refused if limit is None else limit)),
         "operator": counts,
     }
