@@ -32,8 +32,8 @@ Partition = Mapping[str, str | None]
 
 def is_partitioned(root: str) -> bool:
     """Whether a folder of a disk holds no file that would be read, and folders COLUMN=VALUE."""
-    with os.scandir(root) as found:
-        shown = [item for item in found if item.name[:1] not in (".", "_") or "=" in item.name]
+    with os.scandir(root) as entries:
+        shown = [item for item in entries if item.name[:1] not in (".", "_") or "=" in item.name]
     return bool(shown) and all(item.is_dir() and "=" in item.name for item in shown)
 
 
