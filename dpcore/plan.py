@@ -94,6 +94,13 @@ class Plan:
         Raises:
           ConfigError: the config cannot be served.
         """
+        if config.lookup is not None and config.lookup.table is None:
+            raise ConfigError(
+                "lookup.public",
+                config.lookup.public,
+                "has not been read, and a plan is made of what it says. Make the plan of a job: "
+                "weir plan, weir run or weir.release.",
+            )
         terms = config.terms()
         key = config.key
         keys = Keys.make(
@@ -222,7 +229,7 @@ class Plan:
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
-        privacy = self.config.privacy
+        privacy, lookup = self.config.privacy, self.config.lookup
         return {
             "version": self.version,
             "name": self.name,
@@ -235,6 +242,7 @@ class Plan:
             "key": self.keys.column,
             **self.keys.shared,
             "where": self.where,
+            **({} if lookup is None else {"lookup": lookup.canonical()}),
             "schema": canonical_value(self.config.schema_.shaping),
             "program": self.program.canonical(),
             **({} if self.person is None else {"person": self.person.canonical()}),

@@ -18,6 +18,7 @@ from weir.dpcore.config import schema as versions
 from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.key import DiscoverConfig, Key
+from weir.dpcore.config.lookup import PublicLookup
 from weir.dpcore.config.one_shot import check_clock, check_model, check_required
 from weir.dpcore.config.privacy import Privacy
 from weir.dpcore.config.schema import PLAN_VERSION, DryRun, Expect, Schema, Version
@@ -106,6 +107,11 @@ class PlanConfig(Section):
         default=None,
         description="What releases are grouped by; without it there is one key.",
         examples=["{column: store, declared: [north, south]}"],
+    )
+    lookup: PublicLookup | None = Field(
+        default=None,
+        description="Columns that a public table adds to each record.",
+        examples=["{public: zips.parquet, on: zip, add: [region]}"],
     )
     clock: ClockConfig | None = Field(
         default=None,

@@ -73,9 +73,9 @@ class Audited:
           ConfigError: the config, or a number of ticks that it has not.
         """
         notes: list[str] = []
-        job = job.model_copy(
-            update={"secret": None, "ledger": None, "dead_letters": None, "deduplicate": None}
-        )
+        # Synthetic events have the columns of a lookup themselves.
+        left = ("secret", "ledger", "dead_letters", "deduplicate", "lookup")
+        job = job.model_copy(update=dict.fromkeys(left))
         bare = job.key is None
         if job.key is not None and job.key.groups is not None:
             raise ConfigError(

@@ -196,7 +196,10 @@ def lines(
     yield "# data reveals them. What stands in <...> must be filled in. Then: weir plan, weir run."
     yield ""
     yield f"name: {release_name(path)}"
-    yield f"source: {{{found['format']}: {word(path)}{written(found['text'])}}}"
+    place = word(path)
+    if found.get("dataset"):
+        place = f"{{dataset: {place}, partitioning: hive}}"
+    yield f"source: {{{found['format']}: {place}{written(found['text'])}}}"
     yield ""
     yield from schema(found, once)
     yield ""

@@ -241,6 +241,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
       place: folder of the events. folder: of the releases.
     """
     form = "csv" if job.source is None else job.source.form
+    job = job.model_copy(update={"lookup": None})  # synthetic events have its columns themselves
     return jobs.over(job, source_of(form, str(place / f"events.{form}")), folder, OPEN_TICKS)
 
 

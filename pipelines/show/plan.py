@@ -179,6 +179,13 @@ def schedule(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
         rows.add_row("releases", f"new every {count(every, 'tick')}, repeated in between")
     if clock is not None and (plan.config.schema_.arrival is not None or clock.delay != "0s"):
         rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
+    lookup = plan.config.lookup
+    if lookup is not None:
+        rows.add_row(
+            "with columns of a table",
+            f"{', '.join(lookup.add)} by {', '.join(lookup.on)} from {lookup.public}, which is "
+            f"public (sha256 {lookup.table.digest[:12]})",
+        )
     if plan.where:
         rows.add_row("of the events where", plan.where)
     if plan.discovery is not None:
