@@ -171,6 +171,7 @@ def user_statement(
     min_users: int | None,
     circumstances: RuntimeAssumptions,
     once: bool = False,
+    by_hash: bool = False,
 ) -> str:
     """Neighbours, caps, span, odds, what periods cost together, and what is not covered.
 
@@ -181,6 +182,7 @@ def user_statement(
       keys_public: keys are found in the data and published as they are. min_users: that a key
         needs to be found in private; None: none is.
       circumstances: what the job adds. once: whether there is a single release.
+      by_hash: whether releases follow from later events of the period too.
     """
     change = (
         "absent" if guarantee.relation == "add_remove" else "replaced by any others of that user"
@@ -217,7 +219,12 @@ def user_statement(
         sentences.append(
             f"All that {every.words} adds has epsilon = {shown(every.epsilon)}{slack}."
         )
-    if adaptive and not once:
+    if by_hash:
+        sentences.append(
+            "It holds for events that are fixed before the first release: what counts in a tick "
+            "follows from those of the whole period."
+        )
+    elif adaptive and not once:
         sentences.append("It holds where what users do follows what has been released, too.")
     sentences += user_conditions(once)
     if keys_public:

@@ -88,7 +88,7 @@ class Count(Aggregate):
             raise refusal(
                 "where",
                 self.where,
-                "cannot stand next to at: events, which looks at all events of a user there; "
+                "cannot be combined with at: events, which looks at all events of a user there; "
                 "remove one, or take the config's own where.",
             )
         if self.count == "users" and self.per is None and self.over != (1,):

@@ -31,6 +31,9 @@ from weir.pipelines.terminal import (
     table,
 )
 
+LITTLE, WEIGHED = 0.005, 6
+"""Of its noise, what a weight must change to be said; and outputs of which it is, at most."""
+
 
 def render(
     plan: Plan,
@@ -68,7 +71,7 @@ def sections(
     yield indent(schedule(plan, facts))
     yield Text("")
     yield indent(releases(plan))
-    for note in (*plan.notes, *left_out(plan)):
+    for note in (*plan.notes, *left_out(plan), *weights(plan)):
         yield indent(Text(note, style="dim"))
     rest = list(details(plan, facts))
     if full:
@@ -103,12 +106,14 @@ def details(plan: Plan, facts: Mapping[str, Any]) -> Iterator[tuple[str, Sequenc
         note = Text(f"{expected(plan)}An event counts in all of them.", style="dim")
         yield "Groupings, each with its share of the budget", [groupings(plan), note]
     if facts["user"] is not None and facts["user"]["cap_prices"]:
-        yield "What contribution bounds cost", [users.caps(facts), Text(users.LOST, style="dim")]
+        lines = filter(None, (users.in_order(plan), users.LOST))
+        parts = [users.caps(facts), *(Text(line, style="dim") for line in lines)]
+        yield "What contribution bounds cost", parts
     why = [Text(facts["choice"], style="dim")] if facts["choice"] else []
     yield "Mechanisms, priced for the same guarantee", [alternatives(plan, facts), *why]
     yield "Size", [size(plan, facts)]
-    lines = [bullet(line, inside=0) for line in refused(plan)]
-    yield "Refused, and counted for the operator only", lines
+    counted = [bullet(line, inside=0) for line in refused(plan)]
+    yield "Refused, and counted for the operator only", counted
 
 
 def promise(plan: Plan) -> RenderableType:
@@ -248,6 +253,18 @@ def left_out(plan: Plan) -> list[str]:
         (out.name, plan.bias_words(out.name), math.isfinite(out.stddev_worst))
         for out in plan.outputs
     )
+
+
+def weights(plan: Plan) -> list[str]:
+    """What the weights of outputs buy, in a sentence."""
+    prices = [price for price in plan.weight_prices if abs(price.own - 1) > LITTLE]
+    if not prices:
+        return []
+    each = [
+        f"{price.output} {price.own:.2f} x, others up to {price.others:.2f} x"
+        for price in prices[:WEIGHED]
+    ]
+    return [f"Twice the weight of an output changes its noise: {'; '.join(each)}."]
 
 
 def groupings(plan: Plan) -> RenderableType:

@@ -26,7 +26,7 @@ def job(small: Path) -> Path:
     that is within one of Berlin."""
     lines = small.read_text().splitlines()
     text = "\n".join(CLOCK if line.startswith("clock:") else line for line in lines)
-    small.write_text(text.replace("protect_for: 8", "protect_for: 3 months") + "\n")
+    small.write_text(text.replace("protect_for: 8 ticks", "protect_for: 3 months") + "\n")
     rows = [f"2024-{m:02d}-{d:02d}T12:00:00Z,{m}-{d},north,1" for m in range(1, 10) for d in (1, 9)]
     rows.append("2024-05-31T22:30:00Z,edge,south,50")
     (small.parent / "events.csv").write_text("\n".join(["at,id,store,amount", *rows]) + "\n")

@@ -65,8 +65,8 @@ def test_models_users_found_keys_and_audits_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"key\.groups.*is for aggregates"):
         loads(head + model + rest[rest.index("mechanism:") :])
     users = TWO.replace("{time: at, id: id}", "{time: at, id: id, unit: who}").replace(
-        "protect_for: 8}",
-        "protect_for: 8, unit: user, per: 8h, contributions: {ticks: 2, keys: 2, events: 1}}",
+        "protect_for: 8 ticks}",
+        "protect_for: 8 ticks, unit: user, per: 8h, contributions: {ticks: 2, keys: 2, events: 1}}",
     )
     with pytest.raises(
         ConfigError, match=r"key\.groups.*contribution bounds of users bound the keys of one"
@@ -124,7 +124,7 @@ name: g
 schema: {{time: t}}
 key: {{column: k, declared: [a, b], groups: [[k], []]}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}}
-privacy: {{epsilon: 1, delta: {delta}, protect_for: 12}}
+privacy: {{epsilon: 1, delta: {delta}, protect_for: 12 ticks}}
 aggregates: {{n: {{count: events}}}}
 {every}"""
     plan = Plan.from_yaml(text)

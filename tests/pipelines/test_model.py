@@ -17,7 +17,7 @@ source: {csv: flights.csv}
 schema: {time: at, id: id}
 key: {column: carrier, declared: [AA, UA]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}
-privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8 ticks}
 model:
   algorithm: online.follow_the_leader
   features: [late, distance]

@@ -26,7 +26,7 @@ FORMS += [json.dumps(FOREIGN)[1:-1].encode(), repr(FOREIGN.encode())[2:-1].encod
 JOB = (
     SMALL.replace("{csv: events.csv}", "{FORM: PATH}")
     .replace("time: at", "time: at, unit: user_id")
-    .replace("protect_for: 8", "protect_for: 8, unit: event")
+    .replace("protect_for: 8 ticks", "protect_for: 8 ticks, unit: event")
     .replace("{parquet: out/}", "{csv: out/}")
 )
 
