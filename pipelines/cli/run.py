@@ -173,6 +173,8 @@ def run(
 
             result = move(parts)
         else:
+            for doubt in parts.plan.doubts if parts.plan.config.model is not None else ():
+                _log.warning(doubt)
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar, rewind)
             result = command.run(parts, runner, list(beam), target, new=new)
         note = summary.lossy(result, job.limits.refused)

@@ -150,6 +150,10 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
             wide = text.replace("[u, v]", f"{{column: x, size: {WIDE}}}").replace("{u:", "{x:")
             yield f"{name}/wide", wide.replace("x: [0, 2], v: [-1, 3]", "x: [-3, 3]")
+        if name.startswith("erm.") and name != "erm.sampled":
+            yield f"{name}/output", f"{text}  solver: output\n  regularise: 0.1\n"
+        if name in ("erm.output_perturbation", "erm.independent_batches"):
+            yield f"{name}/lambda", f"{text}  solver: output\n"
         if name == "erm.sliding_window":
             placed = text.replace("{time: t}", "{time: t, id: i}").replace("2h", "5")
             yield f"{name}/sgd", f"{placed}  solver: sgd\n"
@@ -195,6 +199,7 @@ def of_people() -> Iterator[tuple[str, str]]:
                 text = text.replace("l2_ball", "l1_ball")
             if name.startswith("erm."):
                 text = text.replace("  set: {l2_ball: 2}\n", "  block: 2h\n  users: 9\n")
+                yield f"users/{name}/output", f"{text}  solver: output\n  regularise: 0.1\n"
             if name == "optimize.frank_wolfe":
                 text = text.replace("l2_ball", "l1_ball") + "  block: 2h\n  users: 9\n"
                 yield f"users/{name}/gaussian", f"{text}mechanism: {{noise: gaussian}}\n"
