@@ -27,7 +27,9 @@ from weir.pipelines.cli.base import AS_JSON, FAILED, SETS, print_json
 )
 @AS_JSON
 def status(place: str | None, master: str | None, every: float | None, as_json: bool) -> None:
-    """Show the status of a job: PLACE is a folder of results, or of checkpoints (engine.checkpoints).
+    """Show the status of a job.
+
+    PLACE is a folder of results, or of checkpoints (engine.checkpoints).
 
     State, restarts, checkpoints, the last tick released, how far the watermark is behind, and the
     operator's counts. (A job on Prism shows its progress itself and keeps nothing to ask.)
