@@ -27,7 +27,7 @@ LONGEST_SEASON, SHORTEST_SEASON = 2_000, 4
 
 
 @dataclass(frozen=True)
-class Source:
+class EstimateSource:
     """A sum that is released, and the noise in its running total.
 
     Attributes:
@@ -51,7 +51,7 @@ class Source:
     clip: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Source:
+    def of(cls, facts: Mapping[str, Any]) -> EstimateSource:
         """From what ``facts_of`` gave.
 
         Raises:

@@ -68,7 +68,7 @@ def sections(
     yield indent(schedule(plan, facts))
     yield Text("")
     yield indent(releases(plan))
-    for note in (*plan.notes, *left_out(plan), *weights(plan)):
+    for note in (*plan.notes, *left_out(plan), *weights(plan), *sizes(plan)):
         yield indent(Text(note, style="dim"))
     rest = list(details(plan, facts))
     if full:
@@ -193,6 +193,16 @@ def left_out(plan: Plan) -> list[str]:
         (out.name, plan.bias_words(out.name), math.isfinite(out.stddev_worst))
         for out in plan.outputs
     )
+
+
+def sizes(plan: Plan) -> list[str]:
+    """Which public size would let the plan mark what noise hides; none where it has it."""
+    if plan.config.expect is not None or not plan.config.aggregates:
+        return []
+    return [
+        "Which outputs noise hides depends on their size: add expect: {events: N}, the events that "
+        "a key has in a tick, and the plan marks them."
+    ]
 
 
 def weights(plan: Plan) -> list[str]:
