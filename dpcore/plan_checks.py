@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.config.key import Key
 from weir.dpcore.config.privacy import Privacy
-from weir.dpcore.config.schema import Rehearsed, Schema
+from weir.dpcore.config.schema import DryRun, Schema
 from weir.dpcore.config.section import refusal
 
 
@@ -91,14 +91,30 @@ def check_users(
         )
 
 
-def check_rehearsed(rehearsed: Rehearsed, aggregates: Mapping[str, Aggregate]) -> None:
-    """Raises where a rehearsed share is of no output whose bounds only take away."""
+def check_order(privacy: Privacy, once: bool) -> None:
+    """Raises where an order of time is asked for and rows have no time.
+
+    Args:
+      once: whether there is no clock.
+    """
+    order = None if privacy.contributions is None else privacy.contributions.order
+    if once and order == "time":
+        raise refusal(
+            "privacy.contributions.order",
+            order,
+            "needs a clock, and this config has none: rows without a time stay by keyed hashes. "
+            "Remove it, or add a clock.",
+        )
+
+
+def check_dry_run(dry_run: DryRun, aggregates: Mapping[str, Aggregate]) -> None:
+    """Raises where a share of a dry run is of no output whose bounds only take away."""
     fitting = [name for name, item in aggregates.items() if item.left_out.below is not None]
-    for name, share in rehearsed.lost.items():
+    for name, share in dry_run.lost.items():
         if name not in fitting:
             known = " or ".join(fitting) or "none here"
             raise refusal(
-                f"rehearsed.lost.{name}",
+                f"dry_run.lost.{name}",
                 share,
                 "is of no count, and of no sum with a clip from 0 on, of this config; name such an "
                 f"output ({known}), or remove it.",

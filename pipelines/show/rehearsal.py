@@ -10,9 +10,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from weir.dpcore.config.schema import Rehearsed
+from weir.dpcore.config.schema import DryRun
 from weir.pipelines.audit.attack import Report
 from weir.pipelines.audit.audit import Audit
+from weir.pipelines.rehearse.bounds import UNEVEN
+from weir.pipelines.rehearse.estimates import EstimateScore
 from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.remedies import Advice
 from weir.pipelines.rehearse.scores import BoundLoss, ClippingLoss, Score
@@ -113,10 +115,13 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
         yield indent(errors(found.scores))
         yield indent(Text(told(found), style="dim"))
-    if found.rehearsed is not None:
+    if found.estimates:
+        yield heading("How far estimates lie off what bounds leave (weir estimate)")
+        yield indent(filtered(found.estimates))
+    if found.dry_run is not None:
         yield heading("What bounds took of these events, for plan, report and statement")
         yield indent(Text("Add to the config:", style="dim"))
-        section = section_of(found.rehearsed)
+        section = section_of(found.dry_run)
         yield indent(Text(section, no_wrap=True, overflow="ignore"))
     if found.clipped:
         yield heading("What clips take")
@@ -124,6 +129,7 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
     if found.caps:
         yield heading("What contribution bounds take")
         yield indent(caps(found.caps, found.result.plan.clock.once))
+        yield indent(Text(thirds(found), style="dim"))
     if found.advised:
         yield heading(f"What would bring an error within {100 * found.within:g} %, one at a time")
         yield indent(remedies(found))
@@ -132,11 +138,11 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield indent(grid(found))
 
 
-def section_of(rehearsed: Rehearsed) -> str:
+def section_of(dry_run: DryRun) -> str:
     """As a config has it."""
-    lost = ", ".join(f"{name}: {share:g}" for name, share in rehearsed.lost.items())
-    file = json.dumps(rehearsed.file)
-    return f"rehearsed: {{file: {file}, date: {rehearsed.date}, lost: {{{lost}}}}}"
+    lost = ", ".join(f"{name}: {share:g}" for name, share in dry_run.lost.items())
+    file = json.dumps(dry_run.file)
+    return f"dry_run: {{file: {file}, date: {dry_run.date}, lost: {{{lost}}}}}"
 
 
 def errors(scores: tuple[Score, ...]) -> RenderableType:
@@ -160,13 +166,25 @@ def errors(scores: tuple[Score, ...]) -> RenderableType:
     return rows
 
 
+def filtered(scores: tuple[EstimateScore, ...]) -> RenderableType:
+    """A row for each output that has estimates."""
+    names = ("release", "live estimate", "in hindsight", "in interval")
+    rows = table("output", "over", *names, right=names)
+    for score in scores[:SHOWN]:
+        errors = (score.release, score.live, score.hindsight)
+        shown = ["-" if error is None else number(error) for error in errors]
+        rows.add_row(score.name, short(score.over), *shown, percent(score.inside))
+    return rows
+
+
 def told(found: Rehearsal) -> str:
     """What the columns are."""
     lines = [
         "true value: its mean size. margin: half the 95 % margin that the release tells. noise: "
         "off what clip and contribution bounds leave; clip: of that off the truth; error: both. "
         f"useful: an error of {100 * found.within:g} % of the true value or less; useless: as "
-        "large as the value."
+        "large as the value. in margin: about 95 % over many secrets; values of one output share "
+        "noise, so that of one dry run may lie far from it."
     ]
     lines.extend(
         f"{score.name}: {score.missing:,} keys of the truth are not released."
@@ -204,6 +222,23 @@ def caps(found: tuple[BoundLoss, ...], once: bool = False) -> RenderableType:
             percent(item.lost),
         )  # fmt: skip
     return rows
+
+
+def thirds(found: Rehearsal) -> str:
+    """What early and late ticks keep; "" where bounds leave out nothing, or there is one tick."""
+    early, late = found.caps[0].early, found.caps[0].late
+    if early is None or late is None or not found.caps[0].lost > 0:
+        return ""
+    text = (
+        f"The first third of a period keeps {percent(early)} of its events, the last third "
+        f"{percent(late)}"
+    )
+    if early - late < UNEVEN:
+        return f"{text}."
+    return (
+        f"{text}: bounds are used up in order of time, so that a series that does not change "
+        "falls. Raise them, or write order: hash (files and frames)."
+    )
 
 
 def remedies(found: Rehearsal) -> RenderableType:

@@ -18,8 +18,8 @@ from weir.transforms.runtime import counters, stored_counts
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.sources.kafka import faults, starts
 from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, CallRefused, KafkaClients
+from weir.transforms.sources.kafka.registry import SchemaAway
 from weir.transforms.sources.kafka.topic import KafkaTopic, record_id
-from weir.transforms.sources.kafka.values import SchemaAway
 from weir.transforms.sources.kafka.watermark import TopicFrontier
 
 RECORDS = 5_000
@@ -341,8 +341,12 @@ class TopicReader:
             self._prepare()
             return
         self.frontier.listed(question.asked)
-        self.frontier.ended(question.asked, self._clients.offsets(question.ends))
+        ends = self._clients.offsets(question.ends)
+        self.frontier.ended(question.asked, ends)
         self.frontier.read(self.position.offsets)
+        for partition, end in ends.items():
+            unread = max(0, end - self.position.offsets.get(partition, end))
+            counters.show(f"{counters.UNREAD}{partition}", unread)
         self._answered()
 
     def _answered(self) -> None:
