@@ -164,6 +164,7 @@ def configs() -> Iterator[tuple[str, str]]:
         if name == "optimize.sfw_polyhedral":
             yield f"{name}/one_sample", f"{text}  form: one_sample\n"
         if name == "optimize.sfw_tree":
+            yield f"{name}/frank_wolfe", f"{text}  form: frank_wolfe\n"
             ball = "  set: {lp_ball: {radius: 2, p: 1.5}}\n"
             yield f"{name}/generalised", f"{text}{ball}  noise: generalised_gaussian\n"
         yield name, text
