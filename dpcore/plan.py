@@ -94,15 +94,7 @@ class Plan:
           ConfigError: the config cannot be served.
         """
         terms = config.terms()
-        key = config.key
-        keys = Keys.make(
-            None if key is None else key.names,
-            None if key is None else key.texts,
-            key is not None and (key.observed_keys_are_public or key.discover is not None),
-            config.blocks,
-            None if terms.discover is None else terms.discover.max_bytes,
-            () if key is None else key.groups or (),
-        )
+        keys = config.keys()
         built = compiled(config.algorithm, terms, config.release_every)
         program, alternatives = built.program, built.alternatives
         share = refuse_uneven(program.sums, terms.epsilon)

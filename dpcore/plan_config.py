@@ -26,6 +26,7 @@ from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
 from weir.dpcore.config.yaml import yaml11_numbers
 from weir.dpcore.leaves.clock import ONCE, Clock
+from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.models.config import AnyModel
 from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan_checks import (
@@ -34,6 +35,7 @@ from weir.dpcore.plan_checks import (
     check_groups,
     check_rehearsed,
     check_users,
+    groups_of,
 )
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
@@ -228,7 +230,7 @@ class PlanConfig(Section):
         all_ticks = self.clock is None or (bool(distinct) and all(distinct))
         check_users(self.privacy, self.schema_, users, all_ticks)
         if self.key is not None:
-            check_groups(self.key, self.privacy, self.model is not None)
+            check_groups(self.key, self.privacy, self.model is not None, self.aggregates)
             check_discovery(self.key, self.privacy, self.model is not None, self.release_every)
             check_columns(self.key, self.schema_)
         for name in self.aggregates:
@@ -353,7 +355,22 @@ class PlanConfig(Section):
             pure=mechanism.pure is not False,
             declared=mechanism.continual_sum is not None or mechanism.noise is not None,
             groupings=1 if self.key is None else len(self.key.groups or [()]),
+            groups=groups_of(self.key, self.privacy, self.aggregates),
             known_keys=self.known_keys,
+        )
+
+    def keys(self) -> Keys:
+        """What releases are grouped by."""
+        key, discover = self.key, self.discover
+        if key is None:
+            return Keys.make(None, None, False, self.blocks)
+        return Keys.make(
+            key.names,
+            key.texts,
+            key.observed_keys_are_public or discover is not None,
+            self.blocks,
+            None if discover is None else discover.max_bytes,
+            key.groups or (),
         )
 
     @property

@@ -83,13 +83,18 @@ def statement(
     if forgotten is not None:
         text += f" {forgetting(forgotten, guarantee.copies)}"
     if groupings > 1:
-        text += (
-            f" An event counts in one key of each of {groupings} groupings; the guarantee is for "
-            "all of them together."
-        )
+        text += f" {in_groupings(groupings)}"
     if keys_public:
         text += f" {public_keys(once)}"
     return " ".join([text, *circumstances.limits])
+
+
+def in_groupings(count: int) -> str:
+    """What several groupings mean for the guarantee."""
+    return (
+        f"An event counts in one key of each of {count} groupings; the guarantee is for all of "
+        "them together."
+    )
 
 
 def public_keys(once: bool) -> str:
@@ -170,6 +175,7 @@ def user_statement(
     keys_public: bool,
     min_users: int | None,
     circumstances: RuntimeAssumptions,
+    groupings: int = 1,
     once: bool = False,
 ) -> str:
     """Neighbours, caps, span, odds, what periods cost together, and what is not covered.
@@ -180,7 +186,8 @@ def user_statement(
       adaptive: whether it holds where later events follow releases.
       keys_public: keys are found in the data and published as they are. min_users: that a key
         needs to be found in private; None: none is.
-      circumstances: what the job adds. once: whether there is a single release.
+      circumstances: what the job adds. groupings: in how many keys an event counts at once.
+      once: whether there is a single release.
     """
     change = (
         "absent" if guarantee.relation == "add_remove" else "replaced by any others of that user"
@@ -227,6 +234,8 @@ def user_statement(
             "The guarantee is conditional on no event being overdue (counted): which events come "
             "behind a closed tick is the runner's timing, and not covered."
         )
+    if groupings > 1:
+        sentences.append(in_groupings(groupings))
     if keys_public:
         sentences.append(public_keys(once))
     return " ".join([*sentences, *circumstances.limits])

@@ -15,7 +15,8 @@ from weir.dpcore.aggregates.aggregate import ONLY, Aggregate, AggregateOutput
 from weir.dpcore.aggregates.channel import Channel
 from weir.dpcore.aggregates.counts import CountOutput
 from weir.dpcore.aggregates.layout import ByAbsent, Centred, Layout
-from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf, SumPart
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates, SumPart
 from weir.dpcore.continual.active_users import ActiveUsers
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.discovery.rule import DiscoveryRule
@@ -54,12 +55,15 @@ def found_by(program: Aggregates, terms: Terms) -> DiscoveryRule | None:
             "is a rule on what a key releases, and no output releases its users; add an aggregate "
             "{count: users, per: period}, or leave it out.",
         )
+    touched = person.pattern.touched
+    if terms.groups is not None:
+        touched = terms.groups.touched_by(touched)
     before = part.channels[: part.channels.index(channel)]
     coordinate = sum(program.channels[item].size for item in before)
     return DiscoveryRule(
         discover,
         person.periods,
-        person.pattern.touched,
+        touched,
         terms.delta_sel / terms.factor,
         part.mechanism,
         coordinate,
@@ -270,6 +274,11 @@ def overs_of(outputs: tuple[AggregateOutput, ...]) -> tuple[int | None, ...]:
 
 def offer(program: Aggregates, terms: Terms) -> Offer[Aggregates]:
     """The error: sum over outputs and overs of weight * (worst error / one event's effect)^2."""
+    if terms.groups is not None:
+        groups, kind = terms.groups, program.loss(1).kind
+        program = replace(
+            program, groups=groups.names, times=groups.times(kind), most_keys=groups.keys
+        )
     ticks = terms.ticks()
     named = {
         f"{info.name} over={'all' if info.over is None else info.over}": info.stddev_worst

@@ -88,8 +88,8 @@ class Count(Aggregate):
             raise refusal(
                 "where",
                 self.where,
-                "cannot stand beside at: events, which looks at all events of a user there; remove "
-                "one, or take the config's own where.",
+                "cannot be combined with at: events, which looks at all events of a user there; "
+                "remove one, or take the config's own where.",
             )
         if self.count == "users" and self.per is None and self.over != (1,):
             self._check_active()

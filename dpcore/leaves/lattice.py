@@ -196,6 +196,13 @@ class LatticeRows(NamedTuple):
     amount: Floats | Ints | int
 
 
+def repeated(rows: Sequence[LatticeRows], times: int) -> tuple[LatticeRows, ...]:
+    """What events add if each counts so many times."""
+    if times == 1:
+        return tuple(rows)
+    return tuple(row._replace(amount=row.amount * times) for row in rows)
+
+
 def sum_cells(cells: Ints, rows: Sequence[LatticeRows], n_cells: int, dimension: int) -> Ints:
     """Exact sums per cell.
 

@@ -174,6 +174,8 @@ class Hashed(NamedTuple):
       ticks: (n,) int64. has_id: (n,) bool.
       contents: (n, w) uint64, by which the copies of an id are distinguished.
       lasting: (n, 2) uint64 of user and key in any period; None: nobody asks for them.
+      coarse: (n, 2) uint64 of user, period and key of each coarser grouping asked for; None:
+        nobody asks where cells meet.
     """
 
     users: Digests
@@ -183,6 +185,7 @@ class Hashed(NamedTuple):
     has_id: NDArray[np.bool_]
     contents: NDArray[np.uint64]
     lasting: Digests | None = None
+    coarse: tuple[Digests, ...] | None = None
 
 
 class SortedCells(NamedTuple):
