@@ -164,6 +164,7 @@ class PlanConfig(Section):
     counted: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("release_every",),
         ("aggregates", "*", "over"),
+        ("aggregates", "*", "clip", "learn", "ticks"),
         ("model", "over"),
         ("model", "every"),
         ("privacy", "contributions", "spacing"),
