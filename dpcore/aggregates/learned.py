@@ -20,6 +20,7 @@ from weir.dpcore.config.section import AnyTicks, Pair, Positive, Says, Section, 
 from weir.dpcore.config.validation import validate
 from weir.dpcore.config.yaml import with_numbers
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.ended import LONGEST
 from weir.dpcore.continual.learned import FULL, LearnedSum, keys_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.alternatives import noises_for
@@ -29,7 +30,7 @@ from weir.dpcore.words import number
 
 BINS = 40
 """Of a histogram: each ends sqrt(2) times as high as the one below, the last with ``top``."""
-FALSE = 0.01
+FALSE = 0.001
 """Chance that noise alone finds a bin of an empty histogram, at most."""
 
 Times = Annotated[
@@ -213,10 +214,15 @@ class LearnedLeaf(ChannelLeaf):
     def mechanism(self, name: str, budget: PrivacyLoss) -> LearnedSum:
         """With all of the budget for the histogram, and for sums.
 
-        Formal guarantees: see ``LearnedSum``.
+        What it guarantees: see ``LearnedSum``.
         """
         terms, learn = self.terms, self.learn
-        inner = calibrated(name, self, terms, budget)
+        try:
+            inner = calibrated(name, self, terms, budget)
+        except ConfigError:
+            if terms.continual_sum is not None or name == "blt":
+                raise
+            inner = calibrated("blt", self, terms, budget)
         moved = 1 if terms.relation == "add_remove" else 2 if terms.person is None else 4
         keys = 1
         if terms.person is not None:
@@ -253,7 +259,7 @@ def as_clip(value: Any) -> Any:
 
 
 Clip = Annotated[
-    tuple[float, ...] | LearnClip | None,
+    Any,
     BeforeValidator(as_clip, json_schema_input_type=Pair | LearnClip),
 ]
 
@@ -262,16 +268,18 @@ def leaves_of(
     leaf: ChannelLeaf, outputs: Iterable[AggregateOutput]
 ) -> list[tuple[str, LearnedLeaf]]:
     """A leaf for each output with a learned clip, and the sum that suits its spans."""
-    results = []
+    results, terms = [], leaf.terms
     for output in outputs:
-        overs = tuple(sorted(output.overs, key=lambda over: math.inf if over is None else over))[
-            ::-1
-        ]
-        name = (
-            "independent" if overs == (1,) else "sliding" if len(overs) == 1 and overs[0] else "blt"
-        )
-        name = leaf.terms.continual_sum or name
-        results.append((name, LearnedLeaf(leaf.channels, (output,), overs, leaf.terms)))
+        overs = tuple(sorted(output.overs, key=lambda over: over or math.inf))[::-1]
+        name = "blt"
+        if overs == (1,):
+            name = "independent"
+        elif len(overs) == 1 and overs[0] is not None:
+            name = "sliding"
+        elif overs == (None,) and terms.lasting is None and (terms.horizon or LONGEST) < LONGEST:
+            name = "ended"
+        name = terms.continual_sum or name
+        results.append((name, LearnedLeaf(leaf.channels, (output,), overs, terms)))
     return results
 
 

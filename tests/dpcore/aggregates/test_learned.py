@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -312,3 +313,33 @@ def test_what_cannot_be_served_is_refused_by_name(
 def test_a_mean_is_told_what_to_do_instead() -> None:
     with pytest.raises(ConfigError, match=r"clip = .*learned for sums only.*divide them"):
         plan_of(more=f"m: {{mean: x, clip: {LEARN}}}")
+
+
+def test_an_audit_and_a_run_say_what_to_do(tmp_path: Path) -> None:
+    from weir.pipelines.audit.audit import Audited
+    from weir.pipelines.config.job import loads
+    from weir.pipelines.graph.parts import parts_of
+    from weir.pipelines.results.learned import learned_bounds
+    from weir.pipelines.run.run import run
+
+    lines = ["t,i,k,x"]
+    lines += [f"2024-01-{1 + i % 12:02d}T00:00:00Z,e{i},a,{100 + i % 7}" for i in range(2400)]
+    (tmp_path / "e.csv").write_text("\n".join([*lines, "2024-01-09T00:00:00Z,z,b,3"]) + "\n")
+    text = f"""
+name: learned
+source: {{csv: {tmp_path}/e.csv}}
+schema: {{time: t, id: i}}
+key: {{column: k, declared: [a, b]}}
+clock: {{start: 2024-01-01T00:00:00Z, period: 1d, end: 2024-01-13T00:00:00Z}}
+privacy: {{epsilon: 1, delta: 1e-6, protect_for: all}}
+aggregates: {{s: {{sum: x, clip: {LEARN}}}}}
+sink: {{parquet: {tmp_path}/out}}
+"""
+    job = loads(text)
+    with pytest.raises(ConfigError, match="two public numbers as clip"):
+        Audited.of(job)
+    result = run(parts_of(job, "local"), "local")
+    (note,) = [note for note in result.notes if note.startswith("s: ")]
+    assert "1 key of 2 have the start value, 11.05" in note and "Learn from more ticks" in note
+    bounds = learned_bounds(result.plan, tmp_path / "out")["s"]
+    assert bounds == {"a": pytest.approx(250.0), "b": pytest.approx(11.05, rel=0.01)}
