@@ -9,7 +9,7 @@ from weir.dpcore.accounting.groupings import KeyGroupings
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.config.key import Key
 from weir.dpcore.config.privacy import Privacy
-from weir.dpcore.config.schema import Rehearsed, Schema
+from weir.dpcore.config.schema import DryRun, Schema
 from weir.dpcore.config.section import refusal
 from weir.dpcore.leaves.keys import key_in_groups
 
@@ -113,14 +113,14 @@ def check_users(
         )
 
 
-def check_rehearsed(rehearsed: Rehearsed, aggregates: Mapping[str, Aggregate]) -> None:
-    """Raises where a rehearsed share is of no output whose bounds only take away."""
+def check_dry_run(dry_run: DryRun, aggregates: Mapping[str, Aggregate]) -> None:
+    """Raises where a share of a dry run is of no output whose bounds only take away."""
     fitting = [name for name, item in aggregates.items() if item.left_out.below is not None]
-    for name, share in rehearsed.lost.items():
+    for name, share in dry_run.lost.items():
         if name not in fitting:
             known = " or ".join(fitting) or "none here"
             raise refusal(
-                f"rehearsed.lost.{name}",
+                f"dry_run.lost.{name}",
                 share,
                 "is of no count, and of no sum with a clip from 0 on, of this config; name such an "
                 f"output ({known}), or remove it.",

@@ -20,7 +20,7 @@ from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.key import DiscoverConfig, Key
 from weir.dpcore.config.one_shot import check_clock, check_model, check_required
 from weir.dpcore.config.privacy import Privacy
-from weir.dpcore.config.schema import PLAN_VERSION, Expect, Rehearsed, Schema, Version
+from weir.dpcore.config.schema import PLAN_VERSION, DryRun, Expect, Schema, Version
 from weir.dpcore.config.section import AnyTicks, Says, Section, refusal
 from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
@@ -32,8 +32,8 @@ from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan_checks import (
     check_columns,
     check_discovery,
+    check_dry_run,
     check_groups,
-    check_rehearsed,
     check_users,
     groups_of,
 )
@@ -123,7 +123,7 @@ class PlanConfig(Section):
         description="Sizes that you expect, public: rules that need one take it, and warnings.",
         examples=["{events: 2000}"],
     )
-    rehearsed: Rehearsed | None = Field(
+    dry_run: DryRun | None = Field(
         default=None,
         description="What bounds took in a dry run on public events, as `weir rehearse --on` "
         "prints it. Shown with the figures; it shapes no release.",
@@ -225,8 +225,8 @@ class PlanConfig(Section):
                 "add privacy.unit: event, or remove schema.unit.",
             )
         users = None if self.expect is None else self.expect.users
-        if self.rehearsed is not None:
-            check_rehearsed(self.rehearsed, self.aggregates)
+        if self.dry_run is not None:
+            check_dry_run(self.dry_run, self.aggregates)
         distinct = [aggregate.distinct for aggregate in self.aggregates.values()]
         all_ticks = self.clock is None or (bool(distinct) and all(distinct))
         check_users(self.privacy, self.schema_, users, all_ticks)

@@ -267,12 +267,12 @@ def caveat(output: str, config: PlanConfig, person: UserUnit | None, bias: Bias)
         return f"The margin is for the {bias.averages}{within}"
     if bias.below is None:
         return ""
-    rehearsed = config.rehearsed
-    share = None if rehearsed is None else rehearsed.lost.get(output)
+    dry_run = config.dry_run
+    share = None if dry_run is None else dry_run.lost.get(output)
     amount = "How much that is, is not known"
-    if rehearsed is not None and share is not None:
+    if dry_run is not None and share is not None:
         amount = (
-            f"It was {100 * share:.3g} % in a dry run on {rehearsed.file} ({rehearsed.date}); "
+            f"It was {100 * share:.3g} % in a dry run on {dry_run.file} ({dry_run.date}); "
             "here it may be more or less"
         )
     condition = f", {bias.below}" if bias.below else ""

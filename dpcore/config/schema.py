@@ -106,7 +106,7 @@ Share = Annotated[
 ]
 
 
-class Rehearsed(Section):
+class DryRun(Section):
     """What bounds took of outputs in a dry run on public events. Shown, and nothing else.
 
     A fact about the events of that run: ``weir rehearse --on`` prints the section. Synthetic

@@ -291,13 +291,19 @@ def _short(value: Any) -> Any:
     return value
 
 
+def _annotated(info: FieldInfo) -> Any:
+    """What a field holds."""
+    bases = [part.base for part in info.metadata if isinstance(part, Chosen) and part.base]
+    return bases[0]() if bases else info.annotation
+
+
 def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
     """The section class found by following a path of field names (and names of a mapping)."""
     current: Any = section
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
             results = [
-                info.annotation
+                _annotated(info)
                 for name, info in current.model_fields.items()
                 if part in (name, info.alias)
             ]
@@ -352,6 +358,7 @@ class Chosen:
       fields: names of the fields that may stand there, for people.
       tag: field that holds the name; None where another field of each tells them apart.
       prepare: what is written -> what the section is given.
+      base: imports the class of the sections; None where it is what is annotated.
     """
 
     choose: Callable[[Mapping[str, Any]], type[Section]]
@@ -359,10 +366,11 @@ class Chosen:
     fields: Callable[[], Iterable[str]]
     tag: str | None = None
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    base: Callable[[], type[Section]] | None = None
 
     def checked(self, value: Any, base: type[Section] = Section) -> Section:
         """A mapping -> its section, checked; a section of that kind stays."""
-        if isinstance(value, base):
+        if isinstance(value, Section) and isinstance(value, self.base() if self.base else base):
             return value
         if not isinstance(value, Mapping):
             every = self.every()

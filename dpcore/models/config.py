@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from weir.dpcore.config.section import nearest, refusal
+from weir.dpcore.config.section import Section, nearest, refusal
 from weir.dpcore.config.validation import Chosen, field_names
-from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.registry import MODELS
+
+if TYPE_CHECKING:
+    from weir.dpcore.models.predictor import Predictor
+else:  # imported where a config has a model: a plan of sums starts sooner
+    Predictor = Section
 
 
 def algorithm_of(written: Mapping[str, Any]) -> type[Predictor]:
@@ -44,6 +48,13 @@ def _settings(written: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return result
 
 
+def _base() -> type[Predictor]:
+    from weir.dpcore.models import predictor
+
+    return predictor.Predictor
+
+
 AnyModel = Annotated[
-    Predictor, Chosen(algorithm_of, lambda: MODELS, lambda: field_names(Predictor), tag="algorithm")
+    Predictor,
+    Chosen(algorithm_of, lambda: MODELS, lambda: field_names(_base()), "algorithm", base=_base),
 ]

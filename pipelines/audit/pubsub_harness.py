@@ -160,7 +160,7 @@ class PubSubHarness:
         )
         section = SubscriptionConfig(
             subscription=self.subscription,
-            payload=payload_of(self.job)[0],  # type: ignore[arg-type]
+            payload=payload_of(self.job)[0],
             readers=min(READERS, self._own.readers),
             timestamp=self._own.timestamp,
             replay=replay,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -60,7 +59,7 @@ class KafkaTarget(MessageTarget):
     ) -> None:
         super().__init__(payload, per_message)
         brokers, self._topic = place_of(where)
-        properties = _of_producers(properties_of(brokers, source).read())
+        properties = properties_of(brokers, source).of_producer()
         self._producer = library().Producer({**properties, "enable.idempotence": True})
 
     def write(self, batch: pa.RecordBatch, broken: Sequence[bool]) -> None:
@@ -79,12 +78,6 @@ class KafkaTarget(MessageTarget):
         """Nothing is left to be done."""
 
 
-def _of_producers(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Without those of consumers, of which a producer warns."""
-    prefixes = ("fetch.", "queued.", "isolation.")
-    return {name: value for name, value in properties.items() if not name.startswith(prefixes)}
-
-
 def create(where: str, source: Source | None) -> list[str]:
     """Makes a topic whose broker stamps its records, where there is none.
 
@@ -96,7 +89,7 @@ def create(where: str, source: Source | None) -> list[str]:
     """
     brokers, topic = place_of(where)
     client = library()
-    admin = client.admin.AdminClient(_of_producers(properties_of(brokers, source).read()))
+    admin = client.admin.AdminClient(properties_of(brokers, source).of_producer())
     new = client.admin.NewTopic(
         topic, PARTITIONS, config={"message.timestamp.type": "LogAppendTime"}
     )

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from weir.dpcore.config.schema import Rehearsed
+from weir.dpcore.config.schema import DryRun
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.config.job import JobConfig
@@ -78,7 +78,7 @@ class Rehearsal:
       result: of the run. within: what makes an output useful.
       scores: each output next to the truth; () where there is none, as ``notes`` of the result say.
       clipped, caps: what bounds take. advised, grid: what would make outputs useful.
-      rehearsed: of public events, the section by which a config shows what bounds took of outputs
+      dry_run: of public events, the section by which a config shows what bounds took of outputs
         that they can only lower; None: nothing.
     """
 
@@ -89,7 +89,7 @@ class Rehearsal:
     caps: tuple[BoundLoss, ...] = ()
     advised: tuple[Advised, ...] = ()
     grid: ErrorGrid | None = field(default=None)
-    rehearsed: Rehearsed | None = None
+    dry_run: DryRun | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir rehearse --json``."""
@@ -101,7 +101,7 @@ class Rehearsal:
             "caps": [cap.to_json() for cap in self.caps],
             "remedies": [item.to_json() for item in self.advised],
             "grid": [] if self.grid is None else self.grid.to_json(),
-            "rehearsed": None if self.rehearsed is None else self.rehearsed.model_dump(),
+            "dry_run": None if self.dry_run is None else self.dry_run.model_dump(),
         }
 
 
@@ -143,23 +143,23 @@ def rehearse(
         if result.folder is None or not result_files(result.folder):
             return Rehearsal(result, within)
         known = None if on is not None else frozenset((built or SyntheticEvents()).shape.values)
-        found = _compared(results, result, seen, within, Path(place), known)
-        section = None if on is None else _rehearsed(found, on)
-        return dataclasses.replace(found, rehearsed=section)
+        rehearsal = _compared(results, result, seen, within, Path(place), known)
+        section = None if on is None else _dry_run(rehearsal, on)
+        return dataclasses.replace(rehearsal, dry_run=section)
 
 
-def _rehearsed(found: Rehearsal, on: str) -> Rehearsed | None:
+def _dry_run(rehearsal: Rehearsal, on: str) -> DryRun | None:
     """What public events say of outputs whose bounds only take away: a fact about these events."""
-    biases = found.result.plan.biases
+    biases = rehearsal.result.plan.biases
     lost: dict[str, float] = {}
-    for item in found.scores:
+    for item in rehearsal.scores:
         bias = biases.get(item.name)
         share = round(item.lost, 4) + 0.0  # the twins have some noise
         if bias is not None and bias.below is not None and 0 <= share <= 1:
             lost.setdefault(item.name, share)
     if not lost:
         return None
-    return Rehearsed(file=Path(on).name[:40], date=f"{datetime.now(UTC):%Y-%m-%d}", lost=lost)
+    return DryRun(file=Path(on).name[:40], date=f"{datetime.now(UTC):%Y-%m-%d}", lost=lost)
 
 
 def _compared(

@@ -63,7 +63,9 @@ def check_job(parts: Parts) -> None:
                 )
     if sink.needs_screen:
         raise ConfigError(
-            sink.field, sink.value, "has no screen on Dataflow; use parquet, pubsub or bigquery."
+            sink.field,
+            sink.value,
+            "has no screen on Dataflow; use parquet, pubsub, kafka or bigquery.",
         )
     for _, secret in parts.secrets:
         if secret.gcp is None:

@@ -132,7 +132,7 @@ _BROKEN = re.compile(
 )
 """In the trace of a job whose checkpoint is broken, or gone."""
 _REFUSED = re.compile(
-    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
+    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.(?:held\.Contradicted|kafka\.TopicRefused)|"
     r"runtime\.fence\.(?:Fenced|Removed)|runtime\.pubsub_client\.Gone|"
     r"sources\.kafka\.faults\.(?:TopicGone|RecordsLost)|runtime\.acked\.Outdated)): "
     r"([^\n\[]{1,1000})"

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from weir.dpcore.config.schema import Rehearsed
+from weir.dpcore.config.schema import DryRun
 from weir.pipelines.audit.attack import Report
 from weir.pipelines.audit.audit import Audit
 from weir.pipelines.rehearse.rehearse import Rehearsal
@@ -113,10 +113,10 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
         yield indent(errors(found.scores))
         yield indent(Text(told(found), style="dim"))
-    if found.rehearsed is not None:
+    if found.dry_run is not None:
         yield heading("What bounds took of these events, for plan, report and statement")
         yield indent(Text("Add to the config:", style="dim"))
-        section = section_of(found.rehearsed)
+        section = section_of(found.dry_run)
         yield indent(Text(section, no_wrap=True, overflow="ignore"))
     if found.clipped:
         yield heading("What clips take")
@@ -132,11 +132,11 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield indent(grid(found))
 
 
-def section_of(rehearsed: Rehearsed) -> str:
+def section_of(dry_run: DryRun) -> str:
     """As a config has it."""
-    lost = ", ".join(f"{name}: {share:g}" for name, share in rehearsed.lost.items())
-    file = json.dumps(rehearsed.file)
-    return f"rehearsed: {{file: {file}, date: {rehearsed.date}, lost: {{{lost}}}}}"
+    lost = ", ".join(f"{name}: {share:g}" for name, share in dry_run.lost.items())
+    file = json.dumps(dry_run.file)
+    return f"dry_run: {{file: {file}, date: {dry_run.date}, lost: {{{lost}}}}}"
 
 
 def errors(scores: tuple[Score, ...]) -> RenderableType:

@@ -171,6 +171,7 @@ SINKS = ConnectorKinds(
         "stdout": "weir.pipelines.sinks.stdout:StdoutSink",
         "bigquery": "weir.pipelines.sinks.bigquery:BigQuerySink",
         "pubsub": "weir.pipelines.sinks.pubsub:PubSubSink",
+        "kafka": "weir.pipelines.sinks.kafka:KafkaSink",
     },
     "weir.sinks",
 )
@@ -182,6 +183,7 @@ DEAD_LETTERS = ConnectorKinds(
         "csv": "weir.pipelines.sinks.dead_letters:DeadCsv",
         "ndjson": "weir.pipelines.sinks.dead_letters:DeadNdjson",
         "pubsub": "weir.pipelines.sinks.dead_letters:DeadTopic",
+        "kafka": "weir.pipelines.sinks.kafka:DeadKafka",
     },
     "weir.dead_letters",
 )

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from weir.dpcore.config import durations
 from weir.dpcore.config.clock import Duration
-from weir.dpcore.config.section import Section, refusal
+from weir.dpcore.config.section import refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
+from weir.pipelines.connectors.kafka import RegisteredTopic
+from weir.pipelines.sources.payload import MessageFormat
 from weir.pipelines.sources.pubsub import Replay
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-from weir.transforms.sources.kafka.properties import (
-    OURS,
-    SECRETS,
-    ClientProperties,
-    PropertyReference,
-)
 
+OURS = {
+    "auto.offset.reset": "Write source.kafka.start.",
+    "bootstrap.servers": "Write source.kafka.brokers.",
+    "enable.auto.commit": "",
+    "enable.auto.offset.store": "",
+    "enable.partition.eof": "",
+    "group.id": "Write source.kafka.group.",
+    "group.instance.id": "",
+    "isolation.level": "Write source.kafka.isolation.",
+    "partition.assignment.strategy": "",
+}
+"""Properties that the source sets itself, as its guarantees need them -> what to write instead."""
 ANSWER = 10.0
 """Seconds to wait for brokers that are asked for the topic."""
 
-_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
-_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):([0-9]{1,5})")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-
-class TopicConfig(Section):
+class TopicConfig(RegisteredTopic):
     """Events from a topic of Kafka, every partition of it.
 
     An event's arrival stamp, by which it is late or not, is the column schema.arrival, within
@@ -41,27 +44,15 @@ class TopicConfig(Section):
     (CreateTime).
     """
 
-    brokers: str = Field(
-        description="Brokers to ask first, HOST:PORT, separated by commas.",
-        examples=["kafka-1.acme.example:9092,kafka-2.acme.example:9092"],
-    )
-    topic: str = Field(description="The topic to read.", examples=["purchases"])
-    payload: Literal["json", "ndjson", "avro", "arrow", "confluent_avro", "protobuf"] = Field(
+    section: ClassVar[str] = "source.kafka"
+    ours: ClassVar[Mapping[str, str]] = OURS
+
+    payload: Annotated[str, MessageFormat(("confluent_avro", "protobuf"))] = Field(
         default="ndjson",
         description="What the value of a record holds: one JSON object, lines of JSON, an Avro "
         "container, an Arrow stream, one Avro record with the id of its schema (registry), or one "
         "message of protocol buffers (descriptors). Keys and headers are not read.",
         examples=["ndjson"],
-    )
-    registry: str | None = Field(
-        default=None,
-        description="Address of the schema registry; for confluent_avro.",
-        examples=["https://registry.acme.example:8081"],
-    )
-    registry_login: dict[str, str] | None = Field(
-        default=None,
-        description="Where USER:PASSWORD of the registry is: {file: PATH} or {env: NAME}.",
-        examples=["{env: REGISTRY_LOGIN}"],
     )
     descriptors: str | None = Field(
         default=None,
@@ -115,15 +106,6 @@ class TopicConfig(Section):
         "Nothing is read by it: offsets lie in checkpoints.",
         examples=["weir-purchases"],
     )
-    options: dict[str, Any] = Field(
-        default={},
-        description="Further properties of librdkafka's clients. A secret is given as {file: PATH} "
-        "or {env: NAME}, and read on the workers.",
-        examples=[
-            "{security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, sasl.username: weir, "
-            "sasl.password: {file: /run/secrets/kafka}}"
-        ],
-    )
     replay: Replay | None = Field(
         default=None,
         description="Stream time of a recorded stream that is fed again.",
@@ -137,28 +119,8 @@ class TopicConfig(Section):
             return self.start
         return durations.timestamp(self.start)
 
-    @property
-    def properties(self) -> ClientProperties:
-        """Of the clients."""
-        plain, secrets = _split(self.options)
-        return ClientProperties(self.brokers, tuple(plain.items()), tuple(secrets.items()))
-
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for broker in self.brokers.split(","):
-            place = _BROKER.fullmatch(broker.strip())
-            if place is None or not 0 < int(place[2]) < 65_536:
-                raise refusal(
-                    "brokers",
-                    self.brokers,
-                    "must be HOST:PORT, or several separated by commas, like kafka.example:9092.",
-                )
-        if not _NAME.fullmatch(self.topic):
-            raise refusal(
-                "topic",
-                self.topic,
-                "cannot be the name of a topic. Write 1 to 249 letters, digits and any of . _ -",
-            )
         if self.start not in ("earliest", "latest"):
             try:
                 durations.timestamp(self.start)
@@ -173,89 +135,11 @@ class TopicConfig(Section):
             raise refusal("readers", self.readers, "must be from 1 to 256.")
         if durations.duration(self.slack) < 100_000:
             raise refusal("slack", self.slack, "must be 100ms or longer.")
-        _split(self.options)
-        self._check_payload()
-        return self
-
-    def _check_payload(self) -> None:
-        """Checks that a payload has what it needs, and nothing that is for another."""
         needs = {"confluent_avro": ("registry",), "protobuf": ("descriptors", "message")}
-        needed = needs.get(self.payload, ())
-        allowed = (*needed, "registry_login") if "registry" in needed else needed
-        for name in ("registry", "registry_login", "descriptors", "message"):
-            value = getattr(self, name)
-            if value is not None and name not in allowed:
-                raise refusal(name, value, f"is not for payload {self.payload}. Remove it.")
-            if value is None and name in needed:
-                raise refusal(name, value, f"is missing. Payload {self.payload} needs it.")
-        if self.registry is not None and not self.registry.startswith(("http://", "https://")):
-            raise refusal(
-                "registry", self.registry, "is no address. Write one like https://HOST:8081."
-            )
-        if self.registry_login is not None:
-            _reference("registry_login", self.registry_login)
+        self._check_needs(f"payload {self.payload}", needs)
         if self.descriptors is not None and not PurePosixPath(self.descriptors).is_absolute():
             raise refusal("descriptors", self.descriptors, "must be an absolute path.")
-
-
-def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
-    """Plain properties, and those by reference; raises what validators raise."""
-    plain: dict[str, Any] = {}
-    secrets: dict[str, PropertyReference] = {}
-    for name, value in _flat(options):
-        field = f"options.{name}"
-        if name in OURS:
-            raise refusal(field, value, f"is set by the source. {_instead(name)}")
-        if isinstance(value, Mapping):
-            secrets[name] = _reference(field, value)
-        elif name in SECRETS:
-            raise refusal(
-                field,
-                "...",
-                "is a secret. Write {file: PATH} or {env: NAME}: where workers read it.",
-            )
-        elif isinstance(value, bool | int | float | str):
-            plain[name] = value
-        else:
-            raise refusal(field, value, "must be text, a number, or true or false.")
-    return plain, secrets
-
-
-def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Names with dots; ``--set`` makes nested mappings of them."""
-    for name, value in options.items():
-        whole = f"{before}{name}"
-        if isinstance(value, Mapping) and not set(value) & {"file", "env"}:
-            yield from _flat(value, f"{whole}.")
-        else:
-            yield whole, value
-
-
-def _reference(field: str, value: Mapping[str, Any]) -> PropertyReference:
-    if len(value) != 1:
-        raise refusal(field, "...", "must hold exactly one of file, env.")
-    ((kind, place),) = value.items()
-    if kind == "file":
-        if not isinstance(place, str) or not PurePosixPath(place).is_absolute():
-            raise refusal(f"{field}.file", place, "must be an absolute path: workers read it.")
-        return PropertyReference(file=place)
-    if not isinstance(place, str) or not _VARIABLE.fullmatch(place):
-        raise refusal(
-            f"{field}.env",
-            "...",
-            "is no name of an environment variable. Write one like KAFKA_KEY.",
-        )
-    return PropertyReference(env=place)
-
-
-def _instead(name: str) -> str:
-    instead = {
-        "bootstrap.servers": "Write source.kafka.brokers.",
-        "group.id": "Write source.kafka.group.",
-        "isolation.level": "Write source.kafka.isolation.",
-        "auto.offset.reset": "Write source.kafka.start.",
-    }
-    return instead.get(name, "Remove it.")
+        return self
 
 
 class KafkaSource(Source):
@@ -285,10 +169,9 @@ class KafkaSource(Source):
         from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf
 
         section = self.kafka
-        if section.registry is not None:
-            login = section.registry_login
-            place = None if login is None else _reference("registry_login", login)
-            return ConfluentAvro(section.registry, place)
+        registry = section.schemas
+        if registry is not None:
+            return ConfluentAvro(registry)
         if section.descriptors is None or section.message is None:
             return None
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_name
+from weir.pipelines.sources.payload import Payload
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
@@ -56,10 +57,10 @@ class SubscriptionConfig(Section):
         description="The subscription to read.",
         examples=["projects/acme-data/subscriptions/purchases"],
     )
-    payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
+    payload: Payload = Field(
         default="ndjson",
-        description="What a message holds: one JSON object, lines of JSON, an Avro container, or "
-        "an Arrow stream.",
+        description="What a message holds: one JSON object (json), lines of JSON (ndjson), an Avro "
+        "container, an Arrow stream, or a format of an installed package.",
         examples=["ndjson"],
     )
     readers: int = Field(default=1, description="How many readers pull side by side.", examples=[2])

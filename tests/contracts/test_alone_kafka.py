@@ -28,6 +28,7 @@ from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources.kafka.properties import ClientProperties
+from weir.transforms.sources.kafka.registry import SchemaRegistry
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.kafka.values import ConfluentAvro
 
@@ -128,7 +129,7 @@ def test_a_record_of_a_registry_moves_nothing_but_itself(kind: int) -> None:
     with registry() as held:
         for id, schema_of in ((1, numbers), (2, texts)):
             held.schemas[id] = {"schema": json.dumps(schema_of)}
-        reader = ConfluentAvro(held.url)
+        reader = ConfluentAvro(SchemaRegistry(held.url))
 
         @SEARCH
         @given(st.data())

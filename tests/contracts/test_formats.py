@@ -13,6 +13,7 @@ import pytest
 
 from tests.pipelines.conftest import Weir, weir  # noqa: F401 - a fixture
 from weir.dpcore.registry import installed
+from weir.pipelines.sources.payload import OWN
 from weir.pipelines.sources.registry import SOURCES
 from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
@@ -149,6 +150,20 @@ def test_an_artificial_format_goes_through_every_command(bars: Path, weir: Weir)
     call("rehearse", job, "--on", bars / "public.bars", "--json")
 
 
+def test_sources_of_messages_take_it_by_name(bars: Path, weir: Weir) -> None:  # noqa: F811
+    text = CONFIG.replace(
+        '{bars: "events*.bars"}',
+        "{kafka: {brokers: 'k:9092', topic: t, start: earliest, payload: bars}}",
+    )
+    (bars / "stream.yaml").write_text(text)
+    result = weir("plan", bars / "stream.yaml")
+    assert result.exit_code == 0, result.output
+    (bars / "stream.yaml").write_text(text.replace("payload: bars", "payload: rods"))
+    result = weir("plan", bars / "stream.yaml")
+    assert result.exit_code == 2 and "payload = 'rods': must be one of json" in result.output
+    assert "bars, confluent_avro, protobuf." in result.output
+
+
 def test_a_message_can_hold_it(bars: Path) -> None:
     form = FORMATS["bars"]
     batch = pa.RecordBatch.from_pydict({"at": ["2025-01-01", "2025-01-02"], "x": [1.0, 2.0]})
@@ -176,6 +191,7 @@ def test_a_broken_batch_costs_no_other(bars: Path) -> None:
 
 
 def test_without_the_package_it_is_unknown() -> None:
+    assert set(OWN) == set(message_formats())
     assert "bars" not in FORMATS and "bars" not in SOURCES and format_of("a.bars") is None
 
 

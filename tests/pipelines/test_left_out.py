@@ -185,7 +185,7 @@ def test_a_single_key_has_the_low_end_in_numbers(weir: Weir, tmp_path: Path) -> 
     assert "With 97.5 % certainty the true figure is at least" in signed
 
 
-SHARES = "rehearsed: {file: last-year.csv, date: 2025-11-26, lost: {spent: 0.0789, visits: 0}}\n"
+SHARES = "dry_run: {file: last-year.csv, date: 2025-11-26, lost: {spent: 0.0789, visits: 0}}\n"
 
 
 def test_a_rehearsed_share_is_shown_with_its_file_and_date(weir: Weir, folder: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_rehearsed_share_is_shown_with_its_file_and_date(weir: Weir, folder: P
 )
 def test_what_has_no_rehearsed_share(lost: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Plan.from_yaml(CONFIG + f"rehearsed: {{file: a.csv, date: 2025-11-26, lost: {lost}}}\n")
+        Plan.from_yaml(CONFIG + f"dry_run: {{file: a.csv, date: 2025-11-26, lost: {lost}}}\n")
 
 
 def test_which_low_ends_are_below_the_true_figure() -> None:

@@ -53,7 +53,7 @@ def besieged(
                 ", readers: 2",
                 every=every,
                 extra=often,
-                topic=post.make("out") if published else None,
+                published=f"pubsub: {post.make('out')}" if published else None,
             )
             if published:
                 post.subscribe("out")

@@ -37,7 +37,7 @@ class Job:
       folder: absolute. recording: what runs. source: the config's ``source``, as YAML.
       extra: further sections of the config. every: ticks a file of releases covers.
       name: of the sink's folder, for several runs of one job.
-      topic: where releases are published, in place of a folder.
+      published: a sink in place of the folder, as YAML.
     """
 
     folder: Path
@@ -46,7 +46,7 @@ class Job:
     extra: str = ""
     every: int = 16
     name: str = "out"
-    topic: str | None = None
+    published: str | None = None
 
     @property
     def out(self) -> Path:
@@ -82,8 +82,8 @@ class Job:
 
     @property
     def _sink(self) -> str:
-        if self.topic is not None:
-            return f"pubsub: {self.topic}"
+        if self.published is not None:
+            return self.published
         return f"parquet: {self.out}, every: {self.every}"
 
     def start(self, runner: str, *flags: str, env: Mapping[str, str] | None = None) -> Running:

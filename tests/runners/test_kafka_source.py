@@ -33,6 +33,7 @@ from weir.transforms.beam.pubsub.messages import MessageDecoder
 from weir.transforms.sources.kafka import faults
 from weir.transforms.sources.kafka.clients import LATEST, KafkaClients
 from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
+from weir.transforms.sources.kafka.registry import SchemaRegistry
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.kafka.values import ConfluentAvro
 
@@ -144,7 +145,7 @@ def test_a_schema_that_evolves_in_mid_stream(
         row = {"at": now, "x": 1, "y": "y"}
         topic.publish(framed(1, old, {**row, "id": f"old-{i}"}) for i in range(20))
         topic.publish([framed(2, new, {**row, "id": "new"}), framed(9, old, {**row, "id": "no"})])
-        values = ConfluentAvro(held.url)
+        values = ConfluentAvro(SchemaRegistry(held.url))
         with reading(prism_location, topic, 3, "avro", values=values) as job:
             until(job.done)
             assert sorted(job.ids()) == sorted([*(f"old-{i}" for i in range(20)), "new"])

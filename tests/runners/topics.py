@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from tests.runners.besieged import HOUR_A_SECOND
@@ -115,6 +115,20 @@ class Topic:
         places = {TopicPartition(self.name, p): OffsetSpec.latest() for p in range(self.partitions)}
         futures = self.admin.list_offsets(places)
         return {place.partition: future.result().offset for place, future in futures.items()}
+
+    def written(self) -> list[tuple[bytes | None, bytes | None]]:
+        """(key, value) of all records, in the order of each partition."""
+        consumer = Consumer({**self._common, "group.id": "reader", "enable.partition.eof": True})
+        consumer.assign([TopicPartition(self.name, p, 0) for p in range(self.partitions)])
+        records, open_partitions = [], set(range(self.partitions))
+        while open_partitions:
+            for record in consumer.consume(1000, 1.0):
+                if record.error() is None:
+                    records.append((record.key(), record.value()))
+                else:
+                    open_partitions.discard(record.partition())
+        consumer.close()
+        return records
 
     def send(self, value: bytes | None, partition: int | None = None, **more: Any) -> None:
         """Sends without waiting; partitions take turns."""
@@ -240,10 +254,12 @@ def besieged_topic(
     leads: Sequence[float] = (5.0,),
     partitions: int = 3,
     fed: bool = False,
+    published: str | None = None,
 ) -> Iterator[tuple[Siege, Topic, Feed | None]]:
     """A job that runs and has a checkpoint.
 
     Args:
+      published: a sink in place of files, as YAML.
       every: ticks of a file. values: what the topic holds before the job is there.
       leads: seconds until the clock starts; where a busy machine has the job there much later,
         the next is tried. fed: whether the recording is fed from before the job on.
@@ -258,7 +274,14 @@ def besieged_topic(
             feed.start()
         extra = "engine: {checkpoint_every: 2s}\n"
         job = over_topic(
-            folder / str(lead), recording, topic, pace, ", readers: 2", every=every, extra=extra
+            folder / str(lead),
+            recording,
+            topic,
+            pace,
+            ", readers: 2",
+            every=every,
+            extra=extra,
+            published=published,
         )
         with Siege(job, cluster, pace) as siege:
             siege.settle(1)

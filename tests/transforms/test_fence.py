@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.doubles import FakePlan
-from weir.transforms.beam.publish import Outgoing, Publish
+from weir.transforms.beam.publish import Outgoing, Publish, PubSubTopic
 from weir.transforms.beam.pubsub.messages import Subscription
 from weir.transforms.beam.pubsub.reader import Reader
 from weir.transforms.beam.write_files import RangeDoFn
@@ -89,7 +89,7 @@ def test_who_was_replaced_anywhere_is_told_and_asks_for_its_end(
 
 def test_steps_take_the_fence_around_them_to_their_workers(folder: str) -> None:
     with fence.standing(Fence(fence.claim(folder, "a"))):
-        step = Publish("t", lambda _: iter(()), "n")
+        step = Publish(PubSubTopic("t"), lambda _: iter(()), "n")
     assert fence.current() is fence.OPEN
     away = pickle.loads(pickle.dumps(step._fence))
     assert away.state == Claim(folder, 1)
@@ -180,7 +180,7 @@ def test_a_replaced_sink_writes_nothing(folder: str, monkeypatch: pytest.MonkeyP
     with fence.standing(Fence(fence.claim(folder, "a"))):
         files = RangeDoFn(Ranges(1, 1, (0,)), Never())
         here = Write(Ranges(1, 1, (0,)), Never(), fence.current().inner)
-        topic = Publish("t", lambda _: iter([Outgoing(b"", {})]), "n")
+        topic = Publish(PubSubTopic("t"), lambda _: iter([Outgoing(b"", {})]), "n")
     fence.claim(folder, "b")
     monkeypatch.setattr(
         "weir.transforms.beam.write_files.sorted_table", lambda _: Sorted(pa.table({}), 0)

@@ -18,7 +18,8 @@ from tests.transforms.schema_registry import Registry, registry
 from weir.dpcore.errors import ConfigError
 from weir.transforms.beam.kafka.position import TopicPosition
 from weir.transforms.sources.kafka.properties import PropertyReference
-from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf, SchemaAway
+from weir.transforms.sources.kafka.registry import SchemaAway, SchemaRegistry
+from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf
 
 OLD = {
     "type": "record",
@@ -49,7 +50,7 @@ def test_a_schema_that_evolves_in_mid_stream_is_read_by_its_id(
     with registry() as held:
         put(held, 7, OLD)
         put(held, 300, NEW)
-        reader = ConfluentAvro(f"{held.url}/", PropertyReference(env="LOGIN"))
+        reader = ConfluentAvro(SchemaRegistry(f"{held.url}/", PropertyReference(env="LOGIN")))
         before, after = {"id": "a", "x": 1.5}, {"id": "b", "x": 2.5, "y": 3}
         for _ in range(2):
             assert rows(reader.read(framed(7, OLD, before))) == [before]
@@ -65,7 +66,7 @@ def test_values_without_a_schema_are_malformed_and_asked_for_once() -> None:
     with registry() as held:
         put(held, 1, OLD, schemaType="PROTOBUF")
         put(held, 2, OLD, references=[{"name": "a", "subject": "a", "version": 1}])
-        reader = ConfluentAvro(held.url)
+        reader = ConfluentAvro(SchemaRegistry(held.url))
         for value in (b"", b"\0\0", b"{}", b"\1\0\0\0\1x"):
             assert reader.read(value) is None
         assert held.asked == []
@@ -79,7 +80,7 @@ def test_a_registry_that_is_down_holds_the_stream_and_loses_nothing() -> None:
     with registry() as held:
         put(held, 1, OLD)
         first, second = (framed(1, OLD, {"id": name, "x": 1.0}) for name in "ab")
-        reader = cluster.reader(values=ConfluentAvro(held.url))
+        reader = cluster.reader(values=ConfluentAvro(SchemaRegistry(held.url)))
         cluster.append(first)
         position, batches = turn(reader, TopicPosition())
         assert len(values(batches)) == 1
@@ -99,7 +100,9 @@ def test_a_registry_that_is_down_holds_the_stream_and_loses_nothing() -> None:
 
 def test_a_registry_that_is_not_there_is_waited_for() -> None:
     with pytest.raises(SchemaAway):
-        ConfluentAvro("http://127.0.0.1:1").read(framed(1, OLD, {"id": "a", "x": 1.0}))
+        ConfluentAvro(SchemaRegistry("http://127.0.0.1:1")).read(
+            framed(1, OLD, {"id": "a", "x": 1.0})
+        )
 
 
 def descriptors() -> bytes:

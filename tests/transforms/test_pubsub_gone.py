@@ -13,7 +13,7 @@ from tests.transforms.pulls import Failure, reader, wire
 from weir.dpcore.errors import WeirError
 from weir.pipelines.runners.submitted import refusal_in
 from weir.transforms.beam import publish as pubsub
-from weir.transforms.beam.publish import Outgoing, Publish, publish
+from weir.transforms.beam.publish import Outgoing, Publish, PubSubTopic, publish
 from weir.transforms.beam.pubsub.reader import Reader
 from weir.transforms.runtime import counters, fence
 from weir.transforms.runtime.fence import Fence
@@ -149,7 +149,7 @@ def test_a_topic_that_is_gone_ends_the_job_as_a_subscription_does(
     monkeypatch.setattr(pubsub, "publisher", lambda host: Refusing(ERRORS[code]("quoted"), 10**6))
     asked: list[Fence] = []
     monkeypatch.setattr(Fence, "fail", lambda self, error: (_ for _ in ()).throw(error))
-    step = Publish("t", lambda _: iter([Outgoing(b"x", {})]), "n")
+    step = Publish(PubSubTopic("t"), lambda _: iter([Outgoing(b"x", {})]), "n")
     step.setup()
     step.start_bundle()
     step.process(0)

@@ -14,7 +14,7 @@ from weir.dpcore.errors import WeirError
 from weir.dpcore.program import Released
 from weir.transforms.beam import publish as pubsub
 from weir.transforms.beam import sinks as sinks_dead
-from weir.transforms.beam.publish import Outgoing, Publish, to_messages
+from weir.transforms.beam.publish import Outgoing, Publish, PubSubTopic, to_messages
 from weir.transforms.release.few import Shape, shape_for
 from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
 from weir.transforms.runtime.codec import batch_from_bytes
@@ -104,7 +104,7 @@ class Client:
 def started(monkeypatch: pytest.MonkeyPatch, make: Any, error: Exception | None = None) -> Any:
     client = Client(error)
     monkeypatch.setattr(pubsub, "publisher", lambda host: client)
-    dofn = Publish(TOPIC, make, "published")
+    dofn = Publish(PubSubTopic(TOPIC), make, "published")
     dofn.setup()
     dofn.start_bundle()
     return dofn, client

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import apache_beam as beam
 import numpy as np
@@ -34,7 +34,6 @@ from weir.transforms.runtime.codec import batch_to_bytes
 from weir.transforms.runtime.pubsub_client import (
     PATIENCE,
     REFUSALS,
-    Gone,
     emulator,
     gone,
     patiently,
@@ -60,6 +59,21 @@ class Outgoing(NamedTuple):
 
     data: bytes
     attributes: dict[str, str]
+
+
+class Server(Protocol):
+    """What takes messages of one topic. It is sent to workers, and connects there."""
+
+    def connect(self) -> None:
+        """Makes ready on a worker."""
+
+    def send(self, messages: Sequence[Any]) -> None:
+        """Returns when the server has them all, and waits for one that is away.
+
+        Raises:
+          Fatal: it refuses, and does so for as long as that is doubted.
+          WeirError: it failed; names the kind of error only.
+        """
 
 
 def to_messages(
@@ -121,25 +135,23 @@ class Publish(beam.DoFn):
     """Elements -> a topic. A bundle is done when the server has all of its messages.
 
     Args:
-      topic: its full name.
-      make: element -> messages.
+      server: of the topic.
+      make: element -> messages, whose ``data`` is most of what they take.
       count: name of the counter of published messages.
     """
 
-    def __init__(self, topic: str, make: Callable[[Any], Iterator[Outgoing]], count: str) -> None:
-        self._topic, self._make, self._count = topic, make, count
-        self._host = emulator()
+    def __init__(self, server: Server, make: Callable[[Any], Iterator[Any]], count: str) -> None:
+        self._server, self._make, self._count = server, make, count
         self._fence = fence.current().inner
-        self._client: Any = None
-        self._held: list[Outgoing] = []
+        self._held: list[Any] = []
         self._bytes = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None, "_held": [], "_bytes": 0}
+        return {**self.__dict__, "_held": [], "_bytes": 0}
 
     def setup(self) -> None:
         """Connects."""
-        self._client = publisher(self._host)
+        self._server.connect()
         kept_counts.keep(self._fence)
 
     def teardown(self) -> None:
@@ -169,11 +181,32 @@ class Publish(beam.DoFn):
     def _flush(self) -> None:
         self._fence.look()
         try:
-            publish(self._client, self._topic, self._held)
-        except Gone as error:
+            self._server.send(self._held)
+        except fence.Fatal as error:
             self._fence.fail(error)
         counters.add(self._count, len(self._held))
         self._held, self._bytes = [], 0
+
+
+class PubSubTopic:
+    """See Server.
+
+    Args:
+      name: projects/P/topics/T.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, self._host = name, emulator()
+        self._client: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+    def connect(self) -> None:
+        self._client = publisher(self._host)
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        publish(self._client, self._name, messages)
 
 
 def publish(client: Any, topic: str, messages: Sequence[Outgoing]) -> None:
@@ -230,5 +263,5 @@ class PublishReleases(beam.PTransform[Any, Any]):
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> messages."""
         # mypy takes no tuple for a callable, even where it has a __call__.
-        publish = Publish(self._topic, self._make, "published")  # type: ignore[arg-type]
+        publish = Publish(PubSubTopic(self._topic), self._make, "published")  # type: ignore[arg-type]
         return releases | "Publish" >> beam.ParDo(publish)

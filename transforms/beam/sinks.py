@@ -10,7 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from weir.dpcore.plan import Plan
-from weir.transforms.beam.publish import Outgoing, Publish
+from weir.transforms.beam.publish import Outgoing, Publish, PubSubTopic
 from weir.transforms.release.few import Few, shape_for
 from weir.transforms.release.flat import Layout
 from weir.transforms.release.table import has_intervals
@@ -90,4 +90,6 @@ class PublishDead(beam.PTransform[Any, Any]):
         self._topic = topic
 
     def expand(self, dead: beam.PCollection[pa.RecordBatch]) -> Any:
-        return dead | "Publish" >> beam.ParDo(Publish(self._topic, to_messages, "published_dead"))
+        return dead | "Publish" >> beam.ParDo(
+            Publish(PubSubTopic(self._topic), to_messages, "published_dead")
+        )

@@ -166,14 +166,14 @@ def test_public_events_give_the_section_that_shows_what_bounds_took(
     told = weir("rehearse", config, *given)
     assert told.exit_code == 0, told.output
     if not on:  # made-up events repeat what their generator was given
-        assert "rehearsed:" not in told.stdout
+        assert "dry_run:" not in told.stdout
         return
-    (line,) = (line.strip() for line in told.stdout.splitlines() if "rehearsed: {" in line)
+    (line,) = (line.strip() for line in told.stdout.splitlines() if "dry_run: {" in line)
     config.write_text(f"{config.read_text()}\n{line}\n")
     caveat = load(config).plan_config()
-    assert caveat.rehearsed is not None and caveat.rehearsed.file == "public.csv"
+    assert caveat.dry_run is not None and caveat.dry_run.file == "public.csv"
     # Every other of 80 counts as 50: 30 of each 100; in each hour alike, so of the totals too.
-    assert caveat.rehearsed.lost["paid"] == pytest.approx(0.3, abs=0.06)
-    assert caveat.rehearsed.lost["visits"] == 0
+    assert caveat.dry_run.lost["paid"] == pytest.approx(0.3, abs=0.06)
+    assert caveat.dry_run.lost["visits"] == 0
     shown = " ".join(weir("plan", config).stdout.split())
-    assert f"in a dry run on public.csv ({caveat.rehearsed.date})" in shown
+    assert f"in a dry run on public.csv ({caveat.dry_run.date})" in shown

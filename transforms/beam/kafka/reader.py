@@ -18,8 +18,8 @@ from weir.transforms.runtime import counters, stored_counts
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.sources.kafka import faults, starts
 from weir.transforms.sources.kafka.clients import EARLIEST, LATEST, CallRefused, KafkaClients
+from weir.transforms.sources.kafka.registry import SchemaAway
 from weir.transforms.sources.kafka.topic import KafkaTopic, record_id
-from weir.transforms.sources.kafka.values import SchemaAway
 from weir.transforms.sources.kafka.watermark import TopicFrontier
 
 RECORDS = 5_000

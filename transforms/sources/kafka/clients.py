@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.topic import KafkaTopic
 
 NO_GROUP = "weir"
@@ -33,8 +34,11 @@ class CallRefused(Exception):
         self.code = code
 
 
-def library() -> Any:
+def library(section: str = "source.kafka") -> Any:
     """The client library.
+
+    Args:
+      section: of the config that needs it.
 
     Raises:
       ConfigError: it is not installed.
@@ -44,9 +48,28 @@ def library() -> Any:
         import confluent_kafka.admin
     except ImportError:
         raise ConfigError(
-            "source.kafka", None, "needs confluent-kafka: pip install weir-dp[kafka]."
+            section, None, "needs confluent-kafka: pip install weir-dp[kafka]."
         ) from None
     return confluent_kafka
+
+
+def refused_property(properties: ClientProperties, error: Any) -> ConfigError:
+    """What librdkafka says of a property; its words may quote a value, so only names stay."""
+    words, field = str(error.args[0].str() if error.args else ""), f"{properties.section}.options"
+    for name, value in properties.plain:
+        if f'"{name}"' in words:
+            return ConfigError(
+                f"{field}.{name}",
+                value,
+                "is not accepted by librdkafka. Correct the name or the value: its page "
+                "CONFIGURATION.md lists them.",
+            )
+    return ConfigError(
+        field,
+        ", ".join(name for name, _ in properties.plain),
+        "are not accepted by librdkafka together. Correct them: its page CONFIGURATION.md "
+        "lists what each needs.",
+    )
 
 
 class KafkaClients:
@@ -78,25 +101,7 @@ class KafkaClients:
                 }
             )
         except self._library.KafkaException as error:
-            raise self._property(error) from None
-
-    def _property(self, error: Any) -> ConfigError:
-        """What librdkafka says of a property; its words may quote a value, so only names stay."""
-        words = str(error.args[0].str() if error.args else "")
-        for name, value in self._topic.properties.plain:
-            if f'"{name}"' in words:
-                return ConfigError(
-                    f"source.kafka.options.{name}",
-                    value,
-                    "is not accepted by librdkafka. Correct the name or the value: its page "
-                    "CONFIGURATION.md lists them.",
-                )
-        return ConfigError(
-            "source.kafka.options",
-            ", ".join(name for name, _ in self._topic.properties.plain),
-            "are not accepted by librdkafka together. Correct them: its page CONFIGURATION.md "
-            "lists what each needs.",
-        )
+            raise refused_property(topic.properties, error) from None
 
     def describe(self, seconds: float) -> Any:
         """Asks for the topic; ``described`` reads the answer."""
@@ -183,4 +188,12 @@ class KafkaClients:
         self._consumer.close()
 
 
-__all__ = ["EARLIEST", "LATEST", "CallRefused", "DescribedTopic", "KafkaClients", "library"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "CallRefused",
+    "DescribedTopic",
+    "KafkaClients",
+    "library",
+    "refused_property",
+]

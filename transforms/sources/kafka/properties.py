@@ -8,24 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from weir.dpcore.errors import ConfigError
 
-OURS = (
-    "auto.offset.reset",
-    "bootstrap.servers",
-    "enable.auto.commit",
-    "enable.auto.offset.store",
-    "enable.partition.eof",
-    "group.id",
-    "group.instance.id",
-    "isolation.level",
-    "partition.assignment.strategy",
-)
-"""Properties that the source sets itself, as its guarantees need them."""
 SECRETS = (
     "sasl.password",
     "sasl.oauthbearer.client.secret",
@@ -49,6 +37,8 @@ _DEFAULTS: Mapping[str, Any] = {
     # The reader counts and logs failures itself.
     "log_level": 2,
 }
+
+_OF_CONSUMERS = ("fetch.", "queued.", "isolation.")
 
 
 @dataclass(frozen=True)
@@ -103,11 +93,13 @@ class ClientProperties:
       brokers: HOST:PORT, separated by commas.
       plain: name -> value, as the config has it.
       secrets: name -> where the value is.
+      section: of the config that they are from, for messages.
     """
 
     brokers: str
     plain: tuple[tuple[str, Any], ...] = ()
-    secrets: tuple[tuple[str, PropertyReference], ...] = field(default=())
+    secrets: tuple[tuple[str, PropertyReference], ...] = ()
+    section: str = "source.kafka"
 
     def read(self) -> dict[str, Any]:
         """All of them, with the secrets: for a client, and for nothing else.
@@ -119,11 +111,21 @@ class ClientProperties:
             **_DEFAULTS,
             **dict(self.plain),
             **{
-                name: reference.read(f"source.kafka.options.{name}")
+                name: reference.read(f"{self.section}.options.{name}")
                 for name, reference in self.secrets
             },
             "bootstrap.servers": self.brokers,
         }
 
+    def of_producer(self) -> dict[str, Any]:
+        """As ``read``, for one that writes: without those of consumers, of which it warns.
 
-__all__ = ["OURS", "SECRETS", "ClientProperties", "PropertyReference"]
+        Raises:
+          ConfigError: a secret cannot be read.
+        """
+        return {
+            name: value for name, value in self.read().items() if not name.startswith(_OF_CONSUMERS)
+        }
+
+
+__all__ = ["SECRETS", "ClientProperties", "PropertyReference"]

@@ -8,28 +8,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import orjson
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.sources.kafka.properties import PropertyReference
+from weir.transforms.sources.kafka.registry import SchemaRegistry
 
-ANSWER = 5.0
-"""Seconds that a registry has for an answer."""
 UNKNOWN = 10_000
 """Ids of schemas that a registry does not know, of which so many are remembered."""
 _PREFIX = 5
 """Bytes before the body: a zero, and the id of the schema."""
-
-
-class SchemaAway(Exception):
-    """The registry does not answer: what needs a schema of it has to wait."""
 
 
 class ValueReader(Protocol):
@@ -51,11 +41,10 @@ class ConfluentAvro:
     to others are not supported: their records cannot be read.
 
     Attributes:
-      url: of the registry. login: where USER:PASSWORD is, or None.
+      registry: which has the schemas.
     """
 
-    url: str
-    login: PropertyReference | None = None
+    registry: SchemaRegistry
     _headers: dict[int, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
     _unknown: set[int] = field(default_factory=set, repr=False)
 
@@ -75,35 +64,13 @@ class ConfluentAvro:
         if id in self._unknown:
             return None
         if id not in self._headers:
-            schema = self._schema(id)
+            schema = self.registry.schema(id)
             if schema is None:
                 if len(self._unknown) < UNKNOWN:
                     self._unknown.add(id)
                 return None
             self._headers[id] = container_header(schema)
         return self._headers[id]
-
-    def _schema(self, id: int) -> bytes | None:
-        """A schema of the registry; None where it has none of the id that can be used."""
-        request = urllib.request.Request(f"{self.url.rstrip('/')}/schemas/ids/{id}")
-        if self.login is not None:
-            words = self.login.read("source.kafka.registry_login")
-            request.add_header(
-                "Authorization", f"Basic {base64.b64encode(words.encode()).decode()}"
-            )
-        try:
-            with urllib.request.urlopen(request, timeout=ANSWER) as answer:
-                entry = json.load(answer)
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return None
-            raise SchemaAway(f"HTTP {error.code}") from None
-        except (OSError, ValueError) as error:
-            raise SchemaAway(type(error).__name__) from None
-        if not isinstance(entry, Mapping) or entry.get("schemaType", "AVRO") != "AVRO":
-            return None
-        schema = entry.get("schema")
-        return schema.encode() if isinstance(schema, str) and not entry.get("references") else None
 
 
 def container_header(schema: bytes) -> tuple[bytes, bytes]:
@@ -235,4 +202,4 @@ def _value(value: Any, about: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-__all__ = ["ConfluentAvro", "Protobuf", "SchemaAway", "ValueReader", "container_header"]
+__all__ = ["ConfluentAvro", "Protobuf", "ValueReader", "container_header"]
