@@ -19,7 +19,7 @@ from weir.dpcore.accounting.guarantee import (
 )
 from weir.dpcore.accounting.joint import of_one
 from weir.dpcore.accounting.precision import UNEVEN, missing_tail
-from weir.dpcore.accounting.statement import statement, user_statement
+from weir.dpcore.accounting.statement import at_once, statement, user_statement
 from weir.dpcore.algorithm import Bias, Compiled, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.schema import Schema
@@ -90,7 +90,7 @@ def guarantee_of(
             groupings=terms.groupings,
             once=terms.clock.once,
         )
-        return replace(reported, statement=text)
+        return replace(reported, statement=at_once(text, program.sums))
     has_id = config.schema_.id is not None
     if has_id and circumstances.id_horizon is not None:
         copies = (Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES)
@@ -106,7 +106,7 @@ def guarantee_of(
         groupings=terms.groupings,
         once=terms.clock.once,
     )
-    return replace(reported, statement=text)
+    return replace(reported, statement=at_once(text, program.sums))
 
 
 COVERED = 1000

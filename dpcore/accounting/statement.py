@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import (
@@ -87,6 +89,16 @@ def statement(
     if keys_public:
         text += f" {public_keys(once)}"
     return " ".join([text, *circumstances.limits])
+
+
+def at_once(text: str, sums: Iterable[Any]) -> str:
+    """A statement, with what is lost where some noise is fitted to the whole clock."""
+    if not any(part.caveat for part in sums):
+        return text
+    return (
+        f"{text} The loss does not fade by degrees: all of it may fall on the releases right after "
+        "an event."
+    )
 
 
 def in_groupings(count: int) -> str:
