@@ -33,8 +33,8 @@ from weir.dpcore.plan_guarantee import (
     groupings_of,
     guarantee_of,
     left_out,
-    warnings_for,
 )
+from weir.dpcore.plan_warnings import WeightPrice, warnings_for, weight_prices
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.choice import loss_json, reason
 from weir.dpcore.pricing.terms import FAR, LAST, Terms
@@ -267,6 +267,11 @@ class Plan:
     def for_ever(self) -> ForEver | None:
         """What the same loss for ever would cost without a protection horizon; None: see there."""
         return for_ever(self.config, self.program, self.outputs, self.alternatives)
+
+    @cached_property
+    def weight_prices(self) -> tuple[WeightPrice, ...]:
+        """What twice the weight of each output would buy; empty where there is one."""
+        return weight_prices(self.config, self.program, self.alternatives)
 
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""

@@ -1,4 +1,4 @@
-"""The guarantee of a plan in numbers and words, its bias, and its warnings."""
+"""The guarantee of a plan in numbers and words, and its bias."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from weir.dpcore.accounting.guarantee import (
     RuntimeAssumptions,
 )
 from weir.dpcore.accounting.joint import of_one
-from weir.dpcore.accounting.precision import UNEVEN, missing_tail
 from weir.dpcore.accounting.statement import at_once, statement, user_statement
-from weir.dpcore.algorithm import Bias, Compiled, Takes
+from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.schema import Schema
-from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys, grouping_of
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.pricing.user_periods import costly_periods, every_period, together
+from weir.dpcore.pricing.user_periods import every_period, together
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.spaced import compiled
 from weir.dpcore.users.unit import ContributionBounds, Months, Periods, UserUnit
@@ -107,10 +105,6 @@ def guarantee_of(
         once=terms.clock.once,
     )
     return replace(reported, statement=at_once(text, program.sums))
-
-
-COVERED = 1000
-"""Draws of pure noise whose far tails delta must cover for no warning of them."""
 
 
 class ForEver(NamedTuple):
@@ -372,87 +366,3 @@ def _in(period: str) -> str:
 def _a(name: str) -> str:
     """With its article."""
     return f"{AN.get(name, 'a')} {name}"
-
-
-def warnings_for(
-    config: PlanConfig, promise: Guarantee, horizon: int | None, built: Compiled, share: float
-) -> tuple[str, ...]:
-    """What a reader should know before running the plan; share: see ``refuse_uneven``."""
-    result, program = list[str](), built.program
-    if any(math.isinf(row.epsilon) for row in promise.expiration):
-        result.append(
-            "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
-            "merging_tree for delta = 0) fades by degrees instead, usually with less noise."
-        )
-    if promise.epsilon > 10:
-        result.append(
-            f"epsilon = {promise.epsilon:g} is a weak guarantee; 1 is common, 10 the usual limit."
-        )
-    if promise.delta > 1e-4:
-        result.append(
-            f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
-        )
-    ticks = config.privacy.protect_for
-    if isinstance(ticks, int):
-        clock = config.release_clock
-        unit = "d" if clock.calendar is None or clock.calendar.days else " months"
-        result.append(
-            f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
-            f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
-            f"{ticks}{unit}."
-        )
-    tail = missing_tail(program.sums) if program.loss(1).kind == "pure" else 0.0
-    if tail * COVERED > promise.delta:
-        result.append(
-            "Pure noise is computed in floating point from 64 random bits a number: its far "
-            f"tail, about {tail:.0e} of the probability of every draw, is not covered by delta = "
-            f"{promise.delta:g}."
-        )
-    if share > UNEVEN:
-        result.append(
-            "The guarantee is so strict, and its noise so large in steps of the fixed-point grid, "
-            "that the rounding of doubles is not small compared with it. Take a larger epsilon, "
-            "or, where it can serve, mechanism.noise: discrete_gaussian, which is exact."
-        )
-    if config.yaml11_numbers:
-        result.append(
-            f"Text was read as a number: {', '.join(config.yaml11_numbers)}. Tools of YAML 1.1 "
-            "take 1e-6 for text; 1.0e-6 is a number to all."
-        )
-    if config.schema_.id is None and config.privacy.unit == "user":
-        result.append(
-            "schema.id is not set: an event that is delivered twice may count twice, within the "
-            "contribution bounds of its user."
-        )
-    elif config.schema_.id is None:
-        result.append(
-            "schema.id is not set: an event that is delivered twice counts twice, and then "
-            "the guarantee holds for each delivery, not for the event."
-        )
-    if config.key is not None and config.key.observed_keys_are_public:
-        first = "" if config.clock is None else ", and the tick of their first event,"
-        result.append(f"The keys that occur{first} are published as they are.")
-    may_vanish = config.where is not None or config.schema_.arrival is not None
-    of_events = config.privacy.unit != "user"
-    if of_events and config.privacy.relation == "replace_one" and not may_vanish:
-        is_public = "is public" if config.model is None else "is not covered by the guarantee"
-        cell = "key" if config.clock is None else "key and tick"
-        result.append(f"Under replace_one the number of events per {cell} {is_public}.")
-    person = config.person(config.terms().clock)
-    if person is not None and person.periods.longest is None:
-        result.append(
-            "per: all without clock.end keeps what every user has used up of the contribution "
-            "bounds for ever: state grows with users, and contribution bounds never begin again. "
-            "Take a period, like per: 30d."
-        )
-    dear = None if person is None else costly_periods(program, config.terms())
-    if dear is not None:
-        result.append(
-            f"protect_for is short compared with the stays of users: {dear} periods of a user in "
-            "a row cost more than as many guarantees added up, since what was added is seen in "
-            "releases long after. A longer protect_for makes long stays less expensive."
-        )
-    result.extend(built.warnings)
-    if horizon is None and promise.window is None:
-        result.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
-    return tuple(result)

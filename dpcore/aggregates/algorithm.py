@@ -16,7 +16,7 @@ from weir.dpcore.arrays import Ints
 from weir.dpcore.config.section import nearest, refusal
 from weir.dpcore.config.ticks import spans_of
 from weir.dpcore.config.validation import Chosen, field_names
-from weir.dpcore.pricing.calibration import Alternative, band_of
+from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.registry import AGGREGATES
@@ -264,25 +264,5 @@ class AggregatesAlgorithm:
             yield from aggregate.refused(name)
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm. Nothing can be read of a value whose margin is wider than all that it may
-        be. A sum since the start of a clock without end outgrows any noise."""
-        if terms.events is None:
-            return
-        for info in program.describe(terms.ticks()):
-            span = info.over or terms.horizon
-            if span is None:
-                continue
-            events, aggregate = terms.events * span, self.aggregates[info.name]
-            noise = info.stddev_worst / (events if aggregate.averages else 1)
-            half, reach = band_of(program.sums[0].real_noise[0]) * noise, aggregate.reach(events)
-            if half > reach:
-                over = f", over {info.over}," if info.over else ", since the start,"
-                over = "" if self.once else over
-                longer = "" if self.once else "longer ticks or spans, "
-                yield (
-                    f"{info.name}{over} is noise: its 95 % margin is \N{PLUS-MINUS SIGN} "
-                    f"{number(half)}, and {number(terms.events)} events a "
-                    f"{'key' if self.once else 'tick'} (expect.events) can make no more than "
-                    f"{number(reach)} of it. Ask for fewer outputs, {longer}coarser keys, or a "
-                    "larger epsilon; weir rehearse and weir advise say which of them is enough."
-                )
+        """None: what noise hides is said with what would change it (``plan_warnings``)."""
+        return iter(())

@@ -22,6 +22,7 @@ from weir.pipelines.cli.base import (
     print_json,
     version,
 )
+from weir.pipelines.cli.estimate import estimate
 from weir.pipelines.cli.feed import feed
 from weir.pipelines.cli.ledger import ledger
 from weir.pipelines.cli.rehearse import advise, audit, rehearse
@@ -50,6 +51,7 @@ def main(debug: bool) -> None:
       weir audit shop.yaml                  what an attacker proves of the guarantee
       weir run shop.yaml                    the releases
       weir report out/                      a page with pictures
+      weir estimate out/                    less noise, at no cost in privacy
     """
 
 
@@ -359,6 +361,7 @@ main.add_command(advise)
 main.add_command(rehearse)
 main.add_command(audit)
 main.add_command(run)
+main.add_command(estimate)
 main.add_command(status)
 main.add_command(watch)
 main.add_command(feed)

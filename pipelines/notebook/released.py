@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,22 @@ class Released:
         ]
         built: Any = wide[have].dropna(axis=1, how="all")
         return built.rename_axis(columns=[None, None])
+
+    def estimates(self, names: Sequence[str] | None = None, hindsight: bool = False) -> pa.Table:
+        """Estimates of counts and sums, from these releases alone; see ``weir estimate``.
+
+        Args:
+          names: outputs; None: all that have estimates. hindsight: of every tick, from all of them.
+
+        Returns:
+          a row for each key, tick, output, span and label.
+
+        Raises:
+          ConfigError: there are none, with the reason.
+        """
+        from weir.pipelines.estimates.estimate import of_releases
+
+        return of_releases(self.plan, self.table, names, hindsight)
 
     def _titles(self) -> tuple[list[str], list[str]]:
         """What each number is called: output, span and label; and the names in the plan's order."""

@@ -28,6 +28,7 @@ from weir.pipelines.feed.synthetic import OPEN_TICKS, Shares
 from weir.pipelines.feed.targets import open_target
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.rehearse import jobs
+from weir.pipelines.rehearse.estimates import EstimateScore, estimate_scores
 from weir.pipelines.rehearse.event_stats import EventStats, event_stats
 from weir.pipelines.rehearse.explore import ErrorGrid, grid_of
 from weir.pipelines.rehearse.jobs import refuse_source_files
@@ -78,6 +79,7 @@ class Rehearsal:
       result: of the run. within: what makes an output useful.
       scores: each output next to the truth; () where there is none, as ``notes`` of the result say.
       clipped, caps: what bounds take. advised, grid: what would make outputs useful.
+      estimates: of outputs that have them, next to the truth.
       dry_run: of public events, the section by which a config shows what bounds took of outputs
         that they can only lower; None: nothing.
     """
@@ -90,6 +92,7 @@ class Rehearsal:
     advised: tuple[Advised, ...] = ()
     grid: ErrorGrid | None = field(default=None)
     dry_run: DryRun | None = None
+    estimates: tuple[EstimateScore, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir rehearse --json``."""
@@ -97,6 +100,7 @@ class Rehearsal:
             **self.result.to_json(),
             "within": self.within,
             "outputs": [item.to_json() for item in self.scores],
+            "estimates": [item._asdict() for item in self.estimates],
             "clipped": [item.to_json() for item in self.clipped],
             "caps": [cap.to_json() for cap in self.caps],
             "remedies": [item.to_json() for item in self.advised],
@@ -191,7 +195,9 @@ def _compared(
     last = place / ("clean" if whole is None else "whole")
     held = score(plan, folder, place / "clean", last, within, seen)
     remedies = advised(plan, held, seen, caps, within, known)
-    return Rehearsal(result, within, held, clipped, caps, remedies, grid_of(plan, held))
+    filtered = () if plan.clock.once else estimate_scores(result.folder, place / "clean")
+    own = (held, clipped, caps, remedies, grid_of(plan, held))
+    return Rehearsal(result, within, *own, estimates=filtered)
 
 
 def _made_up(

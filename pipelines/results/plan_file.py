@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.estimates.sources import facts_of
 from weir.dpcore.leaves.clock import Calendar
 from weir.dpcore.models.config import AnyModel
 from weir.dpcore.models.predictor import Predictor
@@ -99,14 +100,17 @@ LAYOUT = "sink_layout"
 """Field of ``_plan.json`` in a folder of results: how its files hold vectors."""
 MODEL = "model_section"
 """Field of ``_plan.json``: the model's section of the config."""
+ESTIMATES = "estimates"
+"""Field of ``_plan.json``: the law of the noise in each output, by which releases are filtered."""
 SHOWN = 4
 """Changed fields that a refusal names."""
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """What ``plan --json`` prints, with the fields that it came from under ``config``; and the
-    section of its model, by which releases of it are used (``model_of``)."""
-    facts = {**plan.to_json(), "config": flatten(plan.config)}
+    """What ``plan --json`` prints, with the fields that it came from under ``config``; the section
+    of its model, by which releases of it are used (``model_of``); and what a filter of its releases
+    needs."""
+    facts = {**plan.to_json(), "config": flatten(plan.config), ESTIMATES: facts_of(plan)}
     if plan.config.model is not None:
         facts[MODEL] = plan.config.model.model_dump(
             mode="json", by_alias=True, exclude_defaults=True

@@ -29,6 +29,9 @@ from weir.pipelines.terminal import (
     table,
 )
 
+LITTLE, WEIGHED = 0.005, 6
+"""Of its noise, what a weight must change to be said; and outputs of which it is, at most."""
+
 
 def render(
     plan: Plan, out: Console, more: tuple[str, ...] = (), budget: Balance | None = None
@@ -69,7 +72,7 @@ def sections(
         yield indent(facts_table(plan.facts))
     yield heading("What is released, and how exact it is")
     yield indent(releases(plan))
-    for note in (*plan.notes, *left_out(plan)):
+    for note in (*plan.notes, *left_out(plan), *weights(plan)):
         yield indent(Text(note, style="dim"))
     if plan.groupings:
         yield heading("Groupings, each with its share of the budget")
@@ -201,6 +204,18 @@ def left_out(plan: Plan) -> list[str]:
         (out.name, plan.bias_words(out.name), math.isfinite(out.stddev_worst))
         for out in plan.outputs
     )
+
+
+def weights(plan: Plan) -> list[str]:
+    """What the weights of outputs buy, in a sentence."""
+    prices = [price for price in plan.weight_prices if abs(price.own - 1) > LITTLE]
+    if not prices:
+        return []
+    each = [
+        f"{price.output} {price.own:.2f} x, others up to {price.others:.2f} x"
+        for price in prices[:WEIGHED]
+    ]
+    return [f"Twice the weight of an output changes its noise: {'; '.join(each)}."]
 
 
 def groupings(plan: Plan) -> RenderableType:

@@ -13,6 +13,7 @@ from rich.text import Text
 from weir.dpcore.config.schema import DryRun
 from weir.pipelines.audit.attack import Report
 from weir.pipelines.audit.audit import Audit
+from weir.pipelines.rehearse.estimates import EstimateScore
 from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.remedies import Advice
 from weir.pipelines.rehearse.scores import BoundLoss, ClippingLoss, Score
@@ -113,6 +114,9 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
         yield indent(errors(found.scores))
         yield indent(Text(told(found), style="dim"))
+    if found.estimates:
+        yield heading("How far estimates lie off what bounds leave (weir estimate)")
+        yield indent(filtered(found.estimates))
     if found.dry_run is not None:
         yield heading("What bounds took of these events, for plan, report and statement")
         yield indent(Text("Add to the config:", style="dim"))
@@ -157,6 +161,17 @@ def errors(scores: tuple[Score, ...]) -> RenderableType:
             percent(score.inside) if math.isfinite(score.inside) else "-",
             Text(score.grade, style=STYLES[score.grade]),
         )
+    return rows
+
+
+def filtered(scores: tuple[EstimateScore, ...]) -> RenderableType:
+    """A row for each output that has estimates."""
+    names = ("release", "live estimate", "in hindsight", "in interval")
+    rows = table("output", "over", *names, right=names)
+    for score in scores[:SHOWN]:
+        errors = (score.release, score.live, score.hindsight)
+        shown = ["-" if error is None else number(error) for error in errors]
+        rows.add_row(score.name, short(score.over), *shown, percent(score.inside))
     return rows
 
 
