@@ -2,7 +2,8 @@
 
 ``unit`` has the bounds, the periods they hold in, and partition selection; ``cells`` hashes users
 and sorts their events by cell; ``cap`` applies the bounds as ticks close; ``fast_path`` finds users
-whom no bound touches; ``last_seen`` says how long ago a user came before.
+whom no bound touches; ``last_seen`` says how long ago a user came before, and ``coarse``
+which cells meet in coarser keys.
 """
 
-__all__ = ["cap", "cells", "fast_path", "last_seen", "unit"]
+__all__ = ["cap", "cells", "coarse", "fast_path", "last_seen", "unit"]

@@ -195,7 +195,7 @@ def _compared(
     last = place / ("clean" if whole is None else "whole")
     held = score(plan, folder, place / "clean", last, within, seen)
     remedies = advised(plan, held, seen, caps, within, known)
-    filtered = () if plan.clock.once else estimate_scores(result.folder, place / "clean")
+    filtered = () if plan.clock.once else estimate_scores(folder, place / "clean")
     own = (held, clipped, caps, remedies, grid_of(plan, held))
     return Rehearsal(result, within, *own, estimates=filtered)
 
