@@ -175,11 +175,11 @@ def _crossed(shape: tuple[Ints, Ints, Ints, int], values: Floats, variance: floa
     row = summed.mean(axis=2, keepdims=True) - mean
     column = summed.mean(axis=1, keepdims=True) - mean
     rest = summed - mean - row - column
-    made = rest + row / (1 + j) + column / (1 + i) + mean / (1 + i + j + i * j)
+    moved = rest + row / (1 + j) + column / (1 + i) + mean / (1 + i + j + i * j)
     out, left = values.copy(), np.empty(values.shape[1])
-    out[:, cells] = made
-    out[:, rows], out[:, columns] = made.sum(axis=2), made.sum(axis=1)
-    out[:, total] = made.sum(axis=(1, 2))
+    out[:, cells] = moved
+    out[:, rows], out[:, columns] = moved.sum(axis=2), moved.sum(axis=1)
+    out[:, total] = moved.sum(axis=(1, 2))
     parts = 1 / (1 + i + j + i * j), 1 / (1 + j), 1 / (1 + i), 1.0
     left[cells] = (
         parts[0] + (i - 1) * parts[1] + (j - 1) * parts[2] + (i - 1) * (j - 1) * parts[3]

@@ -144,20 +144,20 @@ def _tables(run: ResultFolder, names: Sequence[str], known: dict[str, bool]) -> 
             for ticks, places in _alike(own, spread):
                 keys = [tuple(json.loads(grid.keys[at])) for at in places]
                 some = np.ix_(ticks, places)
-                made, half = _moved(keys, own[some], spread[some], known[name], run.band)
-                low = made - half
-                shape = made.shape
+                moved, half = _moved(keys, own[some], spread[some], known[name], run.band)
+                low = moved - half
+                shape = moved.shape
                 yield pa.table(
                     {
-                        "release": [run.name] * made.size,
+                        "release": [run.name] * moved.size,
                         "key": [grid.keys[at] for at in places] * shape[0],
                         "tick": np.repeat(grid.first + ticks, shape[1]),
-                        "name": [name] * made.size,
-                        "label": [labels[name][part]] * made.size,
-                        "over": [over] * made.size,
-                        "value": made.ravel(),
+                        "name": [name] * moved.size,
+                        "label": [labels[name][part]] * moved.size,
+                        "over": [over] * moved.size,
+                        "value": moved.ravel(),
                         "low": (np.maximum(low, 0.0) if known[name] else low).ravel(),
-                        "high": (made + half).ravel(),
+                        "high": (moved + half).ravel(),
                     },
                     schema=SCHEMA,
                 )
@@ -187,8 +187,8 @@ def _moved(
         return values, band * stddev
     result = reconciled(sums, values, stddev[0])
     half = band * result.stddev * (stddev / stddev[0])
-    made = non_negative(sums, result.values, result.stddev) if floor else result.values
-    return made, half
+    moved = non_negative(sums, result.values, result.stddev) if floor else result.values
+    return moved, half
 
 
 def render(result: AddedUp, console: Console) -> None:
