@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from functools import lru_cache
 
 from weir.dpcore.accounting.groupings import KeyGroupings
 from weir.dpcore.aggregates.aggregate import Aggregate
@@ -11,7 +11,6 @@ from weir.dpcore.config.key import Key
 from weir.dpcore.config.privacy import Privacy
 from weir.dpcore.config.schema import DryRun, Schema
 from weir.dpcore.config.section import refusal
-from weir.dpcore.leaves.keys import key_in_groups
 
 
 def check_columns(key: Key, schema: Schema) -> None:
@@ -179,25 +178,13 @@ def groups_of(
     caps = privacy.contributions
     if key is None or key.groups is None or (caps is None and key.weights is None):
         return None
+    named = tuple(tuple(name in own for name in key.names) for own in key.groups)
+    listed = None
+    if key.declared is not None:
+        combinations = [(item,) if isinstance(item, str) else item for item in key.declared]
+        listed = [
+            [tuple(itertools.compress(values, row)) for values in combinations] for row in named
+        ]
     once = all(item.of_users is not None for item in aggregates.values())
     shape = (key.weights, 1 if caps is None else caps.keys, once, key.discover is not None)
-    return _key_groupings(key.names, key.groups, key.texts, *shape)
-
-
-@lru_cache(maxsize=8)
-def _key_groupings(
-    names: tuple[str, ...],
-    groups: tuple[tuple[str, ...], ...],
-    combinations: tuple[str, ...] | None,
-    weights: tuple[float, ...] | None,
-    most_keys: int,
-    once: bool,
-    even: bool,
-) -> KeyGroupings:
-    """Groupings for the accountant; of many combinations they are counted once."""
-    named = tuple(tuple(name in own for name in names) for own in groups)
-    listed = None
-    if combinations is not None:
-        places = tuple(tuple(at for at, own in enumerate(row) if own) for row in named)
-        listed = [key_in_groups(text, len(names), places) for text in combinations]
-    return KeyGroupings.of(named, listed, weights, most_keys, once, even)
+    return KeyGroupings.of(named, listed, *shape)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from weir.dpcore.accounting.groupings import KeyGroupings
 from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm, AnyAggregate
 from weir.dpcore.algorithm import Algorithm
 from weir.dpcore.config import durations, yaml
@@ -161,6 +162,7 @@ class PlanConfig(Section):
     )
 
     _yaml11_numbers: tuple[str, ...] = PrivateAttr(default=())
+    _known_groups: tuple[tuple[Any, ...], KeyGroupings | None] | None = PrivateAttr(default=None)
     counted: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("release_every",),
         ("aggregates", "*", "over"),
@@ -356,7 +358,7 @@ class PlanConfig(Section):
             pure=mechanism.pure is not False,
             declared=mechanism.continual_sum is not None or mechanism.noise is not None,
             groupings=1 if self.key is None else len(self.key.groups or [()]),
-            groups=groups_of(self.key, self.privacy, self.aggregates),
+            groups=self._groups(),
             known_keys=self.known_keys,
         )
 
@@ -365,14 +367,16 @@ class PlanConfig(Section):
         key, discover = self.key, self.discover
         if key is None:
             return Keys.make(None, None, False, self.blocks)
-        return Keys.make(
-            key.names,
-            key.texts,
-            key.observed_keys_are_public or discover is not None,
-            self.blocks,
-            None if discover is None else discover.max_bytes,
-            key.groups or (),
-        )
+        longest = None if discover is None else discover.max_bytes
+        shape = (key.declared is None, self.blocks, longest, key.groups or ())
+        return Keys.make(key.names, key.texts, *shape)
+
+    def _groups(self) -> KeyGroupings | None:
+        """Groupings of users, or of which the noise differs: of many keys counted once."""
+        of, known = (self.key, self.privacy, self.aggregates), self._known_groups
+        if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
+            known = self._known_groups = (of, groups_of(*of))
+        return known[1]
 
     @property
     def known_keys(self) -> int | None:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -79,7 +79,7 @@ class KeyGroupings:
     def of(
         cls,
         names: Sequence[tuple[bool, ...]],
-        listed: Sequence[Sequence[str]] | None,
+        listed: Sequence[Sequence[Hashable]] | None,
         weights: Sequence[float] | None,
         keys: int = 1,
         once: bool = False,
@@ -88,14 +88,12 @@ class KeyGroupings:
         """Those of a config.
 
         Args:
-          listed: of each declared combination its key in every grouping, as ``grouped`` gives them;
-            None: combinations are not known in advance.
+          listed: of each grouping the key of every declared combination; None: combinations are not
+            known in advance.
         """
         sizes: list[tuple[int, ...] | None] = [None] * len(names)
         if listed is not None:
-            for at in range(len(names)):
-                counts = Counter(combination[at] for combination in listed).values()
-                sizes[at] = tuple(sorted(counts, reverse=True))
+            sizes = [tuple(sorted(Counter(keys).values(), reverse=True)) for keys in listed]
         shares = tuple(weights or (1.0,) * len(names))
         return cls(tuple(names), tuple(sizes), shares, keys, once, even)
 
