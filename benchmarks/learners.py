@@ -228,7 +228,7 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     in_order = sorted(rows, key=lambda row: STREAMS.index(row["stream"]))
     for name, epsilon in dict.fromkeys((row["learner"], row["epsilon"]) for row in in_order):
         of = [found.get((name, epsilon, stream)) for stream in named]
-        shown = {"1.0": "1", "nan": "-"}.get(epsilon, "hardly any noise")
+        shown = {"1.0": "1", "nan": "-"}.get(epsilon, "reference without noise")
         head = f"| {'the middle of the range' if name == ZERO else f'`{name}`'} | {shown} | "
         errors = ("-" if r is None else f"{r['error']} ({r['second_half']})" for r in of)
         lines.append(head + " | ".join(errors) + " |")

@@ -27,7 +27,7 @@ source: {{parquet: {file}}}
 schema: {{time: t}}
 key: {{column: k, declared: [{keys}]}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: {end}}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256 ticks}}
 aggregates: {{events: {{count: events}}}}
 sink: {{parquet: {out}, every: 128, layout: {layout}}}
 """

@@ -35,7 +35,7 @@ source: {{ndjson: {file}}}
 schema: {{time: time}}
 key: {{column: {key}, declared: [{keys}]}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 144m, end: 2024-04-10T00:00:00Z}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256 ticks}}
 aggregates: {{events: {{count: events}}, total: {{sum: dollars, clip: [0, 200]}}}}
 sink: {{parquet: {out}}}
 """

@@ -69,7 +69,7 @@ def weir() -> Iterator[Case]:
         ):
             yield Case(name, "weir", keyed, n, partial(draw, method, labels, digests, argument))
         own = partial(with_digests, labels, leaves)
-        yield Case("Gaussian and leaf digests", "weir", keyed, n, own)
+        yield Case("Gaussian and tick digests", "weir", keyed, n, own)
 
 
 def numpy_bound() -> Iterator[Case]:
@@ -119,7 +119,7 @@ def measure(bench: Bench) -> None:
         gaussian = cases["Gaussian", keyed]
         draw = partial(generator.standard_normal, gaussian.samples)
         bare = Case("", "", "", gaussian.samples, draw).repeated
-        for noise in ("Gaussian", "Gaussian and leaf digests"):
+        for noise in ("Gaussian", "Gaussian and tick digests"):
             goal, ours = 0.6 if "128" in keyed else 0.5, cases[noise, keyed].repeated
             bench.compare(f"{noise}, {keyed}", "numpy, unkeyed", ours, bare, goal)
         exact = cases["discrete Gaussian, exact", keyed]

@@ -39,7 +39,7 @@ source: {{parquet: {file}}}
 schema: {{time: t{id}}}
 key: {{column: k, declared: [{keys}]}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T16:40:00Z}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256 ticks}}
 aggregates: {{events: {{count: events}}, total: {{sum: v, clip: [0, 10]}}}}
 sink: {{parquet: {out}}}
 """

@@ -40,7 +40,7 @@ source: {{parquet: {folder}/events.parquet}}
 schema: {{time: t{ids}}}
 key: {{column: k, observed_keys_are_public: true}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: {end}}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256 ticks}}
 aggregates: {{events: {{count: events}}}}
 sink: {{parquet: {folder}/out, every: 128}}
 """

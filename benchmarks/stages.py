@@ -53,7 +53,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("solve", ("transforms/release", "transforms/operators/solve")),
     ("write", ("transforms/sinks", "transforms/operators/write", "transforms/beam/write",
                "pipelines/sinks")),
-    ("bound and leaf", ("transforms/operators", "dpcore/leaves", "dpcore/aggregates")),
+    ("bound and sum", ("transforms/operators", "dpcore/leaves", "dpcore/aggregates")),
     ("shell", ("transforms/runtime", "transforms/beam", "transforms/local")),
     ("plan and graph", ("pipelines", "dpcore", "weir", "benchmarks")),
     ("Beam", ("apache_beam",)),

@@ -39,7 +39,7 @@ name: load
 schema: {{time: {{column: at, format: epoch_us}}, id: id}}
 key: {{column: store, declared: [{keys}]}}
 clock: {{start: {start}, period: 1s, {end}delay: 500ms}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 3600}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 3600 ticks}}
 aggregates:
   visits: {{count: events, over: [all, 60]}}
   paid: {{sum: amount, clip: [0, 50]}}

@@ -92,6 +92,7 @@ class Compiled:
       notes: what the table of releases leaves open.
       warnings: what a reader should know before running it.
       left_out: name of a release -> what public bounds do to it.
+      doubts: warnings of what the terms speak against; among ``warnings`` too.
     """
 
     program: Program
@@ -100,6 +101,7 @@ class Compiled:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, Bias] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
 
 def noise_behind(alternatives: tuple[Alternative, ...]) -> dict[str, float]:

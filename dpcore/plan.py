@@ -54,7 +54,7 @@ class Plan:
       warnings: what a reader should know before running it.
       circumstances: what the job adds to the guarantee.
       discovery: when a key is found in private; None: keys are declared, or public.
-      facts, notes, biases: see ``Compiled``, ``left_out``.
+      facts, notes, biases, doubts: see ``Compiled``, ``left_out``.
 
         >>> from weir import Plan
         >>> plan = Plan.from_yaml('''
@@ -80,6 +80,7 @@ class Plan:
     facts: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     biases: Mapping[str, Bias] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def from_config(
@@ -102,7 +103,9 @@ class Plan:
         warnings = warnings_for(config, guarantee, terms.horizon, built, share)
         rule = found_by(program, terms) if isinstance(program, Aggregates) else None
         own = (config, terms.clock, keys, program, guarantee, alternatives, warnings)
-        return cls(*own, circumstances, rule, built.facts, built.notes, built.left_out)
+        return cls(
+            *own, circumstances, rule, built.facts, built.notes, built.left_out, built.doubts
+        )
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:

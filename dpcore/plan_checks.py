@@ -112,6 +112,22 @@ def check_users(
         )
 
 
+def check_order(privacy: Privacy, once: bool) -> None:
+    """Raises where an order of time is asked for and rows have no time.
+
+    Args:
+      once: whether there is no clock.
+    """
+    order = None if privacy.contributions is None else privacy.contributions.order
+    if once and order == "time":
+        raise refusal(
+            "privacy.contributions.order",
+            order,
+            "needs a clock, and this config has none: rows without a time stay by keyed hashes. "
+            "Remove it, or add a clock.",
+        )
+
+
 def check_dry_run(dry_run: DryRun, aggregates: Mapping[str, Aggregate]) -> None:
     """Raises where a share of a dry run is of no output whose bounds only take away."""
     fitting = [name for name, item in aggregates.items() if item.left_out.below is not None]

@@ -35,6 +35,7 @@ from weir.dpcore.plan_checks import (
     check_discovery,
     check_dry_run,
     check_groups,
+    check_order,
     check_users,
     groups_of,
 )
@@ -232,6 +233,7 @@ class PlanConfig(Section):
         distinct = [aggregate.distinct for aggregate in self.aggregates.values()]
         all_ticks = self.clock is None or (bool(distinct) and all(distinct))
         check_users(self.privacy, self.schema_, users, all_ticks)
+        check_order(self.privacy, self.clock is None)
         if self.key is not None:
             check_groups(self.key, self.privacy, self.model is not None, self.aggregates)
             check_discovery(self.key, self.privacy, self.model is not None, self.release_every)

@@ -87,6 +87,7 @@ def guarantee_of(
             circumstances=circumstances,
             groupings=terms.groupings,
             once=terms.clock.once,
+            by_hash=terms.person.caps.by_hash,
         )
         return replace(reported, statement=at_once(text, program.sums))
     has_id = config.schema_.id is not None

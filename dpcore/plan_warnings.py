@@ -11,7 +11,6 @@ from weir.dpcore.accounting.guarantee import Guarantee
 from weir.dpcore.accounting.precision import UNEVEN, missing_tail
 from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm
 from weir.dpcore.algorithm import Compiled
-from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.calibration import Alternative, band_of
@@ -257,15 +256,6 @@ def warnings_for(
     if promise.delta > 1e-4:
         result.append(
             f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
-        )
-    ticks = config.privacy.protect_for
-    if isinstance(ticks, int):
-        clock = config.release_clock
-        unit = "d" if clock.calendar is None or clock.calendar.days else " months"
-        result.append(
-            f"privacy.protect_for: {ticks} has no unit, so it counts ticks: protection lasts for "
-            f"{show_ticks(clock, ticks)}. If another time is meant, write its unit, like "
-            f"{ticks}{unit}."
         )
     tail = missing_tail(program.sums) if program.loss(1).kind == "pure" else 0.0
     if tail * COVERED > promise.delta:

@@ -22,16 +22,18 @@ from weir.dpcore.noise.noise import Noise
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import NoiseOf, Released, places_of, takes_rows
-from weir.dpcore.users.cap import UsedBounds, cap_events
+from weir.dpcore.users.cap import cap_events
 from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
+    cell_hashes,
     contents_of,
     lasting_hashes,
     pair_hashes,
     row_hashes,
     user_hashes,
 )
+from weir.dpcore.users.closing import UsedBounds
 from weir.dpcore.users.coarse import coarse_pairs, meeting
 from weir.dpcore.users.unit import UserUnit
 
@@ -219,8 +221,9 @@ def within_caps(
     rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
     span = plan.program.reads_gaps
     lasting = lasting_hashes(users, key, keys) if span else None
+    cells = cell_hashes(users, ticks, pairs, keys) if person.caps.by_hash else None
     coarse = _coarse(plan, users, person.periods.of(ticks), key or (), keys)
-    hashed = Hashed(users, pairs, rows, ticks, has_id, contents, lasting, coarse)
+    hashed = Hashed(users, pairs, rows, ticks, has_id, contents, lasting, cells, coarse)
     stop = int(ticks.max()) + 1 if len(ticks) else 0
     retained = cap_events(UsedBounds.nothing(0), hashed, stop, person, span=span)
     who_high, who_low = np.ascontiguousarray(users[retained.rows].T)

@@ -205,8 +205,8 @@ def _compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled
             f"protects events only: {algorithm.only_events}; or privacy.unit: event.",
         )
     built = algorithm.compile(terms) if every is None else _spaced(algorithm, terms, every)
-    doubts = algorithm.doubts(built.program, terms)
-    return replace(built, warnings=(*built.warnings, *doubts))
+    doubts = tuple(algorithm.doubts(built.program, terms))
+    return replace(built, warnings=(*built.warnings, *doubts), doubts=doubts)
 
 
 def _spaced(algorithm: Algorithm, terms: Terms, every: int) -> Compiled:

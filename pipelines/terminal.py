@@ -101,6 +101,13 @@ def indent(part: RenderableType) -> RenderableType:
     return Padding(part, (0, 0, 0, 2), expand=False)
 
 
+def bullet(text: str, style: str = "", inside: int = 2) -> RenderableType:
+    """A line of a list, whose later lines begin below its text."""
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_row("-", Text(text, style=style))
+    return Padding(row, (0, 0, 0, inside), expand=False)
+
+
 def count(value: int, noun: str) -> str:
     """``1 tick``, ``365 ticks``, ``1,000 keys``."""
     return f"{value:,} {noun}{'' if value == 1 else 's'}"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WIDTHS = (360, 600, 900, 1100)
+WIDTHS = (360, 390, 1024, 1440)
 SECONDS = 120
 
 MEASURE = """
@@ -50,7 +50,7 @@ const measured = () => {
     hidden: [...document.querySelectorAll("main *")].filter(clipped).map(named),
     cut,
     charts: document.querySelectorAll(".chart").length,
-    drawn: document.querySelectorAll(".chart svg").length,
+    drawn: document.querySelectorAll(".chart svg, .chart canvas").length,
     unnamed: [...document.querySelectorAll(CONTROLS)].filter(unnamed).length,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
     page: getComputedStyle(document.body).backgroundColor,
@@ -116,7 +116,7 @@ addEventListener("message", (event) => {{
     (folder / "around.html").write_text(around, encoding="utf-8")
     command = [
         browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-        f"--user-data-dir={folder / 'profile'}", "--window-size=3200,1000",
+        f"--user-data-dir={folder / 'profile'}", "--window-size=3400,1000",
         f"--blink-settings=preferredColorScheme={0 if dark else 1}",
         "--virtual-time-budget=60000", "--dump-dom", (folder / "around.html").as_uri(),
     ]  # fmt: skip

@@ -28,6 +28,13 @@ PAGES = [
     *sorted((ROOT / "pipelines").rglob("templates/*.html")),
 ]
 """What the pages of reports are made from."""
+APART = [
+    ROOT / "SECURITY.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "deploy").rglob("*.md")),
+    *sorted((ROOT / "benchmarks").rglob("*.md")),
+]
+"""Pages outside of the documentation; the change log says what was as it was called then."""
 SCOPES = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -63,6 +70,12 @@ def banned(text: str) -> list[str]:
 def test_words_are_those_of_the_field(page: str) -> None:
     text = running(README if page == "README" else TEXT[page])
     assert banned(text) == []
+
+
+@pytest.mark.parametrize("page", APART, ids=name_of)
+def test_words_of_other_pages_are_those_of_the_field(page: Path) -> None:
+    """Of those on security, on contributing, on operation and on measurements."""
+    assert banned(running(page.read_text())) == []
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ RUN = (
     "tutorial/notebook",
     "how-to/beam-and-notebooks",
     "how-to/one-table",
+    "how-to/read-data-in-place",
 )
 """Pages that are run, in an order in which each finds what it needs."""
 ELSEWHERE = {

@@ -35,7 +35,7 @@ name: many
 schema: {time: t}
 key: {column: k, observed_keys_are_public: true}
 clock: {start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-02T00:00:00Z}
-privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 256}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 256 ticks}
 aggregates: {events: {count: events}}
 """
 

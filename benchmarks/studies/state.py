@@ -41,7 +41,7 @@ name: state
 schema: {{time: at}}
 key: {{column: store, declared: [{keys}]}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1s}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: {protected}}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: {protected} ticks}}
 aggregates:
   visits: {{count: events, over: [all{window}]}}
   paid: {{sum: amount, clip: [0, 50]}}

@@ -189,6 +189,7 @@ def user_statement(
     circumstances: RuntimeAssumptions,
     groupings: int = 1,
     once: bool = False,
+    by_hash: bool = False,
 ) -> str:
     """Neighbours, caps, span, odds, what periods cost together, and what is not covered.
 
@@ -200,6 +201,7 @@ def user_statement(
         needs to be found in private; None: none is.
       circumstances: what the job adds. groupings: in how many keys an event counts at once.
       once: whether there is a single release.
+      by_hash: whether releases follow from later events of the period too.
     """
     change = (
         "absent" if guarantee.relation == "add_remove" else "replaced by any others of that user"
@@ -236,21 +238,29 @@ def user_statement(
         sentences.append(
             f"All that {every.words} adds has epsilon = {shown(every.epsilon)}{slack}."
         )
-    if adaptive and not once:
-        sentences.append("It holds where what users do follows what has been released, too.")
-    sentences.append(
-        "A user is whom the column of users names: who is named in two ways is two users."
-    )
-    if not once:
+    if by_hash:
         sentences.append(
-            "The guarantee is conditional on no event being overdue (counted): which events come "
-            "behind a closed tick is the runner's timing, and not covered."
+            "It holds for events that are fixed before the first release: what counts in a tick "
+            "follows from those of the whole period."
         )
+    elif adaptive and not once:
+        sentences.append("It holds where what users do follows what has been released, too.")
+    sentences += user_conditions(once)
     if groupings > 1:
         sentences.append(in_groupings(groupings))
     if keys_public:
         sentences.append(public_keys(once))
     return " ".join([*sentences, *circumstances.limits])
+
+
+def user_conditions(once: bool) -> tuple[str, ...]:
+    """What the guarantee of a user takes for granted."""
+    named = "A user is whom the column of users names: who is named in two ways is two users."
+    overdue = (
+        "The guarantee is conditional on no event being overdue (counted): which events come "
+        "behind a closed tick is the runner's timing, and not covered."
+    )
+    return (named,) if once else (named, overdue)
 
 
 def finding(min_users: int, delta: float, once: bool = False) -> str:

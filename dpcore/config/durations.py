@@ -22,6 +22,8 @@ PATTERN = r"^(\d+(us|ms|s|m|h|d|w))+$"
 """How a duration is written."""
 MONTHS = r"^([1-9]\d{0,2}) months?$"
 """How a number of calendar months is written."""
+TICKS = r"^([1-9]\d*) ticks?$"
+"""How a number of ticks is written, where a length of time may stand."""
 _PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
 _WHOLE = re.compile(r"(?:\d+(?:us|ms|s|m|h|d|w))+\Z")
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}\Z")
@@ -46,6 +48,12 @@ def duration(text: str) -> int:
 def months_of(text: str) -> int | None:
     """Months of a length that is written in months; None: it is not."""
     result = re.match(MONTHS, text)
+    return None if result is None else int(result[1])
+
+
+def ticks_in_words(text: str) -> int | None:
+    """Ticks of a length that is written in ticks; None: it is not."""
+    result = re.match(TICKS, text)
     return None if result is None else int(result[1])
 
 

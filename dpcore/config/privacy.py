@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.durations import months_of
+from weir.dpcore.config.durations import months_of, ticks_in_words
 from weir.dpcore.config.section import (
     DurationText,
     Lengths,
     PeriodText,
     Says,
     Section,
-    Ticks,
+    TicksText,
     refusal,
     same,
 )
@@ -76,24 +76,45 @@ class Contributions(Section):
         description="Pairs of a key and a tick in the whole period; without it: any.",
         examples=[60],
     )
+    order: (
+        Annotated[
+            Literal["time", "hash"],
+            Says(
+                "must be 'time' or 'hash': which pairs of a key and a tick count where these "
+                "bounds are binding."
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Which pairs of a key and a tick stay. time: the first, the default. hash: "
+        "those of the smallest keyed hashes, so that late ticks count as much as early ones; for "
+        "files and frames. Without a clock it is always hash.",
+        examples=["hash"],
+    )
 
 
 def _protect_for(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError("must be a number of ticks, a duration like 365d, or all.")
+        raise ValueError("must be a duration like 365d, a number of ticks like 30 ticks, or all.")
     if isinstance(value, int):
         if value < 1:
             raise ValueError("must be at least 1 tick; 0 ticks would protect nothing.")
-    elif value != "all" and not months_of(value):
-        try:
-            microseconds = durations.duration(value)
-        except ValueError:
-            raise ValueError(
-                "must be a number of ticks, a duration like 365d, months on a clock of months, or "
-                "all."
-            ) from None
-        if microseconds == 0:
-            raise ValueError("must be at least one tick; 0 would protect nothing.")
+        raise ValueError(
+            f"has no unit. Write a time like {value}d, or {value} ticks for so many periods of the "
+            "clock."
+        )
+    if value == "all" or months_of(value) or ticks_in_words(value):
+        return value
+    try:
+        microseconds = durations.duration(value)
+    except ValueError:
+        raise ValueError(
+            "must be a duration like 365d, a number of ticks like 30 ticks, months on a clock of "
+            "months, or all."
+        ) from None
+    if microseconds == 0:
+        raise ValueError("must be at least one tick; 0 would protect nothing.")
     return value
 
 
@@ -111,9 +132,9 @@ Delta = Annotated[
     ),
 ]
 Lasting = Annotated[
-    int | str,
+    str,
     BeforeValidator(
-        _protect_for, json_schema_input_type=Ticks | Literal["all"] | DurationText | PeriodText
+        _protect_for, json_schema_input_type=Literal["all"] | DurationText | PeriodText | TicksText
     ),
 ]
 
@@ -132,8 +153,8 @@ class Privacy(Section):
     )
     protect_for: Lasting | None = Field(
         default=None,
-        description="How long an event is protected: ticks, a duration, or all. Needed with a "
-        "clock.",
+        description="How long an event is protected: a duration, so many ticks, or all. Needed "
+        "with a clock.",
         examples=["365d"],
     )
     unit: (

@@ -117,6 +117,7 @@ NotNegative = Annotated[
 DurationText = Annotated[str, Field(pattern=durations.PATTERN)]
 PeriodText = Annotated[str, Field(pattern=durations.MONTHS)]
 Lengths = DurationText | PeriodText
+TicksText = Annotated[str, Field(pattern=durations.TICKS)]
 """How a length of time is written where it may stand for a number of ticks."""
 
 Ticks = Annotated[int, Field(ge=1, le=MOST_TICKS)]

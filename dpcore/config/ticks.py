@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weir.dpcore.config.clock import ClockConfig
-from weir.dpcore.config.durations import MOST_TICKS, duration, is_length, months_of, show_duration
+from weir.dpcore.config.durations import (
+    MOST_TICKS,
+    duration,
+    is_length,
+    months_of,
+    show_duration,
+    ticks_in_words,
+)
 from weir.dpcore.config.section import refusal
 from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
@@ -38,7 +45,7 @@ def spans_of(field: str, over: int, every: int) -> int:
 
 
 def ticks_of(field: str, value: int | str, clock: Clock, other: str = "") -> int:
-    """A number of ticks, a duration, or months on a clock of months -> ticks.
+    """A number of ticks, also in words, a duration, or months on a clock of months -> ticks.
 
     Args:
       field: where it is written, for messages. other: what else may stand there.
@@ -48,6 +55,9 @@ def ticks_of(field: str, value: int | str, clock: Clock, other: str = "") -> int
     """
     if isinstance(value, int):
         return _checked(field, value, value, other)
+    ticks = ticks_in_words(value)
+    if ticks is not None:
+        return _checked(field, value, ticks, other)
     months, calendar = months_of(value), clock.calendar
     if months is not None or (calendar is not None and calendar.months):
         return _checked(field, value, _of_months(field, value, months, clock, other), other)

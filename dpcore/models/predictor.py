@@ -291,6 +291,10 @@ class Predictor(Section):
             {output: self.left_out(output, program) for output in self.outputs},
         )
 
+    def settled(self, terms: Terms) -> Self:
+        """The same with every default named that predictions need and that follows from terms."""
+        return self
+
     def predict(self, given: Given, model: Floats) -> Predicted:
         """What a model that was released says of other events.
 

@@ -8,9 +8,9 @@ reason
 the user is in every hash that chooses: what one user's ids and keys are decides nothing about
 another's.
 
-The two that mix are CBC-MACs over messages of a fixed number of 16-byte blocks, each under a key of
-its own; so they are pseudorandom functions, and nobody without the secret can choose an id or a key
-that a cap keeps.
+The three that mix are CBC-MACs over messages of a fixed number of 16-byte blocks, each under a key
+of its own; so they are pseudorandom functions, and nobody without the secret can choose an id, a
+key or a tick that a cap keeps.
 
 Events of users, gathered into cells: at most so many of a cell, whatever the order they come in.
 
@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -60,6 +60,7 @@ class CapKeys:
     ids: bytes
     contents: bytes
     rows: bytes
+    cells: bytes
 
     @classmethod
     def derive(cls, secret: bytes, digest: str) -> CapKeys:
@@ -69,7 +70,7 @@ class CapKeys:
             message = f"weir/caps/{what}/{digest}".encode()
             return hmac.new(secret, message, hashlib.sha256).digest()[:16]
 
-        return cls(*(key(what) for what in ("users", "names", "pairs", "ids", "contents", "rows")))
+        return cls(*(key(field.name) for field in fields(cls)))
 
 
 def user_hashes(users: Any, keys: CapKeys) -> IdHashes:
@@ -113,6 +114,15 @@ def pair_hashes(users: Digests, periods: Ints, names: Any, keys: CapKeys) -> Dig
 def lasting_hashes(users: Digests, names: Any, keys: CapKeys) -> Digests:
     """(n, 2) hashes of (user, key), the same in every period; names: see ``pair_hashes``."""
     return pair_hashes(users, np.full(len(users), ANY_PERIOD), names, keys)
+
+
+def cell_hashes(users: Digests, ticks: Ints, pairs: Digests, keys: CapKeys) -> Digests:
+    """(n, 2) hashes of (user, tick, period and key): the smallest stay in the order of hashes.
+
+    Args:
+      users: (n, 2). ticks: (n,) int64. pairs: (n, 2), see ``pair_hashes``.
+    """
+    return _mac(keys.cells, users, ticks, pairs)
 
 
 def row_hashes(
@@ -174,6 +184,8 @@ class Hashed(NamedTuple):
       ticks: (n,) int64. has_id: (n,) bool.
       contents: (n, w) uint64, by which the copies of an id are distinguished.
       lasting: (n, 2) uint64 of user and key in any period; None: nobody asks for them.
+      cells: (n, 2) uint64 of their cells (``cell_hashes``); None: bounds are used up in order of
+        time.
       coarse: (n, 2) uint64 of user, period and key of each coarser grouping asked for; None:
         nobody asks where cells meet.
     """
@@ -185,6 +197,7 @@ class Hashed(NamedTuple):
     has_id: NDArray[np.bool_]
     contents: NDArray[np.uint64]
     lasting: Digests | None = None
+    cells: Digests | None = None
     coarse: tuple[Digests, ...] | None = None
 
 
@@ -193,12 +206,14 @@ class SortedCells(NamedTuple):
 
     Attributes:
       users, pairs: (c, 2) uint64. ticks: (c,) int64. sizes: (c,) int64, events of each.
+      hashes: (c, 2) uint64, see ``Hashed.cells``.
     """
 
     users: Digests
     pairs: Digests
     ticks: Ints
     sizes: Ints
+    hashes: Digests | None = None
 
 
 class GatheredCells(NamedTuple):
@@ -236,7 +251,8 @@ def gather(events: Hashed, most: int) -> GatheredCells:
     first = order[starts]
     sizes = np.diff(starts, append=len(order))
     users, pairs = events.users.take(first, axis=0), events.pairs.take(first, axis=0)
-    cells = SortedCells(users, pairs, events.ticks[first], sizes)
+    hashes = None if events.cells is None else events.cells.take(first, axis=0)
+    cells = SortedCells(users, pairs, events.ticks[first], sizes, hashes)
     return GatheredCells(cells, order, copies, beyond)
 
 

@@ -31,6 +31,8 @@ class ContributionBounds:
       spacing: g, fewest ticks from one of these ticks to the next: 1 sets no bound.
       ticks_per_key: q, ticks with events of one key. period_keys: K, keys. total: cells. None: no
         cap in addition what the others say.
+      by_hash: whether cells stay by their hashes (``dpcore.users.hash_order``), not in order of
+        time.
 
     Raises:
       ConfigError: a cap is below 1 or above 2^16 - 1.
@@ -43,9 +45,10 @@ class ContributionBounds:
     ticks_per_key: int | None = None
     period_keys: int | None = None
     total: int | None = None
+    by_hash: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        for field in fields(self)[:-1]:
             value = getattr(self, field.name)
             if value is not None and not 1 <= value <= MOST:
                 raise ConfigError(
@@ -296,7 +299,10 @@ class UserUnit:
                     "of them count of a user, or take a shorter privacy.per.",
                 )
             caps = {**caps, "ticks": room}
-        return cls(ContributionBounds(**caps), periods)
+        numbers = {name: value for name, value in caps.items() if name != "order"}
+        # Of a single tick nothing is in order of time.
+        by_hash = caps["order"] == "hash" and not periods.clock.once
+        return cls(ContributionBounds(**numbers, by_hash=by_hash), periods)
 
     def __post_init__(self) -> None:
         longest = self.periods.longest
@@ -312,6 +318,23 @@ class UserUnit:
                 self.caps.ticks,
                 f"must be at most {room}: a period (privacy.per) of {longest:,} "
                 f"tick{'' if longest == 1 else 's'}{apart} is full.",
+            )
+
+    def refuse_endless(self, noun: str) -> None:
+        """Refuses bounds that need all events of a period at once, where they never are.
+
+        Args:
+          noun: what events come from.
+
+        Raises:
+          ConfigError: says what to write.
+        """
+        if self.caps.by_hash:
+            raise ConfigError(
+                "privacy.contributions.order",
+                "hash",
+                f"needs all events of a period before its first release, and {noun} has no end. "
+                "Write order: time, or read files or frames.",
             )
 
     @property
@@ -331,9 +354,11 @@ class UserUnit:
 
     def canonical(self) -> dict[str, Any]:
         """Every public number of it, JSON-able."""
-        per = self.periods.per
+        per, caps = self.periods.per, asdict(self.caps)
+        if caps.pop("by_hash"):
+            caps["order"] = "hash"
         return {
-            "caps": asdict(self.caps),
+            "caps": caps,
             "per": per if per is None or isinstance(per, int) else str(per),
         }
 

@@ -25,7 +25,7 @@ class Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with discreet(bool(ctx.params.get("debug"))):
+            with discreet(bool(ctx.params.get("debug")), least=loudness(ctx)):
                 return super().invoke(ctx)
         except ConfigError as error:
             _say(ctx, f"weir: refused: {error}", error)
@@ -82,6 +82,14 @@ SETS = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
 
+def loudness(ctx: click.Context) -> int:
+    """The least severe notes that go to stderr: by ``-q`` none but errors, by ``-v`` all."""
+    chosen = ctx.find_root().params
+    if chosen.get("quiet"):
+        return logging.ERROR
+    return logging.INFO if chosen.get("verbose") else logging.WARNING
+
+
 _log = logging.getLogger(__name__)
 OURS = "weir"
 
@@ -121,11 +129,14 @@ def _quietly(args: threading.ExceptHookArgs) -> None:
 
 
 @contextmanager
-def discreet(debug: bool = False, form: str = "text") -> Iterator[None]:
+def discreet(
+    debug: bool = False, form: str = "text", least: int = logging.WARNING
+) -> Iterator[None]:
     """Inside, the log holds notes of ours only; with ``debug`` everything from INFO on.
 
     Args:
-      form: text, for people (warnings only), or json, for collectors (from INFO on).
+      form: text, for people, or json, for collectors (from INFO on).
+      least: severity of text from which notes are printed.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -135,8 +146,9 @@ def discreet(debug: bool = False, form: str = "text") -> Iterator[None]:
         root.setLevel(logging.INFO)
     else:
         handler.setFormatter(logging.Formatter("weir: note: %(message)s"))
-        handler.setLevel(logging.WARNING)
+        handler.setLevel(least)
         handler.addFilter(Discreet())
+        root.setLevel(min(least, level))
     if form == "json":
         handler.setFormatter(JsonLines())
         handler.setLevel(logging.INFO)

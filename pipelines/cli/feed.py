@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import click
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+
+_log = logging.getLogger(__name__)
 
 
 @click.command(short_help="Send a dry run stream to a file, stdout or Pub/Sub.")
@@ -132,7 +135,7 @@ def feed(
     exact = None if truth is None else Truth(job, truth)
     notes = command.notes(job, shares, live, recorded is not None)
     for note in notes:
-        click.echo(f"weir: note: {note}", err=True)
+        _log.warning(note)
     if form is None and source is not None and to == "-":
         form = source.form if FORMATS[source.form].is_text else None
     if form is None and source is not None and topic:
@@ -146,7 +149,7 @@ def feed(
     if topic and speed is not None and recorded is not None and stream is None:
         stream = command.replay_from(command.first_moment(recorded, job), speed)
         setting = command.setting(stream, "kafka" if to.startswith("kafka://") else "pubsub")
-        click.echo(f"weir: note: the job needs --set '{setting}'", err=True)
+        _log.warning("the job needs --set '%s'", setting)
     with command.FeedProgress() as shown:
         sent = command.feed(
             job, target, events=events, seed=seed, shares=shares, pace=pace,

@@ -5,6 +5,7 @@ Exit 0 when all is well, 2 for a refused config (one sentence on stderr), 1 for 
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,10 @@ from weir.pipelines.cli.status import doctor, status, top, watch
     epilog="Start with `weir init FILE`, read `weir plan`, then `weir run`.",
 )
 @click.version_option(version(), "--version", prog_name="weir", message="%(prog)s %(version)s")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only; `run` prints no summary.")
+@click.option("-v", "--verbose", is_flag=True, help="Print notes of progress too, on stderr.")
 @click.option("--debug", is_flag=True, help="Print Python tracebacks too (they may be long).")
-def main(debug: bool) -> None:
+def main(quiet: bool, verbose: bool, debug: bool) -> None:
     """Differentially private releases from a stream of sensitive events.
 
     One YAML file says which events, which releases and which guarantee. Every command reads it.
@@ -53,6 +56,8 @@ def main(debug: bool) -> None:
       weir report out/                      a page with pictures
       weir estimate out/                    less noise, at no cost in privacy
     """
+    if quiet and verbose:
+        raise ConfigError("--quiet", True, "contradicts --verbose. Leave one of them out.")
 
 
 @main.command(short_help="Write a config from a file's header.")
@@ -155,15 +160,18 @@ def _begun(text: str, out: Path | None) -> dict[str, Any]:
 @main.command(short_help="Show the guarantee, the error and the cost. Reads no data.")
 @CONFIG
 @SETS
+@click.option("--full", is_flag=True, help="Everything: also what the last line lists.")
 @AS_JSON
-def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
-    """Show the guarantee, the error and the cost of CONFIG. Reads no data.
+def plan(config: Path, sets: tuple[str, ...], full: bool, as_json: bool) -> None:
+    """Show the guarantee and the errors of CONFIG. Reads no data.
 
-    Tells who is protected from what and for how long, what that does to the exactness of every
-    release, which mechanisms could keep the guarantee, and what will be refused.
+    Shows the guarantee in numbers, the error of every release, what is not covered, and warnings.
+    With --full also the guarantee in words, the privacy loss over time, the price of every
+    mechanism and of other contribution bounds, and which records are refused.
 
     \b
       weir plan shop.yaml
+      weir plan shop.yaml --full
       weir plan shop.yaml --set privacy.epsilon=0.5
       weir plan shop.yaml --json | jq .releases
     """
@@ -190,7 +198,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
         reported = {} if budget is None else {"ledger": budget.to_json()}
         print_json({**facts, **reported, "warnings": [*facts["warnings"], *more]})
     else:
-        page.render(built, console(), more, budget)
+        page.render(built, console(), more, budget, full)
 
 
 @main.command(short_help="Draw the releases in a folder.")
@@ -260,7 +268,7 @@ def report(
         if path is not None:
             click.echo(path)
     if built.note:
-        click.echo(f"weir: note: {built.note}", err=True)
+        logging.getLogger(__name__).warning(built.note)
 
 
 @main.command(short_help="Show what changes between two configs.")

@@ -132,7 +132,7 @@ def run(
       weir run stream.yaml --runner flink --flink-master localhost:8081 --detach
       weir run stream.yaml --runner flink --flink-master localhost:8081 --resume latest
     """
-    from weir.pipelines.cli.base import discreet
+    from weir.pipelines.cli.base import discreet, loudness
     from weir.pipelines.config.job import load
     from weir.pipelines.graph.parts import parts_of
     from weir.pipelines.run import run as command
@@ -155,8 +155,8 @@ def run(
         raise ConfigError("--publish", True, "runs nothing: leave out the options of a run.")
     if dry_run and runner != "dataflow":
         raise ConfigError("--dry-run", True, f"is for --runner dataflow, not for {runner}.")
-    debug = bool(click.get_current_context().find_root().params.get("debug"))
-    with discreet(debug, log_format):
+    root = click.get_current_context().find_root()
+    with discreet(bool(root.params.get("debug")), log_format, loudness(root)):
         # Worker processes of Flink have a working folder of their own.
         job = load(Path(config).absolute() if runner == "flink" else config, sets)
         if wide:
@@ -173,6 +173,8 @@ def run(
 
             result = move(parts)
         else:
+            for doubt in parts.plan.doubts if parts.plan.config.model is not None else ():
+                _log.warning(doubt)
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar, rewind)
             result = command.run(parts, runner, list(beam), target, new=new)
         note = summary.lossy(result, job.limits.refused)
@@ -182,7 +184,7 @@ def run(
 
     if as_json:
         print_json(result.to_json())
-    else:
+    elif not root.params.get("quiet"):
         summary.render(result, console(wide=wide), wide=wide)
     if result.fails:
         raise summary.failure(result)

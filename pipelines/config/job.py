@@ -23,7 +23,7 @@ from weir.pipelines.config.sections import (
     Engine,
     Secret,
 )
-from weir.pipelines.connectors.paths import is_inside
+from weir.pipelines.connectors.paths import STDIN, is_inside, on_folder
 from weir.pipelines.ledger.ledger import LEDGERS, AnyLedger
 from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink, Sink
@@ -203,7 +203,8 @@ def _set(data: dict[str, Any], text: str, variables: Mapping[str, str]) -> None:
     if not equals or not all(parts):
         raise ConfigError("--set", text, "must look like field=value, or section.field=value.")
     try:
-        parsed = yaml.parse(value, variables)
+        # In YAML a dash alone begins a list; here it is standard input.
+        parsed = STDIN if value.strip() == STDIN else yaml.parse(value, variables)
     except ConfigError as error:
         raise ConfigError("--set", text, f"has a value that {error.remedy}") from None
     current: dict[str, Any] = data
@@ -266,16 +267,11 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
     for section, names in paths.items():
         fields = data.get(section)
         for name in names if isinstance(fields, dict) else ():
-            value = fields.get(name)
-            if isinstance(value, str) and value and not _is_uri(value):
-                fields[name] = str(folder / Path(value).expanduser())
+            if name in fields:
+                fields[name] = on_folder(folder, fields[name])
     for entry in later:
         if isinstance(entry, dict) and isinstance(entry.get("file"), str):
             entry["file"] = str(folder / Path(entry["file"]).expanduser())
-
-
-def _is_uri(place: str) -> bool:
-    return "://" in place or place[:5].lower() == "file:"
 
 
 def _is_zone(name: str) -> bool:

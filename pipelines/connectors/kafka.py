@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from weir.dpcore.config.section import Section, refusal
+from weir.pipelines.connectors.references import Reference, reference_of
 from weir.transforms.sources.kafka.properties import SECRETS, ClientProperties, PropertyReference
 from weir.transforms.sources.kafka.registry import SchemaRegistry
 
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):([0-9]{1,5})")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class TopicSection(Section):
@@ -82,7 +81,7 @@ class TopicSection(Section):
                 instead = self.ours[name] or "Remove it."
                 raise refusal(field, value, f"is set by the {role}. {instead}")
             if isinstance(value, Mapping):
-                secrets[name] = reference(field, value)
+                secrets[name] = reference_of(field, value)
             elif name in SECRETS:
                 raise refusal(
                     field,
@@ -104,7 +103,7 @@ class RegisteredTopic(TopicSection):
         description="Address of the schema registry; for confluent_avro.",
         examples=["https://registry.acme.example:8081"],
     )
-    registry_login: dict[str, str] | None = Field(
+    registry_login: Reference | None = Field(
         default=None,
         description="Where USER:PASSWORD of the registry is: {file: PATH} or {env: NAME}.",
         examples=["{env: REGISTRY_LOGIN}"],
@@ -119,7 +118,7 @@ class RegisteredTopic(TopicSection):
 
     def _login(self) -> PropertyReference | None:
         login = self.registry_login
-        return None if login is None else reference("registry_login", login)
+        return None if login is None else reference_of("registry_login", login)
 
     @model_validator(mode="after")
     def _check_registry(self) -> Self:
@@ -127,7 +126,6 @@ class RegisteredTopic(TopicSection):
             raise refusal(
                 "registry", self.registry, "is no address. Write one like https://HOST:8081."
             )
-        self._login()
         return self
 
     def _check_needs(self, form: str, needs: Mapping[str, tuple[str, ...]]) -> None:
@@ -146,24 +144,6 @@ class RegisteredTopic(TopicSection):
                 raise refusal(name, value, f"is missing. {form[:1].upper()}{form[1:]} needs it.")
 
 
-def reference(field: str, value: Mapping[str, Any]) -> PropertyReference:
-    """``{file: PATH}`` or ``{env: NAME}`` -> where a secret is; raises what validators raise."""
-    if len(value) != 1:
-        raise refusal(field, "...", "must hold exactly one of file, env.")
-    ((kind, place),) = value.items()
-    if kind == "file":
-        if not isinstance(place, str) or not PurePosixPath(place).is_absolute():
-            raise refusal(f"{field}.file", place, "must be an absolute path: workers read it.")
-        return PropertyReference(file=place)
-    if not isinstance(place, str) or not _VARIABLE.fullmatch(place):
-        raise refusal(
-            f"{field}.env",
-            "...",
-            "is no name of an environment variable. Write one like KAFKA_KEY.",
-        )
-    return PropertyReference(env=place)
-
-
 def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Names with dots; ``--set`` makes nested mappings of them."""
     for name, value in options.items():
@@ -174,4 +154,4 @@ def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield whole, value
 
 
-__all__ = ["RegisteredTopic", "TopicSection", "reference"]
+__all__ = ["RegisteredTopic", "TopicSection"]

@@ -1,7 +1,8 @@
 """``weir rehearse`` and ``weir advise``: a dry run over known events, and what would reduce errors.
 
 ``rehearse`` runs, ``scores`` compares with the truth, ``explore`` prices changes of a config,
-``search`` finds the change that reaches a target, ``remedies`` has the advice.
+``search`` finds the change that reaches a target, ``remedies`` has the advice, ``bounds`` that on
+contribution bounds.
 """
 
-__all__ = ["explore", "rehearse", "remedies", "scores", "search"]
+__all__ = ["bounds", "explore", "rehearse", "remedies", "scores", "search"]

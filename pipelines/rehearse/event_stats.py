@@ -5,26 +5,33 @@ Nobody may look so at events that are private: all here follows from the data.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
-from weir.dpcore.users.cap import UsedBounds, cap_events
+from weir.dpcore.users.cap import cap_tick
 from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
+    cell_hashes,
     contents_of,
+    gather,
     pair_hashes,
     row_hashes,
     user_hashes,
 )
-from weir.dpcore.users.unit import MOST, ContributionBounds, UserUnit
+from weir.dpcore.users.closing import WHY, UsedBounds
+from weir.dpcore.users.unit import MOST, ContributionBounds, Periods, UserUnit
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.runners.local import opened_of
 from weir.transforms.columns.keys import KEY
@@ -32,6 +39,26 @@ from weir.transforms.operators.filter import Assign
 
 _PUBLIC = bytes(32)
 """Key of hashes by which caps choose here: nothing rests on it."""
+
+
+@dataclass(frozen=True)
+class BoundedStats:
+    """What contribution bounds leave out.
+
+    Attributes:
+      lost: bound -> events that it leaves out; those that leave out none are not there.
+      early, late: share of the events in the first and in the last third of a period that stay;
+        NaN: there are none, or a single tick.
+    """
+
+    lost: Mapping[str, int]
+    early: float
+    late: float
+
+    @property
+    def events(self) -> int:
+        """Events that are left out."""
+        return sum(self.lost.values())
 
 
 @dataclass(frozen=True)
@@ -102,8 +129,24 @@ class EventStats:
         }
         return {**free, **{name: min(MOST, value) for name, value in most.items()}}
 
-    def lost_under(self, caps: ContributionBounds) -> int:
-        """Events that other contribution bounds would leave out, each id of a cell once."""
+    def bounded_by(self, caps: ContributionBounds) -> BoundedStats:
+        """What other contribution bounds would leave out, each id of a cell once."""
+        person = self.plan.person
+        assert person is not None
+        gathered = gather(self._hashed, caps.events)
+        cells = gathered.cells
+        stop = int(cells.ticks.max()) + 1 if len(cells.ticks) else 0
+        other = UserUnit(caps, person.periods)
+        why = cap_tick(UsedBounds.nothing(0), cells, stop, other).why
+        counts = np.bincount(why, weights=cells.sizes, minlength=len(WHY)).astype(np.int64)
+        lost = dict(zip(WHY[1:], counts[1:].tolist(), strict=True)) | {"events": gathered.beyond}
+        thirds = _thirds(cells.ticks, person.periods)
+        shares = (_share(why == 0, cells.sizes, thirds == third) for third in (0, 2))
+        return BoundedStats({name: n for name, n in lost.items() if n}, *shares)
+
+    @cached_property
+    def _hashed(self) -> Hashed:
+        """Events of users with the hashes by which bounds choose."""
         person = self.plan.person
         assert person is not None
         keys = CapKeys.derive(_PUBLIC, self.plan.digest)
@@ -115,10 +158,8 @@ class EventStats:
         pairs = pair_hashes(users, person.periods.of(ticks), names, keys)
         contents, ids = contents_of(times, []), self._texts("@id", here)
         rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
-        hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
-        stop = int(ticks.max()) + 1 if len(ticks) else 0
-        retained = cap_events(UsedBounds.nothing(0), hashed, stop, UserUnit(caps, person.periods))
-        return sum(n for why, n in retained.dropped.items() if why != "copies")
+        cells = cell_hashes(users, ticks, pairs, keys)
+        return Hashed(users, pairs, rows, ticks, has_id, contents, cells=cells)
 
     def _texts(self, name: str, rows: Ints) -> list[str | None] | None:
         if name not in self.events.column_names:
@@ -218,6 +259,24 @@ def _once(events: pa.Table) -> pa.Table:
     keep[first] = True
     keep |= codes < 0
     return events.filter(pa.array(keep))
+
+
+def _thirds(ticks: Ints, periods: Periods) -> Ints:
+    """(n,) 0, 1 or 2: in which third of its period a tick is; 1 where a period is one tick."""
+    numbers = periods.of(ticks)
+    known, at = np.unique(numbers, return_inverse=True)
+    first = np.array([periods.first(n) for n in known.tolist()], dtype=np.int64)
+    last = [periods.last(n) for n in known.tolist()]
+    ends = [int(ticks.max()) if end is None else end for end in last]
+    lengths = np.array(ends, dtype=np.int64) - first + 1
+    thirds = 3 * (ticks - first[at]) // lengths[at]
+    return np.asarray(np.where(lengths[at] < 3, 1, thirds), dtype=np.int64)
+
+
+def _share(stays: NDArray[np.bool_], sizes: Ints, some: NDArray[np.bool_]) -> float:
+    """Share of the events of some cells that stay; NaN: there are none."""
+    whole = int(sizes[some].sum())
+    return float(sizes[some & stays].sum()) / whole if whole else math.nan
 
 
 def _extent(values: Floats) -> tuple[float, float] | None:

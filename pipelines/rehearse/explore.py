@@ -11,7 +11,7 @@ from typing import Any
 
 from weir.dpcore.config import durations
 from weir.dpcore.config.clock import ClockConfig
-from weir.dpcore.config.durations import months_of
+from weir.dpcore.config.durations import months_of, ticks_in_words
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
@@ -182,10 +182,9 @@ def _clock(clock: ClockConfig, ratio: Fraction) -> Any:
     return clock.model_copy(update=changed)
 
 
-def _window(protect_for: Any, ratio: Fraction) -> Any:
-    if not isinstance(protect_for, int):
-        return protect_for
-    return math.ceil(protect_for / ratio)
+def _window(protect_for: str | None, ratio: Fraction) -> str | None:
+    ticks = None if protect_for is None else ticks_in_words(protect_for)
+    return protect_for if ticks is None else f"{math.ceil(ticks / ratio)} ticks"
 
 
 def explore(config: PlanConfig | None, changes: Changes | None = None) -> Mapping[Place, float]:

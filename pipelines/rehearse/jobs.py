@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import os
@@ -38,19 +39,18 @@ def refuse_source_files(source: Source | None, on: str) -> tuple[File, ...]:
       ConfigError: there is no such file, or one of them is the source's by path or by bytes.
     """
     value = match(local(on), "--on")
-    path = None if source is None else source.path
-    if path is None:
-        return value
-    place = local(path)
-    try:
-        own = match(place, "source")
-    except ConfigError:
-        own = ()
+    places = [] if source is None else [local(place) for place in source.places]
+    own: list[File] = []
+    for pattern in [item for place in places for item in (place, f"{place.rstrip('/')}/**")]:
+        with contextlib.suppress(ConfigError):
+            own += match(pattern, "source")
     named = {resolved(file.path) for file in own}
-    pattern = resolved(place)
+    patterns = [resolved(place) for place in places]
     for file in value:
         where = resolved(file.path)
-        if where in named or fnmatch.fnmatchcase(where, pattern) or _is_under(where, pattern):
+        if where in named or any(
+            fnmatch.fnmatchcase(where, pattern) or _is_under(where, pattern) for pattern in patterns
+        ):
             raise ConfigError("--on", on, f"names {file.path}, a file of the source: {_REMEDY}")
         for item in own:
             if item.size == file.size and _same(item, file):

@@ -14,7 +14,8 @@ from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.rehearse.event_stats import EventStats
+from weir.pipelines.rehearse.bounds import BoundRemedies, Remedy, raised
+from weir.pipelines.rehearse.event_stats import BoundedStats, EventStats
 from weir.pipelines.rehearse.explore import (
     Place,
     changed,
@@ -43,24 +44,6 @@ QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 """Of public values, at which a clip is tried."""
 WINDOWS = 8
 """Halvings of the window that are tried."""
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """One change.
-
-    Attributes:
-      field: of the config. value: what it would be; None: no value of it is enough.
-      words: what to do, or that nothing helps.
-    """
-
-    field: str
-    value: Any
-    words: str
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -97,6 +80,7 @@ def advised(
     """
     config, now = plan.config, prices_of(plan)
     results = []
+    several = () if not caps or config.model is not None else tuple(raised(plan, seen))
     for score in scores:
         place = (score.name, score.over)
         if config.model is not None or score.grade not in ("rough", "useless"):
@@ -104,7 +88,7 @@ def advised(
         if not math.isfinite(now.get(place, math.nan)) or not score.true > 0:
             continue
         column = config.aggregates[score.name].column
-        item = _Output(config, seen, score, now[place], within, caps)
+        item = _Output(config, seen, score, now[place], within, caps, several)
         remedies = list(item.remedies(plan, known is None or column in known))
         results.append(Advised(score.name, score.over, tuple(remedies)))
     return tuple(results)
@@ -120,6 +104,7 @@ class _Output:
     priced: float
     within: float
     caps: tuple[BoundLoss, ...]
+    raised: tuple[tuple[dict[str, int], BoundedStats], ...] = ()
 
     @property
     def place(self) -> Place:
@@ -142,7 +127,7 @@ class _Output:
                 "clip and contribution bounds alone take" if self.caps else "the clip alone takes"
             )
             yield Remedy("privacy.epsilon", None, f"none: {takes} more than that")
-            yield from self._caps()
+            yield from self._bounds(plan)
             if public:
                 yield from self._clips()
             return
@@ -151,7 +136,7 @@ class _Output:
         yield from self._window(plan, target)
         yield from self._over(target)
         yield from self._outputs(target)
-        yield from self._caps()
+        yield from self._bounds(plan)
         if public:
             yield from self._clips()
 
@@ -176,11 +161,11 @@ class _Output:
             if window is None or window < 2:
                 return
             window //= 2
-            result = explore(self.config, {("privacy", "protect_for"): window})
+            result = explore(self.config, {("privacy", "protect_for"): f"{window} ticks"})
             half = result.get(self.place, math.inf)
             if half <= target.half:
                 shown = show_ticks(plan.clock, window)
-                yield Remedy("privacy.protect_for", window, f"{shown} or less")
+                yield Remedy("privacy.protect_for", f"{window} ticks", f"{shown} or less")
                 return
 
     def _over(self, target: ErrorTarget) -> Iterator[Remedy]:
@@ -205,22 +190,11 @@ class _Output:
         if result.reaches and gone:
             yield Remedy("aggregates", list(result.value), f"without {', '.join(gone)}")
 
-    def _caps(self) -> Iterator[Remedy]:
-        """The cap on users of least error: what all of them take falls with the events lost."""
-        if not self.caps or not self.caps[0].lost > 0:
-            return
-        now = self.caps[0].lost
-        band = self.score.band if self.score.band > 0 else self.score.noise
-        best = min(
-            (math.hypot(band * item.noise, self.score.clip * item.lost / now), item.cap, item.other)
-            for item in self.caps[1:]
+    def _bounds(self, plan: Plan) -> Iterator[Remedy]:
+        bounds = BoundRemedies(
+            plan, self.seen, self.score, self.priced, self.within, self.caps, self.raised
         )
-        error, cap, other = best
-        if error < 0.9 * self.score.error:
-            words = f"{other:,}: about {100 * error / self.score.true:.3g} % on these events"
-            if error > self.within * self.score.true:
-                words += ", which is not enough"
-            yield Remedy(f"privacy.contributions.{cap}", other, words)
+        yield from bounds.remedies()
 
     def _clips(self) -> Iterator[Remedy]:
         """The clip of least error, among quantiles of the public values."""

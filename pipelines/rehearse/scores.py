@@ -13,6 +13,7 @@ import numpy as np
 from weir.dpcore.aggregates.bounding import BoundedAggregate
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
+from weir.dpcore.users.unit import ContributionBounds
 from weir.pipelines.rehearse.event_stats import EventStats
 from weir.pipelines.results.learned import learned_bounds
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
@@ -55,6 +56,9 @@ class BoundLoss:
     Attributes:
       cap, value: which, and what it is. other: what it might be; the same: as it is.
       noise: times the noise that it has now. lost: share of the events beyond all caps then.
+      of_events: of these, beyond the bound on the events of a cell.
+      early, late: share of the events in the first and in the last third of a period that stay;
+        None: there are none there.
     """
 
     cap: str
@@ -62,6 +66,9 @@ class BoundLoss:
     other: int
     noise: float
     lost: float
+    early: float | None = None
+    late: float | None = None
+    of_events: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -123,12 +130,17 @@ def caps_of(plan: Plan, seen: EventStats) -> tuple[BoundLoss, ...]:
     events = seen.events.num_rows
     if person is None or not events:
         return ()
-    now = seen.lost_under(person.caps) / events
-    results = [BoundLoss("", 0, 0, 1.0, now)]
+
+    def loss(cap: str, value: int, other: int, noise: float, caps: ContributionBounds) -> BoundLoss:
+        stats = seen.bounded_by(caps)
+        shares = _plain(stats.early), _plain(stats.late), stats.lost.get("events", 0) / events
+        return BoundLoss(cap, value, other, noise, stats.events / events, *shares)
+
+    results = [loss("", 0, 0, 1.0, person.caps)]
     for price in plan.cap_prices:
-        other = replace(person.caps, **{price.cap: price.other})
-        lost = seen.lost_under(other) / events
-        results.append(BoundLoss(price.cap, price.value, price.other, price.noise, lost))
+        caps: dict[str, Any] = {price.cap: price.other}
+        other = replace(person.caps, **caps)
+        results.append(loss(price.cap, price.value, price.other, price.noise, other))
     return tuple(results)
 
 

@@ -11,6 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.report.heat import HeatMap, heat_map, stride_of
+from weir.pipelines.report.model_error import (
+    BASELINE,
+    LOSS,
+    SQUARES,
+    ErrorPerEvent,
+    error_per_event,
+)
 from weir.pipelines.results.files import matrix
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.results.series import COLUMNS, Batch, batch_of, ends
@@ -29,8 +37,6 @@ CELLS = 1_400_000
 """Numbers of all keys that a page holds, at most: with their errors packed, below 10 MB."""
 WIDEST = 12
 """Components of an output of which all keys are held; of longer ones only drawn keys are."""
-HEAT_ROWS = 40
-HEAT_TICKS = 120
 
 
 @dataclass(frozen=True)
@@ -88,34 +94,18 @@ class SeriesGrid:
 
 
 @dataclass(frozen=True)
-class HeatMap:
-    """All keys of one output over time, largest median over time first.
+class Panel:
+    """One output: the keys that are drawn, and the heat map of all keys where there are more.
 
     Attributes:
-      ticks: (m,).
-      rows: what each row is: a key, or a range of ranks; none where noise hides the differences
-        between keys, as ranks would show noise then.
-      keys_per_row: 1, or more where rows are means over keys of neighbouring rank.
-      value: (rows, m), NaN where there is none.
-      spread, noise: standard deviations of the keys' medians over time, and of their noise. 0
-        where the release has no margin.
+      base: of an error, that of its baseline, of the keys that are drawn. words: what it is.
     """
-
-    ticks: Ints
-    rows: tuple[str, ...]
-    keys_per_row: float
-    value: Floats
-    spread: float = 0.0
-    noise: float = 0.0
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One output: the keys that are drawn, and the heat map of all keys where there are more."""
 
     output: ReleasedOutput
     series: tuple[Series, ...]
     heat: HeatMap | None
+    base: tuple[Series, ...] = ()
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,11 +183,9 @@ def gather(
     else:
         drawn, listed = tuple(everyone[:KEYS_DRAWN]), tuple(everyone[:KEYS_LISTED])
     fine, coarse = _grids(run, outputs, drawn, tuple(everyone) if not keys else drawn)
-    panels = tuple(
-        Panel(item, fine.series(item), _heat(item, coarse, run.band)) for item in outputs
-    )
+    panels = _panels(run, outputs, fine, coarse, last, bool(names))
     ranked_by = ranker if not keys and len(everyone) > 1 else None
-    stride = _stride(run.last_tick - run.first_tick + 1, TICKS_DRAWN)
+    stride = stride_of(run.last_tick - run.first_tick + 1, TICKS_DRAWN)
     return ReportData(
         run,
         panels,
@@ -211,6 +199,68 @@ def gather(
         coarse,
         bool(names),
     )
+
+
+def _panels(
+    run: ResultFolder,
+    outputs: Sequence[ReleasedOutput],
+    fine: SeriesGrid,
+    coarse: SeriesGrid | None,
+    last: dict[tuple[str, str, int | None], Last],
+    chosen: bool,
+) -> tuple[Panel, ...]:
+    """Every output; of models first their error per event, where releases give it. A sum of losses
+    grows with the number of events, so it says only what a model was made of."""
+    error = None if chosen else error_per_event(run, outputs)
+    models = not chosen and any(output.is_model for output in outputs)
+    panels: list[Panel] = []
+    if error is not None:
+        for grid in filter(None, (fine, coarse)):
+            _add_error(error, grid)
+        spot = (error.source.name, error.source.over)
+        for key in {key for key, *rest in last if tuple(rest) == spot}:
+            newest = last[key, *spot]
+            value, low, high = (error.of(x) for x in (newest.value, newest.low, newest.high))
+            last[key, error.output.name, error.output.over] = Last(
+                value, (high - low) / 2, low, high
+            )
+        base = replace(error.output, name=BASELINE[0], over=BASELINE[1])
+        heat = _heat(error.output, coarse, run.band)
+        series = fine.series(error.output)
+        panels = [Panel(error.output, series, heat, fine.series(base), error.words)]
+    for item in outputs:
+        trace = models and item.name in (LOSS, SQUARES)
+        shown = replace(item, role="trace") if trace else item
+        heat = None if trace else _heat(item, coarse, run.band)
+        panels.append(Panel(shown, fine.series(item), heat))
+    return tuple(panels)
+
+
+def _heat(output: ReleasedOutput, coarse: SeriesGrid | None, band: float) -> HeatMap | None:
+    """All keys of an output, where there are more than are drawn; None of one that has parts."""
+    if coarse is None or len(output.labels) > 1:
+        return None
+    spot = (output.name, output.over)
+    value, half = (held[spot][:, :, 0] for held in (coarse.value, coarse.half))
+    return heat_map(coarse.keys, coarse.ticks, value, half, band)
+
+
+def _add_error(error: ErrorPerEvent, grid: SeriesGrid) -> None:
+    """Puts the errors per event, and their baseline, next to the releases of a grid."""
+    source = (error.source.name, error.source.over)
+    if source not in grid.value:
+        return
+    spot = (error.output.name, error.output.over)
+    explained = None
+    if error.ratio is not None:
+        explained = grid.value[error.ratio.name, error.ratio.over]
+    for held in (grid.value, grid.low, grid.high):
+        held[spot] = error.of(held[source])
+    grid.half[spot] = (grid.high[spot] - grid.low[spot]) / 2
+    grid.value[BASELINE] = error.baseline(grid.value[source], explained)
+    for held in (grid.half, grid.low, grid.high):
+        held[BASELINE] = np.full_like(grid.value[BASELINE], np.nan)
+    grid.released[spot] = grid.released[BASELINE] = grid.released[source]
 
 
 def _chosen(run: ResultFolder, names: Sequence[str] | None) -> tuple[ReleasedOutput, ...]:
@@ -268,10 +318,6 @@ def _last_values(
     return results
 
 
-def _stride(ticks: int, room: int) -> int:
-    return max(1, -(-ticks // max(1, room)))
-
-
 class _Filling:
     """A grid while batches come by."""
 
@@ -285,7 +331,7 @@ class _Filling:
     ) -> None:
         self._first = run.first_tick
         every = np.arange(run.first_tick, run.last_tick + 1)
-        shown = (run.last_tick - every) % _stride(len(every), room) == 0
+        shown = (run.last_tick - every) % stride_of(len(every), room) == 0
         shown |= every > run.last_tick - tail
         self._column = np.where(shown, np.cumsum(shown) - 1, -1)
         self._place = {key: i for i, key in enumerate(keys)}
@@ -328,49 +374,6 @@ def _grids(
         for filling in fillings:
             filling.add(batch)
     return fillings[0].grid, fillings[1].grid if fillings[1:] else None
-
-
-def _heat(output: ReleasedOutput, coarse: SeriesGrid | None, band: float) -> HeatMap | None:
-    """Means over keys of neighbouring rank, where there are more keys than rows.
-
-    Keys rank by their median over time. Where the variance of the medians is at most twice that of
-    the noise, most of a rank is noise, and nothing is drawn.
-    """
-    if coarse is None or len(output.labels) > 1:
-        return None
-    n = len(coarse.keys)
-    every = _stride(len(coarse.ticks), HEAT_TICKS)
-    shown = np.arange(len(coarse.ticks))[::-1][::every][::-1]
-    value = coarse.value[output.name, output.over][:, shown, 0]
-    half = coarse.half[output.name, output.over][:, shown, 0]
-    level, noise = _medians(value), _medians(half) / band
-    known = np.isfinite(level) & np.isfinite(noise)
-    spread = float(np.std(level[known])) if known.any() else 0.0
-    typical = float(np.sqrt(np.mean(noise[known] ** 2))) if known.any() else 0.0
-    if known.any() and spread**2 <= 2 * typical**2:
-        empty = np.zeros((0, len(shown)))
-        return HeatMap(coarse.ticks[shown], (), 1.0, empty, spread, typical)
-    order = np.argsort(-np.nan_to_num(level, nan=-np.inf), kind="stable")
-    keys, value = [coarse.keys[i] for i in order], value[order]
-    edges = [row * n // min(n, HEAT_ROWS) for row in range(min(n, HEAT_ROWS) + 1)]
-    there = np.isfinite(value)
-    count = np.add.reduceat(there, edges[:-1], axis=0)
-    total = np.add.reduceat(np.where(there, value, 0.0), edges[:-1], axis=0)
-    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    rows = tuple(
-        keys[low] or "(empty)" if high == low + 1 else f"rank {low + 1:,} to {high:,}"
-        for low, high in zip(edges, edges[1:], strict=False)
-    )
-    return HeatMap(coarse.ticks[shown], rows, n / len(rows), mean, spread, typical)
-
-
-def _medians(series: Floats) -> Floats:
-    """Median of each row over what is there: (keys,), NaN where nothing is."""
-    ordered = np.sort(series, axis=1)  # what is missing goes last
-    count = np.isfinite(series).sum(axis=1)
-    rows = np.arange(len(series))
-    middle = [ordered[rows, np.maximum(count - 1 + i, 0) // 2] for i in (0, 1)]
-    return np.where(count > 0, (middle[0] + middle[1]) / 2, np.nan)
 
 
 def largest(panel: Panel, room: int) -> list[int]:

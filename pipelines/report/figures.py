@@ -32,6 +32,18 @@ class Figure:
     unit: str = ""
     small: bool = False
 
+    @property
+    def baseline(self) -> bool:
+        """Whether its panel has a public baseline to compare it with."""
+        return bool(self.panel.base)
+
+
+NO_ERROR = (
+    "This run released no error of a prediction. Give public events with --holdout FILE. Or "
+    "let a regression release its error (error: true), or say how many events a learner can expect "
+    "(expect: {events: N})."
+)
+
 
 @dataclass(frozen=True)
 class FigureSection:
@@ -60,15 +72,14 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[FigureSectio
     results = []
     if models or scores or held is not None:
         figures = (
-            [f for p in held.panels for f in _lines(p, data, "on held-back events")] if held else []
+            [f for p in held.panels for f in _lines(p, data, f"on held-back events; {p.words}")]
+            if held
+            else []
         )
         figures += [figure for panel in scores for figure in _lines(panel, data)]
         note = caption(held) + "." if held is not None else ""
         if not figures:
-            note = (
-                "This run released nothing that tells how well its models predict. Give public "
-                "events with --holdout FILE, or let a regression release its error (error: true)."
-            )
+            note = NO_ERROR
         results.append(FigureSection("score", "How well it predicts", tuple(figures), note))
     results.append(FigureSection("period", "Figures per period", _all(period, data)))
     since = "All rows" if data.run.once else "Since the start"
@@ -107,6 +118,8 @@ def _figures(panel: Panel, data: ReportData) -> list[Figure]:
 def _lines(panel: Panel, data: ReportData, caption: str = "") -> list[Figure]:
     output = panel.output
     span = caption or words.span(output, data.run)
+    if panel.words and not caption:
+        span = f"{panel.words}; {span}"
     if output.is_model:
         span = "in the units of the data" if output.role == "model" else "scaled to public ranges"
     if len(output.labels) == 1:

@@ -3,7 +3,9 @@
 // text nodes and as values of rows, never as markup or as an expression.
 (() => {
   const $ = (id) => document.getElementById(id);
-  const NONE = -(2 ** 31), KEYS = 8, FOUND = 12, ROWS = 300;
+  const NONE = -(2 ** 31), KEYS = 8, FOUND = 12, ROWS = 300, SMALL = 110;
+  const DONE = "Finished: every tick is released.";
+  const NEEDS = { margin: "lo", hidden: "noise", baseline: "b", stick: "alone", dot: "alone" };
   const state = { keys: [], off: new Set(), from: 0, to: 0, whole: true, apart: true };
   let page = null, drawn = 0, views = [], pending = null;
 
@@ -59,6 +61,7 @@
     block.codes = await unpack(block.value, columns);
     for (const [name, from] of [["halves", block.half], ["lows", block.low], ["highs", block.high]])
       block[name] = from ? await unpack(from, columns) : null;
+    await unpacked(block.base, columns);
   }
   function number(codes, at, step) {
     return codes === null || codes[at] === NONE ? null : Number((codes[at] * step).toPrecision(10));
@@ -93,10 +96,11 @@
       if (v === null && !found.length) continue;
       const noise = v !== null && half !== null && (half > Math.abs(v) || 2 * half >= room);
       const band = v !== null && half !== null;
-      const lo = band ? number(block.lows, row * n + i, block.step) ?? cut(v - half) : null;
-      const hi = band ? number(block.highs, row * n + i, block.step) ?? cut(v + half) : null;
+      const b = block.base ? number(block.base.codes, row * n + i, block.base.step) : null;
+      const lo = band ? number(block.lows, row * n + i, block.step) ?? Math.min(v, cut(v - half)) : null;
+      const hi = band ? number(block.highs, row * n + i, block.step) ?? Math.max(v, cut(v + half)) : null;
       const words = inside || block.lows ? told(v, half, lo, hi) : told(v, half);
-      found.push({ t, v, half, noise, slot, key: named(key), lo, hi, at: grid.ticks[i], when: when(t),
+      found.push({ t, v, b, half, noise, slot, key: named(key), lo, hi, at: grid.ticks[i], when: when(t),
         tick: grid.ticks[i].toLocaleString("en-US"), words, told: words + (noise ? ", noise" : "") });
     }
     // A line is coloured up to the points at which noise begins to hide it.
@@ -115,13 +119,11 @@
     const usual = 1.5 * Math.min(quantile(halves, 0.9), 4 * quantile(halves, 0.5));
     const calm = seen.filter((one) => (one.half ?? 0) <= usual || !usual);
     if (calm.length) seen = calm;
-    const cut = (x) => Math.min(most ?? Infinity, Math.max(least ?? -Infinity, x));
-    let low = Infinity, high = -Infinity;
+    let low = Infinity, high = -Infinity; // a value beyond its bounds is drawn where it is
     for (const one of seen) {
-      low = Math.min(low, one.lo ?? one.v);
-      high = Math.max(high, one.hi ?? one.v);
+      low = Math.min(low, one.lo ?? one.v, one.v);
+      high = Math.max(high, one.hi ?? one.v, one.v);
     }
-    [low, high] = [cut(low), cut(high)];
     if (low > 0 && low < 0.4 * high) low = 0;
     const pad = high > low ? 0.04 * (high - low) : Math.abs(high) * 0.05 || 1;
     return [low === 0 || low === least ? low : low - pad, high === most && high > low ? high : high + pad];
@@ -137,17 +139,26 @@
       range: { category: Array.from({ length: KEYS }, (_, i) => of(`--s${i}`)) } };
   }
   async function draw(turn, place, kind, rows, ends, height) {
-    const spec = structuredClone(page.specs[kind]);
+    const spec = structuredClone(page.specs[kind]), description = place.getAttribute("aria-label");
     const values = { x0: state.from, x1: state.to, y0: ends[0], y1: ends[1] };
     for (const one of spec.params ?? []) if (one.name in values) one.value = values[one.name];
-    Object.assign(spec, { width: "container", height, datasets: { rows }, autosize: { type: "fit", contains: "padding" },
+    Object.assign(spec, { description, width: "container", height, datasets: { rows, near: [] }, autosize: { type: "fit", contains: "padding" },
       padding: { left: 4, right: 14, top: 9, bottom: 4 } });
-    const result = await vegaEmbed(place, spec, { renderer: "svg", actions: false, ast: true, logLevel: 1, config: look() });
+    if (kind === "lines")
+      spec.layer = spec.layer.filter(({ name }) => !(name in NEEDS) || rows.some((one) => (one[NEEDS[name]] ?? false) !== false));
+    if (height <= SMALL)
+      for (const { encoding } of spec.layer) for (const axis of [encoding.x?.axis, encoding.y?.axis]) if (axis) axis.tickCount = 3;
+    const dots = kind === "scatter" || kind === "heat"; // thousands: as a picture, not as elements
+    const result = await vegaEmbed(place, spec, { renderer: dots ? "canvas" : "svg", scaleFactor: dots ? 2 : 1, actions: false, ast: true, logLevel: 1, config: look(),
+      tooltip: (handler, event, item, words) => tip(event, words) });
     if (turn !== drawn) return result.finalize();
     views.push(result);
-    place.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    place.setAttribute("role", "img"); // Vega has put its own
+    place.setAttribute("aria-label", description);
+    place.querySelector("svg, canvas")?.setAttribute("aria-hidden", "true");
     if (kind === "lines") {
       let picked = null;
+      hover(place, result.view, rows);
       result.view.addSignalListener("brush", (_, value) => { picked = value.t ?? null; });
       place.addEventListener("pointerup", () => setTimeout(() => {
         if (picked && picked[1] - picked[0] > 0) zoom(+picked[0], +picked[1]);
@@ -155,6 +166,34 @@
       place.addEventListener("wheel", (event) => wheel(event, place), { passive: false });
       place.addEventListener("dblclick", () => zoom());
     }
+  }
+  // What is under the pointer: of lines the point that is nearest in time
+  function tip(event, words) {
+    const box = $("tip");
+    box.hidden = !words;
+    if (!words) return;
+    box.replaceChildren(...Object.entries(words).map(([name, text]) => make("div", {}, make("b", {}, name), text)));
+    const { width, height } = box.getBoundingClientRect();
+    box.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - width - 4))}px`;
+    box.style.top = `${event.clientY + 18 + height > innerHeight ? Math.max(4, event.clientY - height - 10) : event.clientY + 18}px`;
+  }
+  function hover(place, view, rows) {
+    const known = rows.filter((one) => one.v !== null);
+    place.addEventListener("pointermove", (event) => {
+      const svg = place.querySelector("svg"), box = svg.getBoundingClientRect(), [left, top] = view.origin();
+      const ratio = svg.width.baseVal.value / box.width || 1, x = view.scale("x"), y = view.scale("y");
+      const at = { x: (event.clientX - box.left) * ratio - left, y: (event.clientY - box.top) * ratio - top };
+      let near = null, least = Infinity;
+      for (const one of known) {
+        const away = Math.abs(x(one.t) - at.x) + 1e-3 * Math.abs(y(one.v) - at.y);
+        if (away < least) [near, least] = [one, away];
+      }
+      if (!near) return;
+      view.data("near", [near]).runAsync();
+      tip(event, { time: near.when, tick: near.tick, ...(page.keyless ? {} : { key: near.key }), value: near.told,
+        ...(near.b === null ? {} : { baseline: short(near.b) }) });
+    });
+    place.addEventListener("pointerleave", (event) => { view.data("near", []).runAsync(); tip(event, null); });
   }
   function wheel(event, place) {
     if (!event.ctrlKey && !event.metaKey) return;
@@ -183,10 +222,14 @@
     const much = hidden === known.length ? "Noise hides it" : `Noise hides ${hidden} of ${plural(known.length, "value")}`;
     return `${much} (grey): the margin is wider ${than}.`;
   }
+  function beyond(known, [low, high]) {
+    const out = known.filter((one) => one.v < low || one.v > high).length;
+    return out ? `${out.toLocaleString("en-US")} of ${plural(known.length, "value")} ${out === 1 ? "lies" : "lie"} beyond the axis.` : "";
+  }
   function table(rows, several, first) {
     const head = make("tr", {}, ...[first, "tick", several ? "key" : null, "value"].filter(Boolean)
       .map((name) => make("th", { scope: "col" }, name)));
-    const body = rows.filter((one) => one.v !== null).sort((a, b) => b.t - a.t).slice(0, ROWS).map((one) =>
+    const body = rows.filter((one) => one.v !== null).sort((a, b) => a.t - b.t).slice(-ROWS).map((one) =>
       make("tr", { class: one.noise ? "noise" : null }, make("th", { scope: "row" }, one.when), make("td", {}, one.tick),
         several ? make("td", {}, one.key) : null, make("td", {}, one.told)));
     return make("div", { class: "scroll", tabindex: 0 }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
@@ -199,15 +242,16 @@
   function cell(turn, jobs, figure, who, rows, ends, several) {
     const last = rows.filter((one) => one.v !== null).at(-1), known = rows.filter((one) => one.v !== null);
     const place = make("div", { class: "chart", role: "img", "aria-label": describe(figure, who ? `, ${who}` : "", rows) });
-    const hidden = several ? "" : hiding(figure, known);
+    const notes = [several ? "" : hiding(figure, known), beyond(known, ends)].filter(Boolean);
     const node = make("figure", { class: "cell" }, make("figcaption", {},
       who ? make("span", { class: "who" }, who) : null,
       several || !last ? null : make("b", { class: last.noise ? "now noise" : "now" }, last.words),
-      several || !last ? null : make("span", { class: "soft" }, last.when),
+      several || !last || figure.small ? null : make("span", { class: "soft" }, last.when),
+      several || !last || last.b === null ? null : make("span", { class: "soft" }, `baseline ${short(last.b)}`),
       last ? null : make("span", { class: "soft" }, "no value in this range")),
-    place, hidden ? make("p", { class: "foot" }, hidden) : null,
+    place, notes.length ? make("p", { class: "foot" }, notes.join(" ")) : null,
     more(() => table(rows, several, "date")));
-    jobs.push(() => draw(turn, place, "lines", rows, ends, figure.small ? 130 : 190));
+    jobs.push(() => draw(turn, place, "lines", rows, ends, figure.small ? SMALL : 190));
     return node;
   }
   function histogram(turn, jobs, figure, key, ends) {
@@ -224,12 +268,16 @@
       make("span", { class: "soft" }, at)), place, rows.some((one) => one.noise) ?
       make("p", { class: "foot" }, "Grey: noise hides it; the margin is wider than the value.") : null, more(list));
     if (shown().length > 1) return [node];
-    const over = make("div", { class: "chart", role: "img", "aria-label": `${figure.title} over time` });
     const step = Math.max(1, Math.ceil((all[0] ?? []).length / 120));
     const cells = all.flatMap((part, i) => part.filter((_, n) => (part.length - 1 - n) % step === 0)
-      .map((one, n, kept) => ({ row: figure.bins[i], t: one.t, t2: kept[n + 1] ? kept[n + 1].t : one.t + page.period / 1000, v: one.v === null ? null : Math.max(0, one.v), when: one.when, told: one.told })));
+      .map((one, n, kept) => ({ row: figure.bins[i], t: one.t, t2: kept[n + 1] ? kept[n + 1].t : one.t + page.period / 1000, v: one.v, when: one.when, told: one.told })));
+    const over = make("div", { class: "chart", role: "img", "aria-label": mapped(`${figure.title}${several ? `, ${named(key)}` : ""}`, figure.bins.length, cells) });
     jobs.push(() => draw(turn, over, "heat", cells, [0, 1], 70 + 22 * figure.bins.length));
     return [node, make("figure", { class: "cell" }, make("figcaption", {}, make("span", { class: "soft" }, "over time")), over)];
+  }
+  function mapped(what, count, cells) {
+    const known = cells.filter((one) => one.v !== null).sort((a, b) => a.v - b.v), [low, high] = [known[0], known.at(-1)];
+    return `${what}, over time, ${plural(count, "row")}` + (low ? `: from ${low.told} (${low.row}, ${low.when}) to ${high.told} (${high.row}, ${high.when}).` : ": no value in this range.");
   }
   function everyone(turn, jobs, heat) {
     const all = `All ${page.keys.length.toLocaleString("en-US")} keys`;
@@ -238,9 +286,9 @@
     const n = heat.times.length, cells = [];
     heat.rows.forEach((row, r) => heat.times.forEach((t, i) => {
       const v = number(heat.codes, r * n + i, heat.step), end = heat.times[i + 1] ?? t + page.period / 1000;
-      if (v !== null && t >= state.from && t <= state.to) cells.push({ row, t, t2: end, v: Math.max(0, v), when: when(t), told: told(v, null) });
+      if (v !== null && t >= state.from && t <= state.to) cells.push({ row, t, t2: end, v, when: when(t), told: told(v, null) });
     }));
-    const place = make("div", { class: "chart", role: "img", "aria-label": `All keys over time, ${plural(heat.rows.length, "row")}.` });
+    const place = make("div", { class: "chart", role: "img", "aria-label": mapped(`${page.figures[heat.figure].title}, ${page.figures[heat.figure].caption}, all keys`, heat.rows.length, cells) });
     jobs.push(() => draw(turn, place, "heat", cells, [0, 1], 90 + 9 * heat.rows.length));
     return make("figure", { class: "cell wide" }, make("figcaption", {}, make("span", { class: "who" }, all),
       make("span", { class: "soft" }, heat.per > 1 ? `a row is the mean of about ${Math.round(heat.per)} keys of neighbouring rank` : "largest median over time first")), place);
@@ -253,7 +301,11 @@
     } else {
       const each = keys.map((key) => points(figure, 0, key, slot(key)));
       const ends = limits(each.flat(), figure.between);
-      const together = keys.length > 1 && (!state.apart || section.name === "model");
+      if (figure.baseline) { // an axis of errors begins at 0, and a model of noise does not stretch it
+        const most = 1.5 * Math.max(...each.flat().map((one) => one.b ?? 0));
+        if (most > 0) [ends[0], ends[1]] = [0, Math.max(0.7 * most, Math.min(ends[1], most))];
+      }
+      const together = keys.length > 1 && !state.apart;
       if (together) cells.push(cell(turn, jobs, figure, "", each.flat(), ends, true));
       else keys.forEach((key, i) => cells.push(cell(turn, jobs, figure, page.keyless ? "" : named(key), each[i], ends, false)));
       const heat = page.heats.find((one) => one.figure === figure.id);
@@ -387,12 +439,18 @@
       const given = await answer.json(), kept = state.whole ? [] : [state.from, state.to];
       await load(given);
       for (const [id, markup] of Object.entries(given.parts)) $(id).innerHTML = markup; // escaped by the server
+      newest();
       if (!state.keys.length) state.keys = given.drawn;
       zoom(...kept);
-      say(`Live: newest ${when(page.fine.times.at(-1))}, seen ${new Date().toLocaleTimeString()}.`);
+      say(page.complete ? DONE : `Live: newest ${when(page.fine.times.at(-1))}, seen ${new Date().toLocaleTimeString()}.`);
     });
-    events.onopen = () => say("Live: waiting for the next tick.");
+    events.onopen = () => say(page.complete ? DONE : "Live: waiting for the next tick.");
     events.onerror = () => say("The connection is lost; trying again.");
+  }
+
+  function newest() { // the table of last values ends with the newest tick
+    const box = document.querySelector("#last .scroll");
+    if (page.keys.length === 1) box.scrollLeft = box.scrollWidth;
   }
 
   async function start() {
@@ -406,6 +464,8 @@
     $("whole").addEventListener("click", () => zoom());
     $("csv").addEventListener("click", save);
     $("print").addEventListener("click", () => window.print());
+    for (const [name, open] of [["beforeprint", true], ["afterprint", false]])
+      addEventListener(name, () => { if ($("plan")) $("plan").open = open; });
     $("apart").addEventListener("change", (event) => { state.apart = event.target.checked; later(); });
     $("search").addEventListener("input", search);
     $("search").addEventListener("focus", search);
@@ -419,6 +479,7 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
     window.weir = { csv, zoom, pick, state, page: () => page };
     clearTimeout(pending);
+    newest();
     await render();
     if (document.body.dataset.live !== undefined) follow();
   }

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from weir.dpcore.words import not_in_margin
 from weir.pipelines.report import words
-from weir.pipelines.report.data import ReportData, SeriesGrid
+from weir.pipelines.report.data import ReportData, Series, SeriesGrid
 from weir.pipelines.report.figures import Figure, FigureSection, sections
+from weir.pipelines.report.model_error import BASELINE
 from weir.pipelines.report.score import Holdout, bounds, titles
 from weir.pipelines.results.series import hidden, label_of, show_margin
 
@@ -175,11 +176,10 @@ def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
             noise = bool(hidden(np.array(cell[0]), np.array(cell[1]), output.between))
             cells.append((*show_margin(*cell), noise))
         rows.append((first, cells))
-    if data.keys == 1:  # dates side by side, the newest first: as wide as there are dates
-        days = [(first,) for first, _ in reversed(rows)]
+    if data.keys == 1:  # dates side by side, as in charts
         names = [", ".join(title) for title in heads[1:]]
-        across = zip(*(cells for _, cells in reversed(rows)), strict=True)
-        heads = [("",), *days]
+        across = zip(*(cells for _, cells in rows), strict=True)
+        heads = [("release",), *((first,) for first, _ in rows)]
         rows = [(name, list(cells)) for name, cells in zip(names, across, strict=True)]
     last = {
         "caption": words.last_caption(data),
@@ -233,6 +233,7 @@ def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
     return {
         "name": data.run.name,
         "period": data.run.period,
+        "complete": data.run.complete,
         "keyless": data.keyless,
         "keys": list(everyone),
         "drawn": list(data.drawn),
@@ -269,9 +270,9 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
     parts = range(len(output.labels)) if figure.part is None else [figure.part]
     blocks = []
     for part in parts:
-        block = {"fine": packed(*_of(figure, part, data.fine))}
+        block = {"fine": _block(figure, part, data.fine)}
         if data.coarse is not None and (output.name, output.over) in data.coarse.value:
-            block["coarse"] = packed(*_of(figure, part, data.coarse))
+            block["coarse"] = _block(figure, part, data.coarse)
         blocks.append(block)
     return {
         "id": number,
@@ -288,7 +289,28 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
         "labels": [output.labels[part] for part in parts],
         "bins": [label_of(output, part) for part in parts],
         "parts": blocks,
+        "baseline": bool(figure.panel.base),
     }
+
+
+def _block(figure: Figure, part: int, grid: SeriesGrid) -> dict[str, Any]:
+    """Packed values and margins of a component, and its baseline."""
+    block = packed(*_of(figure, part, grid))
+    if figure.panel.base:
+        own = (figure.panel.output.name, figure.panel.output.over) in grid.value
+        base = grid.value[BASELINE][:, :, part] if own else _in(grid, figure.panel.base, part)
+        block["base"] = packed(base, np.full_like(base, np.nan))
+    return block
+
+
+def _in(grid: SeriesGrid, series: Sequence[Series], part: int) -> Floats:
+    """Series of some keys as a grid has them: (keys, ticks), NaN where there is none."""
+    value = np.full((len(grid.keys), len(grid.ticks)), np.nan)
+    for entry in series:
+        shown = np.isin(entry.ticks, grid.ticks)
+        at = np.searchsorted(grid.ticks, entry.ticks[shown])
+        value[grid.keys.index(entry.key), at] = entry.value[shown, part]
+    return value
 
 
 def _of(figure: Figure, part: int, grid: SeriesGrid) -> list[Floats]:
@@ -299,10 +321,7 @@ def _of(figure: Figure, part: int, grid: SeriesGrid) -> list[Floats]:
         held = (grid.value, grid.half, grid.low, grid.high)
         own = held if figure.panel.output.interval else held[:2]
         return [item[spot][:, :, part] for item in own]
-    value = np.full((len(grid.keys), len(grid.ticks)), np.nan)
-    for entry in figure.panel.series:
-        at = np.searchsorted(grid.ticks, entry.ticks)
-        value[grid.keys.index(entry.key), at] = entry.value[:, part]
+    value = _in(grid, figure.panel.series, part)
     return [value, np.full_like(value, np.nan)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from weir.dpcore.words import not_in_margin
+from weir.dpcore.words import not_in_margin, sentence
 from weir.pipelines import vega
 from weir.pipelines.report import words
 from weir.pipelines.report.data import ReportData, Series
@@ -27,7 +26,7 @@ COLOURS = (
 INK, SOFT, GRID, GREY = "#1b2330", "#566175", "#e6e9ef", "#a3acba"
 NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~g')"
 APART: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8}
-ROWS = alt.NamedData("rows")
+ROWS, NEAR = alt.NamedData("rows"), alt.NamedData("near")
 Chart = alt.LayerChart | alt.FacetChart
 Ends = tuple[float, float] | None
 
@@ -57,19 +56,9 @@ def _value(ends: Ends, name: str = "v") -> alt.Y:
     return alt.Y(f"{name}:Q", title=None, scale=scale, axis=axis)
 
 
-def _colour(keys: Sequence[str] = ()) -> alt.Color:
-    """By the place of a key among the drawn ones; the colours are those of the theme. keys: in a
-    legend under the chart; in the page the list of shown keys is the legend."""
-    legend = None
-    if keys:
-        legend = alt.Legend(
-            orient="bottom",
-            title=None,
-            values=list(range(len(keys))),
-            labelExpr=f"{json.dumps(list(keys))}[datum.value]",
-            symbolType="stroke",
-        )
-    return alt.Color("slot:N", scale=alt.Scale(domain=list(range(8))), legend=legend)
+def _colour() -> alt.Color:
+    """By the place of a key among the drawn ones; the colours are those of the theme."""
+    return alt.Color("slot:N", scale=alt.Scale(domain=list(range(8))), legend=None)
 
 
 def _tooltip(*fields: str) -> list[alt.Tooltip]:
@@ -78,41 +67,34 @@ def _tooltip(*fields: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{name}:N", title=titles.get(name, name)) for name in fields]
 
 
-def lines(x: Ends = None, y: Ends = None, keys: Sequence[str] = ()) -> Chart:
+def lines(x: Ends = None, y: Ends = None) -> Chart:
     """Lines with their margins: grey where noise hides the value, a point where a line has no
     length.
 
-    Rows: t (milliseconds), v, lo, hi, s (v where noise does not hide it), slot, key, alone, and the
-    texts when, tick, told.
+    Rows: t (milliseconds), v, lo, hi, s (v where noise does not hide it), b (a baseline), slot,
+    key, noise, alone. The rows of ``near`` are those at the pointer.
     """
     base = alt.Chart(ROWS).encode(x=_time(x), detail="key:N")
-    reported = _tooltip("when", "tick", "key", "told")
     band = base.mark_area(clip=True, opacity=0.22).encode(
-        y=_value(y, "lo"), y2="hi:Q", color=_colour(keys)
+        y=_value(y, "lo"), y2="hi:Q", color=_colour()
     )
     grey = base.mark_line(clip=True, strokeWidth=1.2, color=GREY).encode(y=_value(y))
-    line = base.mark_line(clip=True, strokeWidth=1.7).encode(y=_value(y, "s"), color=_colour(keys))
+    line = base.mark_line(clip=True, strokeWidth=1.7).encode(y=_value(y, "s"), color=_colour())
     alone = base.transform_filter("datum.alone")
-    stick = alone.mark_rule(clip=True).encode(y=_value(y, "lo"), y2="hi:Q", color=_colour(keys))
-    dot = alone.mark_point(clip=True, filled=True, size=40).encode(y=_value(y), color=_colour(keys))
-    built = [band, grey, line, stick, dot]
-    if x is None:
-        near = alt.selection_point(
-            name="near",
-            on="pointermove",
-            nearest=True,
-            encodings=["x"],
-            empty=False,
-            clear="pointerout",
-        )
-        spot = base.mark_point(clip=True, filled=True, size=60).encode(
-            y=_value(y),
-            color=_colour(),
-            tooltip=reported,
-            opacity=alt.when(near).then(alt.value(1)).otherwise(alt.value(0)),
-        )
+    stick = alone.mark_rule(clip=True).encode(y=_value(y, "lo"), y2="hi:Q", color=_colour())
+    dot = alone.mark_point(clip=True, filled=True, size=40).encode(y=_value(y), color=_colour())
+    compared = base.mark_line(clip=True, strokeWidth=1.4, strokeDash=[5, 4], color=GREY)
+    named = {
+        "margin": band, "hidden": grey, "baseline": compared.encode(y=_value(y, "b")),
+        "line": line, "stick": stick, "dot": dot,
+    }  # fmt: skip
+    built = list(named.values())
+    if x is None:  # the page leaves layers without rows out, by their names
+        built = [layer.properties(name=name) for name, layer in named.items()]
+        spot = alt.Chart(NEAR).mark_point(clip=True, filled=True, size=60)
+        spot = spot.encode(x=_time(x), y=_value(y), color=_colour())
         brush = alt.selection_interval(name="brush", encodings=["x"])
-        built = [band.add_params(brush), *built[1:], spot.add_params(near)]
+        built = [*built[:3], built[3].add_params(brush), *built[4:], spot]
     return alt.layer(*built).add_params(*_params(x, y))
 
 
@@ -213,8 +195,8 @@ def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float
         _note(name, f, i > 0 and result[i - 1][0] == name) for i, (name, f) in enumerate(result)
     ]
     jobs = [
-        _bars(f, data, note) if f.part is None else _lines(f, data, name, note)
-        for (name, f), note in zip(result, notes, strict=True)
+        _bars(f, data, note) if f.part is None else _lines(f, data, note)
+        for (_, f), note in zip(result, notes, strict=True)
     ]
     if held is not None:
         jobs += _scatters(held)
@@ -228,8 +210,8 @@ def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float
 def _title(data: ReportData) -> alt.TitleParams:
     run = data.run
     epsilon, delta, window = run.promise
-    lasting = "always" if window is None else f"for {words.duration(run, window)}"
-    lasting = "" if run.once else f", protected {lasting}"
+    lasting = "for ever" if window is None else words.duration(run, window)
+    lasting = "" if run.once else f"; protection horizon: {lasting}"
     promise = (
         f"\N{GREEK SMALL LETTER EPSILON} = {words.short(epsilon)}, "
         f"\N{GREEK SMALL LETTER DELTA} = {words.short(delta)} per {words.unit(run)}{lasting}."
@@ -246,6 +228,8 @@ def _title(data: ReportData) -> alt.TitleParams:
 
 
 def _rows(series: Series, part: int, figure: Figure, data: ReportData, slot: int) -> Rows:
+    base = next((item for item in figure.panel.base if item.key == series.key), None)
+    compared = series.value * np.nan if base is None else base.value
     between = figure.panel.output.between
     value = series.value[:, part]
     noise = hidden(value, series.half[:, part], between)
@@ -259,6 +243,7 @@ def _rows(series: Series, part: int, figure: Figure, data: ReportData, slot: int
         results.append(
             {
                 "t": data.run.tick_start(tick) / 1000, "v": v, "lo": lo, "hi": hi,
+                "b": float(compared[i, part]) if np.isfinite(compared[i, part]) else None,
                 "s": None if noise[i] else v, "noise": bool(noise[i]), "alone": bool(alone[i]),
                 "slot": slot % 8, "key": series.key or "(empty)",
             }
@@ -273,10 +258,11 @@ def _note(section: str, figure: Figure, again: bool) -> list[str]:
         return []
     output = figure.panel.output
     text = not_in_margin(output.left_out, words.is_banded(figure.panel))
-    return textwrap.wrap(text, NOTE_WIDTH)
+    lines = [sentence(figure.caption), text] if figure.baseline else [text]
+    return [line for text in lines for line in textwrap.wrap(text, NOTE_WIDTH)]
 
 
-def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) -> Any:
+def _lines(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
     drawn = [item for item in figure.panel.series if item.key in data.drawn]
     part = figure.part or 0
     if data.run.once:
@@ -287,18 +273,20 @@ def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) 
     first, last = (data.run.tick_start(t) / 1000 for t in (data.run.first_tick, data.run.last_tick))
     ends = (first, last if last > first else first + data.run.period / 1000)
     between = limits(value, half, figure.panel.output.between, low, high)
+    base = [item.value[:, part] for item in figure.panel.base if item.key in data.drawn]
+    if base and np.isfinite(np.concatenate(base)).any():
+        most = 1.5 * float(np.nanmax(np.concatenate(base)))
+        between = (0.0, max(0.7 * most, min(between[1], most)))
     keys = [item.key or "(empty)" for item in drawn]
     if len(keys) == 1:
         chart: Any = lines(ends, between).properties(width=WIDTH, height=HEIGHT)
-    elif section == "model":
-        chart = lines(ends, between, keys).properties(width=WIDTH, height=HEIGHT)
     else:
         width = WIDTH // max(1, len(keys)) - 10
         chart = lines(ends, between).properties(width=width, height=HEIGHT)
         chart = chart.facet(column=alt.Column("key:N", sort=keys, title=None), spacing=10)
     unit = f" ({figure.unit})" if figure.unit and figure.unit != figure.title else ""
-    title = textwrap.shorten(f"{figure.title}{unit}, {figure.caption}", 84)
-    return _with(chart, rows, title, note)
+    title = f"{figure.title}{unit}" + ("" if figure.baseline else f", {figure.caption}")
+    return _with(chart, rows, textwrap.shorten(title, 84), note)
 
 
 def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:

@@ -15,6 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from weir.dpcore.accounting.statement import user_conditions
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.words import left_out_lines, number
 from weir.pipelines import vega
@@ -115,6 +116,7 @@ def left_open(run: ResultFolder) -> Iterator[str]:
         "or without any one record."
     )
     if guarantee.get("unit") == "user":
+        yield from user_conditions(run.once)
         for row in (plan.get("user") or {}).get("periods") or []:
             yield (
                 f"More than one period: over {row['count']} of them in a row a user has epsilon = "
@@ -144,17 +146,24 @@ def left_open(run: ResultFolder) -> Iterator[str]:
 
 
 def _releases(run: ResultFolder) -> Iterator[tuple[str, str, str, str]]:
+    """Name, what it is, and of each of its spans the words and the margin."""
     config = run.plan.get("config") or {}
     what = {
         str(item["name"]): str(item.get("what") or "") for item in run.plan.get("releases") or []
     }
+    spans: dict[str, list[str]] = {}
+    margins: dict[str, list[str]] = {}
     for output in run.outputs:
         worst, band = output.stddev_worst, "with each value"
         # Of means and models the plan's number is of the sums behind them.
         sums = (f"aggregates.{output.name}.{kind}" for kind in ("count", "sum", "histogram"))
         if math.isfinite(worst) and any(entry in config for entry in sums):
             band = f"\N{PLUS-MINUS SIGN} {number(run.band * worst, 3)} at most"
-        yield output.name, what.get(output.name, ""), words.span(output, run), band
+        spans.setdefault(output.name, []).append(words.span(output, run))
+        margins.setdefault(output.name, []).append(band)
+    for name, over in spans.items():
+        margin = "; ".join(dict.fromkeys(margins[name]))
+        yield name, what.get(name, ""), "; ".join(over), margin
 
 
 ROWS_SHOWN = 12

@@ -31,8 +31,6 @@ POINTS = 2000
 """Events that are drawn, at most, spread evenly over the file."""
 
 HELD = "--holdout"
-WORST = -1.0
-"""R² below it is drawn as this: how bad a model of noise is says nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,8 @@ class Holdout:
     """What held-back data say of the models of a run.
 
     Attributes:
-      panels: R^2, or the share of right classes, over time, one a target.
+      panels: root of the mean squared error, or the share of right classes, over time, one a
+        target, each next to that of a public baseline.
       scatters: one a drawn key and target; none of classes.
       events: how many were read. left_out: how many of them lack a number or belong to no key that
         is drawn.
@@ -103,7 +102,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
     shown = next((panel for panel in data.panels if panel.output.name == OWN), None)
     if shown is None:
         raise ConfigError("--name", "", f"must include {OWN} where there is held-back data.")
-    results: dict[str, list[Series]] = {target: [] for target in columns.targets}
+    results = _Errors(columns.targets)
     scatters: list[Scatter] = []
     used = np.zeros(len(fine), dtype=bool)
     for series in shown.series:
@@ -112,15 +111,34 @@ def score(data: ReportData, path: Path | str) -> Holdout:
         for j, target in enumerate(columns.targets):
             y = argument[mine, p + j]
             models = series.value[:, j * (p + 1) : (j + 1) * (p + 1)]
-            value = np.maximum(r_squared(models, x[mine], y), WORST)[:, None]
-            results[target].append(Series.bare(series.key, series.ticks, value))
+            results.add(target, series, root_mean_square(models, x[mine], y), y)
             some = np.unique(np.linspace(0, max(0, len(y) - 1), min(POINTS, len(y))).astype(int))
             scatters.append(Scatter(series.key, target, y[some], x[mine][some] @ models[-1]))
-    panels = tuple(
-        Panel(_scored(f"R² of {target} on held-back data"), tuple(lines), None)
-        for target, lines in results.items()
-    )
-    return Holdout(panels, tuple(scatters), len(fine), int((~used).sum()))
+    return Holdout(results.panels(), tuple(scatters), len(fine), int((~used).sum()))
+
+
+class _Errors:
+    """Errors of models by target and key, next to those of the mean of the same events."""
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        self._lines: dict[str, list[Series]] = {target: [] for target in targets}
+        self._base: dict[str, list[Series]] = {target: [] for target in targets}
+
+    def add(self, target: str, series: Series, error: Floats, actual: Floats) -> None:
+        """error: (m,), at the ticks of a series. actual: (n,), the events of its key."""
+        spread = np.full(len(error), float(actual.std()) if len(actual) else math.nan)
+        for lines, value in ((self._lines, error), (self._base, spread)):
+            lines[target].append(Series.bare(series.key, series.ticks, value[:, None]))
+
+    def panels(self) -> tuple[Panel, ...]:
+        """One a target."""
+        words = "dashed: that of the mean of the same events"
+        return tuple(
+            Panel(_scored(f"error of {target}", UNIT), tuple(lines), None, base, words)
+            for (target, lines), base in zip(
+                self._lines.items(), map(tuple, self._base.values()), strict=True
+            )
+        )
 
 
 def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
@@ -137,7 +155,7 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
     actual = _classes(table, model, target)
     fine = ~without_numbers(argument) & np.isfinite(actual)
     keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
-    lines, used = [], np.zeros(len(table), dtype=bool)
+    lines, base, used = [], [], np.zeros(len(table), dtype=bool)
     for series in shown.series:
         mine = np.flatnonzero(fine & (keys == series.key)) if data.run.key_columns else fine
         used[mine] = True
@@ -150,9 +168,14 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
                 result = model.predict(own, theta).columns[f"predicted.{target}"]
                 value[i] = np.mean(result == actual[mine])
         lines.append(Series.bare(series.key, series.ticks, value))
-    output = _scored(f"Share of right {target} on held-back data", 0.0)
+        counts = np.unique(actual[mine], return_counts=True)[1]
+        share = counts.max(initial=0) / max(1, counts.sum())
+        base.append(Series.bare(series.key, series.ticks, np.full_like(value, share)))
+    output = _scored(f"share of right {target}", "of all events", 1.0)
     left = int(np.count_nonzero(np.logical_not(used)))
-    return Holdout((Panel(output, tuple(lines), None),), (), len(table), left)
+    words = "dashed: that of the most frequent class"
+    panel = Panel(output, tuple(lines), None, tuple(base), words)
+    return Holdout((panel,), (), len(table), left)
 
 
 def _classes(table: pa.Table, model: Predictor, target: str) -> Floats:
@@ -167,7 +190,7 @@ def _classes(table: pa.Table, model: Predictor, target: str) -> Floats:
 
 
 def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
-    """R^2 over time of models of a list column, by the drawn keys' models; see ``score``."""
+    """Errors over time of models of a list column, by the drawn keys' models; see ``score``."""
     by = model.predicts_by
     shown = next((panel for panel in data.panels if panel.output.name == by), None)
     if shown is None:
@@ -181,7 +204,7 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
     for item in actual.values():
         fine &= np.isfinite(item)
     keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
-    results: dict[str, list[Series]] = {target: [] for target in model.targets}
+    results = _Errors(model.targets)
     scatters: list[Scatter] = []
     used = np.zeros(len(table), dtype=bool)
     for series in shown.series:
@@ -196,42 +219,38 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
             elif np.isfinite(theta).all() and len(mine):
                 predicted = model.predict(own, theta).columns
                 for j, target in enumerate(model.targets):
-                    y = actual[target][mine]
-                    spread = float(np.square(y - y.mean()).sum())
-                    error = float(np.square(y - predicted[f"predicted.{target}"]).sum())
-                    value[i, j] = max(1 - error / spread, WORST) if spread > 0 else np.nan
+                    missed = actual[target][mine] - predicted[f"predicted.{target}"]
+                    value[i, j] = math.sqrt(float(np.square(missed).mean()))
         for j, target in enumerate(model.targets):
-            part = value[:, [j]]
-            results[target].append(Series.bare(series.key, series.ticks, part))
+            results.add(target, series, value[:, j], actual[target][mine])
             if predicted:
                 y, said = actual[target][mine], predicted[f"predicted.{target}"]
                 some = np.unique(np.linspace(0, len(y) - 1, min(POINTS, len(y))).astype(int))
                 scatters.append(Scatter(series.key, target, y[some], said[some]))
-    panels = tuple(
-        Panel(_scored(f"R² of {target} on held-back data"), tuple(lines), None)
-        for target, lines in results.items()
-    )
-    return Holdout(panels, tuple(scatters), len(table), int(np.count_nonzero(~used)))
+    return Holdout(results.panels(), tuple(scatters), len(table), int(np.count_nonzero(~used)))
 
 
-def r_squared(models: Floats, x: Floats, y: Floats) -> Floats:
-    """1 - squared error / spread of y, of every model: (m, d), (n, d), (n,) -> (m,).
+def root_mean_square(models: Floats, x: Floats, y: Floats) -> Floats:
+    """Error per event of every model, in the unit of y: (m, d), (n, d), (n,) -> (m,).
 
-    NaN where y does not vary. By moments, so that it takes one pass over the events.
+    NaN where there are no events. By moments, so that it takes one pass over the events.
     """
-    centre = y.mean() if len(y) else 0.0
+    if not len(y):
+        return np.full(len(models), math.nan)
+    centre = y.mean()
     moved = models.copy()
     moved[:, -1] -= centre  # the same errors, of smaller numbers
     rest = y - centre
     spread = float(rest @ rest)
-    if not spread > 0:
-        return np.full(len(models), math.nan)
     error = np.einsum("md,de,me->m", moved, x.T @ x, moved) - 2 * moved @ (x.T @ rest) + spread
-    return np.asarray(1 - error / spread)
+    return np.asarray(np.sqrt(np.maximum(error, 0.0) / len(y)))
 
 
-def _scored(name: str, low: float | None = None) -> ReleasedOutput:
-    return ReleasedOutput(name, None, role="score", between=(low, 1.0))
+UNIT = "root mean square per event, in its unit"
+
+
+def _scored(name: str, unit: str, most: float | None = None) -> ReleasedOutput:
+    return ReleasedOutput(name, None, unit=unit, role="score", between=(0.0, most))
 
 
 def _columns(run: ResultFolder) -> _Columns:

@@ -110,8 +110,16 @@ def numbers(run: ResultFolder) -> list[tuple[str, str]]:
     label = "protected" if window is None else f"protection horizon ({window:,} ticks)"
     results = [(short(epsilon), "epsilon"), (short(delta), "delta")]
     results += [] if run.once else [(lasting, label)]
-    results.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))
+    results.append((f"one {unit(run)}", RELATIONS.get(str(relation), "privacy unit")))
     return results
+
+
+RELATIONS = {
+    "add_remove": "added or removed",
+    "replace_one": "replaced in its place",
+    "replace_anywhere": "replaced, anywhere",
+}
+"""What neighbouring streams do with the privacy unit."""
 
 
 def noun(run: ResultFolder) -> str:
@@ -332,7 +340,7 @@ def _cell(held: Series | Last, at: Any) -> Cell:
 def alternatives(run: ResultFolder) -> tuple[list[str], list[list[str]]]:
     """The mechanisms that the plan compared."""
     head = ["mechanism", "noise", "error, best = 1", "state per key", "loss"]
-    head += ["epsilon in 10 windows", ""]
+    head += ["epsilon in 10 windows", "note"]
     body = []
     for item in run.plan.get("alternatives") or []:
         score, state = item.get("score"), item.get("state_bytes_per_key")

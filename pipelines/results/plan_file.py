@@ -112,7 +112,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     needs."""
     facts = {**plan.to_json(), "config": flatten(plan.config), ESTIMATES: facts_of(plan)}
     if plan.config.model is not None:
-        facts[MODEL] = plan.config.model.model_dump(
+        facts[MODEL] = plan.config.model.settled(plan.config.terms()).model_dump(
             mode="json", by_alias=True, exclude_defaults=True
         )
     return facts

@@ -214,8 +214,8 @@ def limits(
     low: Floats | None = None,
     high: Floats | None = None,
 ) -> tuple[float, float]:
-    """Ends of an axis for values and margins, within public bounds. Without low and high a margin
-    is half on either side.
+    """Ends of an axis for values, and for their margins within public bounds: a value beyond them
+    is drawn where it is. Without low and high a margin is half on either side.
 
     A margin that is wide only at its beginning (a mean of few events) must not flatten the rest.
     """
@@ -233,7 +233,7 @@ def limits(
     else:
         under = above = np.zeros(len(seen))
     ends = cut(np.array([(seen - under).min(), (seen + above).max()]), between)
-    first, last = float(ends[0]), float(ends[1])
+    first, last = min(float(ends[0]), float(seen.min())), max(float(ends[1]), float(seen.max()))
     if 0 < first < 0.4 * last:
         first = 0.0
     if not last > first:

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from weir.dpcore.errors import WeirError
 from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
+from weir.transforms.runtime.counters import UNREAD
 
 PREFIX = "weir_"
 """How Flink spells a counter or gauge of Beam's namespace ``weir``."""
 
 
-LATEST_GAUGES = frozenset({"last_tick", "watermark_lag_ms"})
+def is_gauge(name: str) -> bool:
+    """Whether a metric says what is now, so that the values of workers are not added up."""
+    return name in ("last_tick", "watermark_lag_ms") or name.startswith(UNREAD)
 
 
 def counters_of(rest: FlinkRest, job: str) -> dict[str, int]:
@@ -33,7 +36,7 @@ def counters_of(rest: FlinkRest, job: str) -> dict[str, int]:
         ours = [name for name in ids if name.rpartition(".")[2].startswith(PREFIX)]
         for name, value in metrics_of(rest, path, ours).items():
             short = name.rpartition(".")[2].removeprefix(PREFIX)
-            if short in LATEST_GAUGES:
+            if is_gauge(short):
                 totals[short] = max(totals.get(short, value), value)
             else:
                 totals[short] = totals.get(short, 0) + value
@@ -52,7 +55,7 @@ def metrics_of(rest: FlinkRest, path: str, names: list[str]) -> dict[str, int]:
 
     results: dict[str, int] = {}
     for entry in rest.get(f"{path}?get={quote(','.join(names))}"):
-        gauge = entry["id"].rpartition(".")[2].removeprefix(PREFIX) in LATEST_GAUGES
+        gauge = is_gauge(entry["id"].rpartition(".")[2].removeprefix(PREFIX))
         value = entry.get("value", entry.get("max" if gauge else "sum"))
         with contextlib.suppress(TypeError, ValueError):
             results[entry["id"]] = int(float(value))

@@ -17,6 +17,7 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, refuse_mixed
 from weir.pipelines.config.sections import SecretPlace, needed
+from weir.pipelines.connectors.paths import STDIN
 from weir.pipelines.engines.flink import LIVE, FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.graph.checks import check_runner, plan_of
@@ -27,6 +28,7 @@ from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.sources.files import Files
 from weir.pipelines.sources.source import Limits
 from weir.pipelines.terminal import bytes_text, count
+from weir.transforms.runtime.counters import UNREAD
 from weir.transforms.runtime.reasons import MISSING, VALUES, by_field
 from weir.transforms.sinks import place as sinks_place
 from weir.transforms.sinks.place import is_remote
@@ -110,6 +112,7 @@ GONE: dict[str, Any] = {
     "checkpoints": NOT_KNOWN,
     "last_tick": None,
     "watermark_lag_seconds": None,
+    "unread": {},
 }
 """An entry of a job without what Flink adds."""
 
@@ -159,6 +162,8 @@ def job_of(rest: FlinkRest, entry: Mapping[str, Any], limit: float | None = None
     last = saved["latest"]["completed"] or {}
     running = metrics_of(rest, f"/jobs/{job}/metrics", ["numRestarts"])
     counts = counters_of(rest, job)
+    partitions = sorted(int(name.removeprefix(UNREAD)) for name in counts if UNREAD in name)
+    unread = {str(number): counts.pop(f"{UNREAD}{number}") for number in partitions}
     return {
         "name": entry["name"],
         "job": job,
@@ -175,6 +180,7 @@ def job_of(rest: FlinkRest, entry: Mapping[str, Any], limit: float | None = None
         },
         "last_tick": counts.pop("last_tick", None),
         "watermark_lag_seconds": lag_of(rest, job),
+        "unread": unread,
         "alarms": list(alarms_of(counts, Limits().refused if limit is None else limit)),
         "operator": counts,
     }
@@ -315,7 +321,9 @@ def _written(job: JobConfig) -> Iterator[tuple[str, str]]:
 
 def _readable(source: Files) -> Finding:
     """Whether there are files, and this user may read them. None is opened."""
-    if "://" in source.path:
+    if source.path == STDIN:
+        return Finding("Job", source.field, "good", "standard input")
+    if any("://" in place for place in source.places):
         text = f"{source.path}, in a bucket that this machine did not ask"
         return Finding("Job", source.field, "good", text)
     files = source.local()

@@ -1,14 +1,15 @@
-"""``weir plan`` for a person: the guarantee in words, what it costs, what else there was."""
+"""``weir plan`` for a person: the guarantee and the errors first, then what else there is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from weir.dpcore.accounting.statement import shown, user_conditions
 from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan import Plan
@@ -17,6 +18,7 @@ from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.balance import Balance
 from weir.pipelines.show import users
 from weir.pipelines.terminal import (
+    bullet,
     bytes_text,
     count,
     heading,
@@ -34,14 +36,18 @@ LITTLE, WEIGHED = 0.005, 6
 
 
 def render(
-    plan: Plan, out: Console, more: tuple[str, ...] = (), budget: Balance | None = None
+    plan: Plan,
+    out: Console,
+    more: tuple[str, ...] = (),
+    budget: Balance | None = None,
+    full: bool = True,
 ) -> None:
     """Prints a plan. Reads no data: everything shown is public.
 
-    more: warnings of the job. budget: how its ledger stands; None: it has none.
+    more: warnings of the job. budget: how its ledger stands; None: it has none. full: all of it;
+    else the guarantee, the errors, and what a reader is warned of.
     """
-    facts = plan.to_json()
-    for part in sections(plan, facts, more, budget):
+    for part in sections(plan, plan.to_json(), more, budget, full):
         out.print(part)
 
 
@@ -50,75 +56,117 @@ def sections(
     facts: Mapping[str, Any],
     more: tuple[str, ...] = (),
     budget: Balance | None = None,
+    full: bool = True,
 ) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
-    yield from promise(plan)
-    if facts["user"] is not None and not plan.clock.once:
-        yield heading("Privacy loss of a user")
-        yield indent(users.promises(facts))
-    if not plan.clock.once:
-        yield heading("Privacy loss over time")
-        yield indent(expiration(plan, facts))
-    if facts["for_ever"] is not None:
-        yield indent(Text(for_ever(plan, facts["for_ever"]), style="dim"))
+    yield heading("The guarantee")
+    yield indent(promise(plan))
     if budget is not None:
         yield heading(f"The budget of {budget.scope}")
         yield indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
         if not budget.fits:
             yield indent(Text("A run would be refused.", style="bold red"))
-    if plan.facts:
-        yield heading("The model")
-        yield indent(facts_table(plan.facts))
     yield heading("What is released, and how exact it is")
+    yield indent(schedule(plan, facts))
+    yield Text("")
     yield indent(releases(plan))
     for note in (*plan.notes, *left_out(plan), *weights(plan)):
         yield indent(Text(note, style="dim"))
+    rest = list(details(plan, facts))
+    if full:
+        for title, parts in rest:
+            yield heading(title)
+            yield from map(indent, parts)
+    for title, lines, style in (
+        ("Not covered by the guarantee", () if full else conditions(plan), ""),
+        ("Warnings", (*plan.warnings, *more), "yellow"),
+    ):
+        if lines:
+            yield heading(title)
+            yield from (bullet(line, style) for line in lines)
+    if not full:
+        names = "; ".join(f"{title[0].lower()}{title[1:]}" for title, _ in rest)
+        yield Text("")
+        yield indent(Text(f"--full adds: {names}.", style="dim"))
+
+
+def details(plan: Plan, facts: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[RenderableType]]]:
+    """Titles and parts of what ``--full`` adds."""
+    yield "The guarantee in words", [Text(plan.guarantee.statement)]
+    if facts["user"] is not None and not plan.clock.once:
+        yield "Privacy loss of a user", [users.promises(facts)]
+    if not plan.clock.once:
+        same = facts["for_ever"]
+        lasting = [] if same is None else [Text(for_ever(plan, same), style="dim")]
+        yield "Privacy loss over time", [expiration(plan, facts), *lasting]
+    if plan.facts:
+        yield "The model", [facts_table(plan.facts)]
     if plan.groupings:
-        yield heading("Groupings, each with its share of the budget")
-        yield indent(groupings(plan))
-        yield indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
+        note = Text(f"{expected(plan)}An event counts in all of them.", style="dim")
+        yield "Groupings, each with its share of the budget", [groupings(plan), note]
     if facts["user"] is not None and facts["user"]["cap_prices"]:
-        yield heading("What contribution bounds cost")
-        yield indent(users.caps(facts))
-        yield indent(Text(users.LOST, style="dim"))
-    yield heading("Mechanisms, priced for the same guarantee")
-    yield indent(alternatives(plan, facts))
-    if facts["choice"]:
-        yield indent(Text(facts["choice"], style="dim"))
-    yield heading("Size")
-    yield indent(size(plan, facts))
-    yield heading("Refused, and counted for the operator only")
-    yield indent(Text("\n".join(f"- {line}" for line in refused(plan))))
-    warnings = (*plan.warnings, *more)
-    if warnings:
-        yield heading("Warnings")
-        yield indent(Text("\n".join(f"- {line}" for line in warnings), style="yellow"))
+        lines = filter(None, (users.in_order(plan), users.LOST))
+        parts = [users.caps(facts), *(Text(line, style="dim") for line in lines)]
+        yield "What contribution bounds cost", parts
+    why = [Text(facts["choice"], style="dim")] if facts["choice"] else []
+    yield "Mechanisms, priced for the same guarantee", [alternatives(plan, facts), *why]
+    yield "Size", [size(plan, facts)]
+    counted = [bullet(line, inside=0) for line in refused(plan)]
+    yield "Refused, and counted for the operator only", counted
 
 
-def promise(plan: Plan) -> Iterator[RenderableType]:
-    """The guarantee in words, and its numbers."""
+def promise(plan: Plan) -> RenderableType:
+    """The guarantee in numbers, in at most eight lines."""
     guarantee = plan.guarantee
-    yield heading("The guarantee")
-    yield indent(Text(guarantee.statement))
-    window = (
-        "for ever"
-        if guarantee.window is None
-        else f"for {count(guarantee.window, 'tick')} ({long_ticks(plan.clock, guarantee.window)})"
-    )
     rows = pairs()
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
     rows.add_row("protects", f"one {protected(plan)} ({guarantee.relation})")
     if not plan.clock.once:
-        rows.add_row("protected", window)
+        rows.add_row("protection horizon", lasting(plan))
+    if guarantee.event is not None:
+        bound = "where no contribution bound is binding"
+        rows.add_row("one event", f"epsilon {number(guarantee.event)}, {bound}")
+    every = guarantee.every_period
+    if every is not None:
+        rows.add_row("the whole clock", f"epsilon {shown(every.epsilon)}, {every.words}")
     horizon = plan.circumstances.id_horizon
     if guarantee.copies and horizon is not None:
         text = "; ".join(
-            f"{row.count} copies that count have epsilon {number(row.epsilon)}"
+            f"{row.count} copies that count: epsilon {number(row.epsilon)}"
             for row in guarantee.copies
         )
         length = long_ticks(plan.clock, horizon)
         rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {text}")
+    return rows
+
+
+def lasting(plan: Plan) -> str:
+    """The protection horizon, and the loss after it."""
+    window, rows = plan.guarantee.window, plan.guarantee.expiration
+    if window is None:
+        return "for ever: the guarantee does not expire"
+    since = "" if plan.person is None else " from a period's last tick on"
+    text = f"{count(window, 'tick')} ({long_ticks(plan.clock, window)}){since}"
+    last = rows[-1]
+    if math.isinf(last.epsilon):
+        return f"{text}; no protection after it"
+    if last.ticks is None or last.epsilon <= plan.guarantee.epsilon * (1 + 1e-9):
+        return f"{text}; later releases add nothing"
+    ends = plan.clock.ticks is not None and last.ticks >= plan.clock.ticks
+    when = "by the end of the clock" if ends else f"within {count(last.ticks, 'tick')}"
+    return f"{text}; epsilon {number(last.epsilon)} {when}"
+
+
+def conditions(plan: Plan) -> tuple[str, ...]:
+    """What the guarantee takes for granted, and what it leaves out, in sentences."""
+    of_users = () if plan.person is None else user_conditions(plan.clock.once)
+    return (*of_users, *plan.circumstances.limits)
+
+
+def schedule(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
+    """Of which events there are releases, and when."""
+    rows = pairs()
     clock = plan.config.clock
     if clock is None:
         rows.add_row("clock", "none: all rows are one release")
@@ -133,8 +181,9 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
     if plan.where:
         rows.add_row("of the events where", plan.where)
-    yield Text("")
-    yield indent(rows)
+    if plan.discovery is not None:
+        rows.add_row("keys", private_keys(facts["discovery"], plan.clock.once))
+    return rows
 
 
 def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
@@ -276,12 +325,10 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     state = facts["state_bytes_per_key"]
     rows = pairs()
     result = facts.get("discovery")
-    if result is not None:
-        rows.add_row("keys", private_keys(result, plan.clock.once))
-        if "splits" in result:
-            rows.add_row("share", splits(result["splits"]))
-    else:
+    if result is None:
         rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
+    elif "splits" in result:
+        rows.add_row("share", splits(result["splits"]))
     if not plan.clock.once:
         rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
     total = f", {bytes_text(state * keys)} in all" if keys else ""
@@ -370,11 +417,11 @@ def one_line(plan: Plan) -> str:
     """The guarantee in one line, for the end of a run."""
     guarantee = plan.guarantee
     window = (
-        "in this release"
+        ""
         if plan.clock.once
-        else "for ever"
+        else ", protection horizon: for ever"
         if guarantee.window is None
-        else f"for {show_ticks(plan.clock, guarantee.window)}"
+        else f", protection horizon {show_ticks(plan.clock, guarantee.window)}"
     )
     horizon = plan.circumstances.id_horizon
     again = (
@@ -386,7 +433,7 @@ def one_line(plan: Plan) -> str:
     always = "" if every is None else f"; {every.words}: epsilon {number(every.epsilon)}"
     return (
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
-        f"one {protected(plan)} protected {window}{again}{always}"
+        f"per {protected(plan)}{window}{again}{always}"
     )
 
 

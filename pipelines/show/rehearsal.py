@@ -13,6 +13,7 @@ from rich.text import Text
 from weir.dpcore.config.schema import DryRun
 from weir.pipelines.audit.attack import Report
 from weir.pipelines.audit.audit import Audit
+from weir.pipelines.rehearse.bounds import UNEVEN
 from weir.pipelines.rehearse.estimates import EstimateScore
 from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.remedies import Advice
@@ -128,6 +129,7 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
     if found.caps:
         yield heading("What contribution bounds take")
         yield indent(caps(found.caps, found.result.plan.clock.once))
+        yield indent(Text(thirds(found), style="dim"))
     if found.advised:
         yield heading(f"What would bring an error within {100 * found.within:g} %, one at a time")
         yield indent(remedies(found))
@@ -181,7 +183,8 @@ def told(found: Rehearsal) -> str:
         "true value: its mean size. margin: half the 95 % margin that the release tells. noise: "
         "off what clip and contribution bounds leave; clip: of that off the truth; error: both. "
         f"useful: an error of {100 * found.within:g} % of the true value or less; useless: as "
-        "large as the value."
+        "large as the value. in margin: about 95 % over many secrets; values of one output share "
+        "noise, so that of one dry run may lie far from it."
     ]
     lines.extend(
         f"{score.name}: {score.missing:,} keys of the truth are not released."
@@ -219,6 +222,23 @@ def caps(found: tuple[BoundLoss, ...], once: bool = False) -> RenderableType:
             percent(item.lost),
         )  # fmt: skip
     return rows
+
+
+def thirds(found: Rehearsal) -> str:
+    """What early and late ticks keep; "" where bounds leave out nothing, or there is one tick."""
+    early, late = found.caps[0].early, found.caps[0].late
+    if early is None or late is None or not found.caps[0].lost > 0:
+        return ""
+    text = (
+        f"The first third of a period keeps {percent(early)} of its events, the last third "
+        f"{percent(late)}"
+    )
+    if early - late < UNEVEN:
+        return f"{text}."
+    return (
+        f"{text}: bounds are used up in order of time, so that a series that does not change "
+        "falls. Raise them, or write order: hash (files and frames)."
+    )
 
 
 def remedies(found: Rehearsal) -> RenderableType:

@@ -237,12 +237,23 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([] if entry["restarts"] is None else [("restarts", f"{entry['restarts']:,}")]),
         ("last tick released", "none yet" if last is None else f"{last:,}"),
         ("watermark behind", "unknown" if lag is None else f"{lag:,.1f} s"),
+        *unread_of(entry),
         *([] if rate is None else [("events read", f"{rate:,.0f} a second")]),
         *([("checkpoints", whole)] if seen else []),
         ("last checkpoint", f"{saved['last'] or 'none'} {saved['place'] or ''}".strip()),
         *([] if acked is None else [("last acknowledged", acked)]),
         *budget_of(entry),
     ]
+
+
+def unread_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Records that wait in a topic, and the partition that has most; nothing of other sources."""
+    unread = entry.get("unread") or {}
+    if not unread:
+        return []
+    most = max(unread, key=lambda partition: unread[partition])
+    where = f", {unread[most]:,} of them in partition {most}" if unread[most] else ""
+    return [("records not read yet", f"{sum(unread.values()):,}{where}")]
 
 
 def budget_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -34,6 +34,15 @@ KEYS = 5
 """Keys that are shown; the report draws all of them."""
 BINS = 12
 
+ALONE = (
+    "That is this plan alone: what other plans release of the same events adds to it, with the "
+    "same secret too."
+)
+SECRET_GONE = (
+    "The secret of this run is gone: another run over the same events costs as much again. Keep "
+    "one with --secret-file."
+)
+
 Labels = Mapping[tuple[str, int | None], Sequence[str]]
 
 
@@ -51,7 +60,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         if drawn:
             last_releases(result, run, out, wide)
         else:
-            out.print(Text(f"  {none_live(result)}"))
+            out.print(indent(Text(none_live(result))))
     # A run that released something tells that it read nothing; one that published reads nothing.
     reported = {"events": 0} if result.counters.get("ticks_released") else {}
     counts = {**reported, **{name: n for name, n in result.counters.items() if n}}
@@ -66,35 +75,23 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     out.print(heading("Cost"))
     free = result.state == HELD and result.ledger is None
     unseen = "nothing as long as nobody sees it; published: " if free else ""
-    out.print(Text(f"  {unseen}{one_line(result.plan)}"))
-    out.print(
-        Text(
-            "  That is this plan alone: what other plans release of the same events adds to it, "
-            "with the same secret too.",
-            style="dim",
-        )
-    )
+    out.print(indent(Text(f"{unseen}{one_line(result.plan)}")))
+    out.print(indent(Text(ALONE, style="dim")))
     if result.ledger is not None:
-        of = f"  Ledger, {result.ledger['scope']}: {result.ledger['words']}."
-        out.print(Text(of))
-    if result.fresh_secret and result.state != HELD:
-        out.print(
-            Text(
-                "  The secret of this run is gone: another run over the same events costs as much "
-                "again. Keep one with --secret-file.",
-                style="yellow",
-            )
-        )
-    for note in result.notes:
-        out.print(Text(f"  {note}", style="yellow"))
+        of = f"Ledger, {result.ledger['scope']}: {result.ledger['words']}."
+        out.print(indent(Text(of)))
+    gone = [SECRET_GONE] if result.fresh_secret and result.state != HELD else []
+    for note in (*gone, *result.notes):
+        out.print(indent(Text(note, style="yellow")))
     events = result.counters.get("events", 0)
     rate = f", {events / result.seconds:,.0f} events/s" if events and result.seconds > 0 else ""
     out.print(heading("Where"))
-    out.print(Text(f"  {result.sink}  ({result.seconds:.1f} s{rate})"))
+    out.print(indent(Text(f"{result.sink}  ({result.seconds:.1f} s{rate})")))
     if result.dead_letters:
-        out.print(Text(f"  {result.dead_letters}  (refused: source, position, field, reason)"))
+        what = "(refused: source, position, field, reason)"
+        out.print(indent(Text(f"{result.dead_letters}  {what}")))
     if result.folder is not None and result.folder.is_dir() and drawn:
-        out.print(Text(f"  weir report {result.folder}  draws them"))
+        out.print(indent(Text(f"weir report {result.folder}  draws them")))
 
 
 def last_releases(result: Result, run: ResultFolder, out: Console, wide: bool) -> None:
@@ -109,10 +106,10 @@ def last_releases(result: Result, run: ResultFolder, out: Console, wide: bool) -
         (item.name, item.left_out, (item.name, item.over) in banded) for item in run.outputs
     )
     for line in left_out_lines(reported):
-        out.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+        out.print(indent(Text(line, style="dim")))
     hidden = hidden_keys(run)
     if hidden:
-        out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))
+        out.print(indent(Text(f"and {count(hidden, 'more key')}", style="dim")))
 
 
 def fitting(rows: Sequence[Mapping[str, Any]], width: float, labels: Labels, columns: int) -> Any:

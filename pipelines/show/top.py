@@ -229,7 +229,7 @@ def render(found: Top, out: Console) -> None:
         built.add_row(f"{place:,}", row.key, one(row.value, row.stddev, found.band), can)
     out.print(indent(built))
     for sentence in sentences(found):
-        out.print(Text(f"  {sentence}", style="dim"))
+        out.print(indent(Text(sentence, style="dim")))
 
 
 def sentences(found: Top) -> Sequence[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from weir.dpcore.plan import Plan
 from weir.pipelines.terminal import count, number, table
 
 CAPS = {
@@ -32,6 +33,33 @@ LOST = (
     "What each bound takes in events, these and others, is shown by `weir rehearse` for synthetic "
     "events of a known shape (--like) or of public ones (--on)."
 )
+
+
+def in_order(plan: Plan) -> str:
+    """Which ticks bounds keep of a user who comes in all of them; "" where they keep every tick."""
+    person = plan.person
+    longest = None if person is None else person.periods.longest
+    if person is None or longest is None or plan.clock.once:
+        return ""
+    caps = person.caps
+    used = min(caps.ticks, caps.cells)  # one key a tick
+    last = (used - 1) * caps.spacing + 1
+    if caps.total is None and last >= longest - caps.spacing + 1:
+        return ""
+    if caps.by_hash:
+        return (
+            "Bounds keep the pairs of a key and a tick of the smallest hashes (order: hash): early "
+            "and late ticks keep the same share."
+        )
+    whole = "" if last >= longest - caps.spacing + 1 else (
+        f": of a user with a key in every tick of a period of {longest:,}, the first {last:,} keep "
+        f"{used:,}, the others none"
+    )  # fmt: skip
+    return (
+        f"Bounds are used up in order of time{whole}. Late ticks keep less than early ones, so "
+        "that a series that does not change may fall. `weir rehearse` shows both shares; order: "
+        "hash, for files and frames, keeps the same of all ticks."
+    )
 
 
 def promises(facts: Mapping[str, Any]) -> RenderableType:

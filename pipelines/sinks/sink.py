@@ -172,6 +172,7 @@ SINKS = ConnectorKinds(
         "bigquery": "weir.pipelines.sinks.bigquery:BigQuerySink",
         "pubsub": "weir.pipelines.sinks.pubsub:PubSubSink",
         "kafka": "weir.pipelines.sinks.kafka:KafkaSink",
+        "postgresql": "weir.pipelines.sinks.postgresql:PostgresqlSink",
     },
     "weir.sinks",
 )

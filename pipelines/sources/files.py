@@ -14,7 +14,7 @@ from weir.dpcore.config.section import as_tuple, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_place
-from weir.pipelines.connectors.paths import FilesText, ending
+from weir.pipelines.connectors.paths import Dataset, FilesText, ending
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.decode.encoding import TextForm, check_encoding
 from weir.transforms.decode.lines import LINE_BYTES
@@ -23,6 +23,7 @@ from weir.transforms.formats.format import Format
 from weir.transforms.formats.stored import File
 
 if TYPE_CHECKING:
+    from weir.transforms.sources.files import FileSource
     from weir.transforms.sources.opened import OpenedFiles
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,8 @@ class Files(Source):
 
     @model_validator(mode="after")
     def _check_path(self) -> Self:
-        check_place(self.kind, self.path)
+        for place in self.places:
+            check_place(self.kind, place)
         return self
 
     @classmethod
@@ -49,31 +51,76 @@ class Files(Source):
 
     @property
     def path(self) -> str:
-        return str(self.value)
+        return ", ".join(self.places)
+
+    @property
+    def _is_dataset(self) -> bool:
+        return isinstance(self.value, Dataset)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        if self._is_dataset:
+            return (self.value.dataset,)
+        return (self.value,) if isinstance(self.value, str) else tuple(self.value)
 
     def local(self) -> list[Path]:
-        """Files on this machine; none for a bucket."""
-        if "://" in self.path:
-            return []
+        """Files on this machine; none for a bucket or for standard input."""
         import glob
 
-        return [Path(name) for name in sorted(glob.glob(self.path, recursive=True))]
+        here = [place for place in self.places if "://" not in place]
+        if self._is_dataset:
+            here = [f"{glob.escape(place.rstrip('/'))}/**" for place in here]
+        named = [name for place in here for name in glob.glob(place, recursive=True)]
+        return [Path(name) for name in sorted(set(named))]
+
+    def _pipes(self) -> list[str]:
+        from weir.transforms.sources.spool import is_stream
+
+        return [place for place in self.places if is_stream(place)]
 
     def amount(self) -> tuple[int | None, int | None]:
         return None, sum(path.stat().st_size for path in self.local())
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuses pipes, sockets and devices, too: what each file is, is no secret."""
+        """Refuses sockets and devices, too, and pipes that a glob matches: what each file is, is no
+        secret."""
         from weir.transforms.sources.matching import require_regular
 
         super().check_plan(plan)
-        for path in self.local():
-            require_regular(str(path), self.field)
+        pipes = self._pipes()
+        for path in map(str, self.local()):
+            if path not in pipes:
+                require_regular(path, self.field)
+
+    def check_runner(self, runner: str) -> None:
+        """Refuses workers of other processes where standard input or a pipe is read."""
+        super().check_runner(runner)
+        pipes = self._pipes()
+        if pipes and runner not in ("local", "direct"):
+            raise ConfigError(
+                "--runner",
+                runner,
+                f"cannot read {self.field} = {pipes[0]!r}: a pipe is read where the job is "
+                "started. Write its data to files that workers can read, or leave --runner out.",
+            )
+
+    def _source(self, limits: Limits) -> FileSource:
+        """Which files; pipes as copies of what they hold."""
+        from weir.transforms.sources.files import FileSource
+        from weir.transforms.sources.spool import spooled
+
+        pipes = self._pipes()
+        places = [spooled(p, self.field) if p in pipes else p for p in self.places]
+        path = places[0] if len(places) == 1 else tuple(places)
+        return FileSource(
+            self.form, path, self.text_form(limits.line_bytes), dataset=self._is_dataset
+        )
 
     def seal(self, key: bytes) -> tuple[str | None, Source]:
         from weir.transforms.sources.seal import seal
 
-        result = seal(self.path, self.field, key)
+        source = self._source(Limits())
+        result = seal(source.match, self.field, key, source.partition)
         if result is None:
             return None, self
         sealed = self.model_copy()
@@ -81,7 +128,8 @@ class Files(Source):
         return result.digest, sealed
 
     def reading(self, limits: Limits) -> dict[str, Any]:
-        return {**super().reading(limits), "line_bytes": limits.line_bytes}
+        dataset = {"partitioning": "hive"} if self._is_dataset else {}
+        return {**super().reading(limits), "line_bytes": limits.line_bytes, **dataset}
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         from weir.transforms.beam.read_files import ReadFiles
@@ -93,7 +141,6 @@ class Files(Source):
         from weir.transforms.sources.files import FileSource
         from weir.transforms.sources.opened import OpenedFiles
 
-        source = FileSource(self.form, self.path, self.text_form(limits.line_bytes))
         schema = schema_of(plan)
         if self._described:
             _log.warning(
@@ -102,11 +149,15 @@ class Files(Source):
                 self.field,
                 self.path,
             )
-            return OpenedFiles(source, schema, found=(File(self.path, 0),))
+            text = self.text_form(limits.line_bytes)
+            described = FileSource(self.form, self.places, text, dataset=self._is_dataset)
+            files = tuple(File(place, 0) for place in self.places)
+            return OpenedFiles(described, schema, found=files)
+        source = self._source(limits)
         look = None
         if limits.first_look:
             look = FirstLook(plan, schema, named=source.format.named_columns)
-        return OpenedFiles(source, schema, look, self._sealed)
+        return OpenedFiles(source, schema, look, self._sealed, where=plan.where)
 
 
 @cache

@@ -26,9 +26,9 @@ class MemorySource(Source):
     _schema: Any = PrivateAttr(default=None)
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        from weir.transforms.beam.read_files import ReadMemory
+        from weir.transforms.beam.read_files import ReadHere
 
-        return ReadMemory(self.read(plan, limits))
+        return ReadHere(self.read(plan, limits))
 
     def read(self, plan: Plan, limits: Limits) -> OpenedMemory:
         from weir.transforms.decode.input_validation import FirstLook

@@ -38,9 +38,11 @@ SOURCES = SourceKinds(
         "csv": "weir.pipelines.sources.files:CsvSource",
         "kafka": "weir.pipelines.sources.kafka:KafkaSource",
         "pubsub": "weir.pipelines.sources.pubsub:PubSubSource",
+        "sql": "weir.pipelines.sources.sql:SqlSource",
     },
     "weir.sources",
-    "Export what lies in a database to Parquet, or give weir.release a frame or an Arrow table.",
+    "Tables of DuckDB, SQLite and PostgreSQL are read by sql: {url: ..., table: ...}; export what "
+    "lies elsewhere to Parquet, or give weir.release a frame or an Arrow table.",
 )
 
 AnySource = Annotated[Source, PluginField(SOURCES)]

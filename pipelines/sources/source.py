@@ -113,8 +113,13 @@ class Source(Connector):
 
     @property
     def path(self) -> str | None:
-        """Path or glob of its files; None where it has none."""
+        """Path or glob of its files, or several in one text; None where it has none."""
         return None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Paths and globs of its files; none where it has no files."""
+        return ()
 
     @property
     def stream(self) -> StreamTime:
@@ -138,7 +143,8 @@ class Source(Connector):
         """Refuses a plan that it cannot serve. Reads nothing.
 
         Raises:
-          ConfigError: what ends, under a clock that does not; what never ends, without a clock.
+          ConfigError: what ends, under a clock that does not; what never ends, without a clock, or
+            where contribution bounds need a whole period at once.
         """
         if not self.bounded and plan.clock.once:
             raise ConfigError(
@@ -148,6 +154,8 @@ class Source(Connector):
                 "could be released. Write clock: {start: 2025-01-01T00:00:00Z, period: 1d} and "
                 "schema.time.",
             )
+        if not self.bounded and plan.person is not None:
+            plan.person.refuse_endless(self.noun)
         if self.bounded and plan.clock.end is None:
             raise ConfigError(
                 "clock.end",

@@ -44,7 +44,8 @@ def head(
     relation: str = "add_remove", schema: str = "{time: t}",
 ) -> str:  # fmt: skip
     """Sections that all have in common."""
-    return HEAD.format(epsilon=epsilon, delta=delta, window=window, ticks=ticks,
+    lasting = window if window == "all" else f"{window} ticks"
+    return HEAD.format(epsilon=epsilon, delta=delta, window=lasting, ticks=ticks,
                        relation=relation, schema=schema)  # fmt: skip
 
 

@@ -1,15 +1,15 @@
-"""What does an attacker prove of every algorithm and of every broken twin, next to what is claimed?
+"""What does an attacker prove of every algorithm and of every mutant, next to what is claimed?
 
     python -m tests.audit.tables                    every algorithm, and its table
-    python -m tests.audit.tables --twins            every twin, and its table
+    python -m tests.audit.tables --mutants          every mutant, and its table
     python -m tests.audit.tables --only blt         rows whose name holds this
     python -m tests.audit.tables --speed            one continual sum with 100,000 trials, its time
 
 An algorithm is audited with many trials; a twin with its sabotage and without, at the audit's
 default number of trials. Writes algorithms.csv or twins.csv next to this file, a line as soon as it
 is measured, and the table in benchmarks/results/audit.md from it. The bound is the claim: a lower
-bound of epsilon above it would be a breach; a twin proves more, the real thing less. Rows that are
-not measured again stay, with the figures of the day of their commit.
+bound of epsilon above it would be a breach; a mutant proves more, the real thing less. Rows that
+are not measured again stay, with the figures of the day of their commit.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ MUTANTS = Table(
     HERE / "twins.csv",
     ("twin", "caught", "claimed", "twin_proves", "real_proves", "claimed_mu", "twin_proves_mu",
      "real_proves_mu", "by", "real_broken", "seconds"),
-    ("<!-- table: python -m tests.audit.tables --twins -->", "<!-- end of twins -->"),
-    ("broken twin", "caught in", "claimed eps", "twin proves", "real thing proves", "claimed mu",
-     "twin proves", "real thing proves", "by"),
+    ("<!-- table: python -m tests.audit.tables --mutants -->", "<!-- end of mutants -->"),
+    ("mutant", "caught in", "claimed eps", "mutant proves", "real thing proves", "claimed mu",
+     "mutant proves", "real thing proves", "by"),
     cells_of_twin,
     list(BY_NAME),
     caught,
@@ -163,13 +163,13 @@ def main() -> None:
     """See the module."""
     raw = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--twins", action="store_true", help="Twins, in place of algorithms.")
+    parser.add_argument("--mutants", action="store_true", help="Mutants, in place of algorithms.")
     parser.add_argument("--only", default="", help="Names that hold this.")
     parser.add_argument("--missing", action="store_true", help="Only what was never measured.")
     parser.add_argument("--speed", action="store_true", help="Time one audit of 100,000 trials.")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
-    table: Any = MUTANTS if given.twins else ALGORITHMS
+    table: Any = MUTANTS if given.mutants else ALGORITHMS
     began = time.monotonic()
     if given.speed:
         (first, *_) = audited(next(iter(CASES)))

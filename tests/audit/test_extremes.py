@@ -29,7 +29,7 @@ def config(**change: Any) -> dict[str, Any]:
         "name": "extreme",
         "schema": {"time": "at", "id": "id"},
         "clock": {"start": "2020-01-01T00:00:00Z", "period": "1d", "end": "2020-02-10T00:00:00Z"},
-        "privacy": {"epsilon": 1.0, "delta": 1e-6, "protect_for": 8},
+        "privacy": {"epsilon": 1.0, "delta": 1e-6, "protect_for": "8 ticks"},
         "aggregates": {
             "n": {"count": "events"},
             "s": {"sum": "x", "clip": [0.0, 10.0], "over": ["all", 3]},
@@ -110,7 +110,8 @@ epsilons = st.one_of(
     st.sampled_from([5e-324, 1e-300, 1e16, 1e17, 1e300]),
     st.floats(-8, 4).map(lambda power: 10.0**power),
 )
-windows = st.one_of(st.just("all"), st.integers(1, 100), st.sampled_from([10**9, 2**40, 10**30]))
+lengths = st.one_of(st.integers(1, 100), st.sampled_from([10**9, 2**40, 10**30]))
+windows = st.one_of(st.just("all"), lengths.map("{} ticks".format))
 clocks = st.sampled_from(
     [
         {"period": "1d", "end": "2020-01-02T00:00:00Z"},
@@ -249,9 +250,9 @@ def test_clips_at_the_ends_work(kind: str, clip: list[float]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"clock__end": None, "privacy__protect_for": 10**9},
-        {"clock__end": None, "privacy__protect_for": 2**40},
-        {"clock__end": None, "privacy__protect_for": 10**9, "privacy__delta": 0.0},
+        {"clock__end": None, "privacy__protect_for": f"{10**9} ticks"},
+        {"clock__end": None, "privacy__protect_for": f"{2**40} ticks"},
+        {"clock__end": None, "privacy__protect_for": f"{10**9} ticks", "privacy__delta": 0.0},
         {"clock__end": None, "aggregates": {"n": {"count": "events", "over": 10**9}}},
         {"clock__end": None, "aggregates": {"n": {"count": "events", "over": ["all", 10**9]}}},
         {
@@ -278,7 +279,7 @@ def test_spans_and_windows_without_end_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"aggregates\.n\.over"):
         build(aggregates={"n": {"count": "events", "over": 10**30}})
     with pytest.raises(ConfigError, match=r"privacy\.protect_for.*write all"):
-        build(privacy__protect_for=10**30)
+        build(privacy__protect_for=f"{10**30} ticks")
     with pytest.raises(ConfigError, match=r"privacy\.delta"):
         build(privacy__delta=0.9)
 
@@ -335,5 +336,5 @@ def test_pure_noise_says_where_its_tail_ends() -> None:
 def test_what_protects_nothing_later_is_never_chosen_by_itself() -> None:
     for window in (1, 8, 39):
         for delta in (0.0, 1e-6, 1e-20):
-            plan = build(privacy__protect_for=window, privacy__delta=delta)
+            plan = build(privacy__protect_for=f"{window} ticks", privacy__delta=delta)
             assert all(math.isfinite(row.epsilon) for row in plan.guarantee.expiration)

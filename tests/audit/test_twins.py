@@ -1,6 +1,6 @@
 """Each broken twin is caught, in a short audit where that is enough; the real thing is not.
 
-At the default number of trials: ``python -m tests.audit.tables --twins``.
+At the default number of trials: ``python -m tests.audit.tables --mutants``.
 """
 
 from __future__ import annotations

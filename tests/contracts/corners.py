@@ -15,6 +15,7 @@ import numpy as np
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.blocks.steps import StepsFit, StepsFitter, StepsLevel
 from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.online.pocg import Pocg
 from weir.dpcore.models.online.pqftl import Pqftl
@@ -92,6 +93,9 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
         void = np.isnan(rows[:, -1])
         targets = objective.targets_of(np.where(void, 0.0, rows[:, -1]))
         for level in program.levels:
+            if isinstance(level, StepsLevel):  # levels differ in N and the budget alone
+                yield from _of_steps(level, rows)
+                return
             unit = 2 * objective.strength * level.divisor * level.noise.moved
             for x in (np.zeros(program.dimension), *_far(program.dimension)):
                 slopes = objective.loss.derivatives(
@@ -187,6 +191,29 @@ def _vertices(convex_set: Any) -> Any:
         return found.listed
     axes = found.radius * np.eye(convex_set.dimension)
     return np.concatenate([axes, -axes]) if found.signed else axes
+
+
+def _of_steps(level: StepsLevel, rows: Any) -> Iterator[Any]:
+    """The same of the three queries of noisy steps."""
+    objective, fitter = level.objective, StepsFitter(level)
+    draws: Any = None
+    zero = np.zeros(level.objective.dimension)
+    fits = [
+        fitter.fit(row[None, :-1], row[-1:], zero, draws)
+        for row in (rows[i] for i in range(len(rows)))
+        if not np.isnan(row[-1])
+    ]
+    void = len(rows) - len(fits) + 1
+    reach = 0.9 * objective.reach
+
+    def paid(of: Any, moved: float) -> Any:
+        added = np.stack([of(fit) / moved for fit in fits])
+        return np.concatenate([added, np.zeros((void, added.shape[1]))])
+
+    yield paid(StepsFit.mean_length, level.length.moved)
+    yield paid(lambda fit: fit.second_moments(reach), level.moments.moved)
+    for x in (zero, *_far(objective.dimension)):
+        yield paid(lambda fit, x=x: fit.gradient(x, 0.9 * reach), level.gradients[0].moved)
 
 
 def _far(dimension: int) -> Any:

@@ -15,6 +15,7 @@ from weir.dpcore.config.validation import Chosen, parsed, skeleton
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.connectors.connector import PluginField
+from weir.transforms.formats.registry import file_formats
 
 Path = tuple[str, ...]
 BASE: dict[str, Any] = yaml.parse("""
@@ -43,7 +44,8 @@ def sections(cls: type[Section], at: Path = (), around: Any = None) -> Iterator[
                 for kind in part.kinds.values():
                     yield from sections(kind, (*at, name), put(around, (*at, name), skeleton(kind)))
             elif isinstance(part, type) and issubclass(part, Section) and not _tagged(found):
-                where = (*at, name, "0") if "tuple" in str(info.annotation) else (*at, name)
+                listed = re.search(r"tuple\[(?!str)", str(info.annotation))
+                where = (*at, name, "0") if listed else (*at, name)
                 yield where, around
                 yield from sections(part, where, put(around, where, skeleton(part)))
 
@@ -123,7 +125,8 @@ def test_a_bare_value_is_answered_with_what_to_write(path: Path) -> None:
         assert again is None or not (
             again.field == error.field and "must be a section" in str(again)
         ), again
-    assert answered or name in ("time", "arrival", "map", "projection", "inputs"), "nothing is said"
+    others = ("time", "arrival", "map", "projection", "inputs", *file_formats())
+    assert answered or name in others, "nothing is said"
 
 
 @pytest.mark.parametrize(
@@ -184,9 +187,10 @@ def test_a_secret_in_the_place_of_its_section_is_not_repeated() -> None:
         ("secret", {"file": "a", "rotate": "b"}, "must be a list. Write something like `rotate: ["),
         ("key", {"column": "a", "declared": "CH"}, "like `declared: [north, south]`."),
         ("privacy", {**BASE["privacy"], "unit": "customer"}, "Name the column of users"),
-        ("source", {"csv": ["a/x.csv", "a/y.csv"]}, "all of the files match, like a/*.csv."),
+        ("source", {"csv": ["a/x.csv", 7]}, "must list at least one path or glob, like"),
+        ("source", {"csv": 7}, "must be a path or glob, a list of them, or {dataset: DIR"),
         ("source", {"csv:f.csv": None}, "write a space after the colon, like csv: f.csv."),
-        ("source", {"duckdb": "x.db"}, "Export what lies in a database to Parquet"),
+        ("source", {"duckdb": "x.db"}, "Tables of DuckDB, SQLite and PostgreSQL are read by sql"),
         ("source", {"csv": "http://x.org/a.csv"}, "copy files from elsewhere to one of these"),
         ("source", {"csv": "file:///a.csv"}, "Write the path without file://"),
         ("sink", {"parquet": "https://x.org/out"}, "Use a folder of a disk"),

@@ -29,6 +29,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.verdict import judge
@@ -121,7 +122,13 @@ def _dictionaries() -> pa.Table:
     return TABLE.set_column(1, "key", TABLE["key"].combine_chunks().dictionary_encode())
 
 
-PACKERS = {".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": partial(gzip.compress, mtime=0),
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    # As the command zstd does; without a checksum a changed byte would be another text.
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
 PAGES = ("NONE", "SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI")
 AVRO_CODECS = ("null", "deflate", "bzip2", "xz")
 FILES: dict[str, Whole] = {

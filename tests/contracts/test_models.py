@@ -43,6 +43,7 @@ MORE = {
     "online.follow_the_leader, second order": "  schedule: second_order\n",
     "online.conditional_gradient, second order": "  schedule: second_order\n",
     "erm.sliding_window, steps": "  solver: sgd\n  passes: 2\n",
+    "erm.sliding_window, output": "  solver: output\n",
     "regression.erm, frank_wolfe": "  solver: frank_wolfe\n",
     "optimize.phased_sgd, learned": "  form: learned\n",
     "optimize.phased_sgd, erm": "  form: erm\n  keep: 40\n  loss: absolute\n",
@@ -84,8 +85,10 @@ BY_ORACLE = "online.conditional_gradient, second order"
 ITERATES = "online.pocg, fading"
 """The mean of noisy iterates."""
 BY_SOLVER = "regression.erm, frank_wolfe"
+OUTPUT = "erm.sliding_window, output"
+"""Certified minimisers with noise; the default are noisy steps."""
 NAMES = (
-    *(*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS, BY_SOLVER),
+    *(*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS, OUTPUT, BY_SOLVER),
     *(*FORMS, *WINDOWS, BY_RECORDS),
 )
 COUNTED = tuple(name for name in NAMES if name not in PLACED)

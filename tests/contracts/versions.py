@@ -43,7 +43,7 @@ name: golden
 schema: {time: t}
 key: {column: k, declared: [east, north, west]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}
-privacy: {epsilon: 2.0, delta: 1e-5, protect_for: 16}
+privacy: {epsilon: 2.0, delta: 1e-5, protect_for: 16 ticks}
 """
 AGGREGATES = """
 aggregates:
@@ -84,7 +84,7 @@ name: golden
 schema: {time: t, id: i, unit: w}
 key: {column: k, declared: [east, north, west]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}
-privacy: {epsilon: 2.0, delta: 1e-5, protect_for: 10, unit: user, per: 8h,
+privacy: {epsilon: 2.0, delta: 1e-5, protect_for: 10 ticks, unit: user, per: 8h,
           contributions: {ticks: 4, spacing: 1, keys: 2, events: 2, ticks_per_key: 3}}
 """
 USERS = """
@@ -126,7 +126,9 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/{noise}", text
     for name in MODELS.own:
         ball = "l1_ball" if name in L1 else "l2_ball"
-        text = HEAD.replace("protect_for: 16", "protect_for: all") + MODEL.replace("NAME", name)
+        text = HEAD.replace("protect_for: 16 ticks", "protect_for: all") + MODEL.replace(
+            "NAME", name
+        )
         text = text.replace("SET", ball) + MORE.get(name, "")
         if name in ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd"):
             text = text.replace("  set: {l2_ball: 2}\n", "  records: 20\n")
@@ -148,6 +150,10 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
             wide = text.replace("[u, v]", f"{{column: x, size: {WIDE}}}").replace("{u:", "{x:")
             yield f"{name}/wide", wide.replace("x: [0, 2], v: [-1, 3]", "x: [-3, 3]")
+        if name.startswith("erm.") and name != "erm.sampled":
+            yield f"{name}/output", f"{text}  solver: output\n  regularise: 0.1\n"
+        if name in ("erm.output_perturbation", "erm.independent_batches"):
+            yield f"{name}/lambda", f"{text}  solver: output\n"
         if name == "erm.sliding_window":
             placed = text.replace("{time: t}", "{time: t, id: i}").replace("2h", "5")
             yield f"{name}/sgd", f"{placed}  solver: sgd\n"
@@ -184,7 +190,7 @@ def of_people() -> Iterator[tuple[str, str]]:
                 if is_pure(noise):
                     text = text.replace("delta: 1e-5", "delta: 0")
                 if name == "ended":
-                    text = re.sub(r"protect_for: \w+", "protect_for: all", text)
+                    text = re.sub(r"protect_for: \w+ ticks", "protect_for: all", text)
                 yield f"users/{name}/{noise}", text
     for name in MODELS.own:
         if not MODELS[name].event_only:
@@ -193,6 +199,7 @@ def of_people() -> Iterator[tuple[str, str]]:
                 text = text.replace("l2_ball", "l1_ball")
             if name.startswith("erm."):
                 text = text.replace("  set: {l2_ball: 2}\n", "  block: 2h\n  users: 9\n")
+                yield f"users/{name}/output", f"{text}  solver: output\n  regularise: 0.1\n"
             if name == "optimize.frank_wolfe":
                 text = text.replace("l2_ball", "l1_ball") + "  block: 2h\n  users: 9\n"
                 yield f"users/{name}/gaussian", f"{text}mechanism: {{noise: gaussian}}\n"

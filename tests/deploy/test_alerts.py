@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from ruamel.yaml import YAML
 from tests.deploy.promql import check, metrics
 from weir.pipelines.results.verdict import COUNTERS
 from weir.pipelines.sources.source import Limits
+from weir.transforms.runtime.counters import UNREAD as PARTITION
 from weir.transforms.runtime.reasons import (
     MISSING,
     REASONS,
@@ -26,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES: dict[str, Any] = YAML(typ="safe").load(
     (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
 )
+DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "weir.json").read_text())
+PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
 ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
 OPERATIONS = "\n".join(
     (ROOT / "docs" / page).read_text()
@@ -53,6 +58,58 @@ SCHEMA = {
         },
     },
 }
+PLACE = {
+    "type": "object",
+    "required": ["x", "y", "w", "h"],
+    "properties": {
+        "x": {"type": "integer", "minimum": 0, "maximum": 23},
+        "y": {"type": "integer", "minimum": 0},
+        "w": {"type": "integer", "minimum": 1, "maximum": 24},
+        "h": {"type": "integer", "minimum": 1},
+    },
+}
+SOURCE = {
+    "type": "object",
+    "required": ["type", "uid"],
+    "properties": {"type": {"const": "prometheus"}, "uid": {"const": "${prometheus}"}},
+}
+PANEL = {
+    "type": "object",
+    "required": ["id", "type", "title", "description", "gridPos", "datasource", "targets"],
+    "properties": {
+        "type": {"enum": ["timeseries", "stat"]},
+        "description": {"type": "string", "pattern": "[.]$"},
+        "gridPos": PLACE,
+        "datasource": SOURCE,
+        "targets": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["refId", "expr", "legendFormat"],
+                "properties": {"refId": {"type": "string", "pattern": "^[A-Z]$"}},
+            },
+        },
+    },
+}
+BOARD = {
+    "type": "object",
+    "required": ["title", "uid", "schemaVersion", "panels", "templating", "time", "refresh"],
+    "properties": {
+        "schemaVersion": {"type": "integer", "minimum": 36},
+        "panels": {"type": "array", "minItems": 1},
+        "templating": {
+            "type": "object",
+            "properties": {
+                "list": {
+                    "type": "array",
+                    "contains": {"properties": {"name": {"const": "prometheus"}}},
+                }
+            },
+        },
+    },
+}
+"""As Grafana 10 and later import a dashboard, as far as ours uses it."""
 BEAM = "flink_taskmanager_job_task_operator_weir_"
 FLINK = {
     "flink_jobmanager_job_uptime",
@@ -72,13 +129,18 @@ def test_rule_is_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_rule_reads_metrics_that_exist(name: str) -> None:
+    refuse_unknown(ALERTS[name]["expr"])
+
+
+def refuse_unknown(expression: str) -> None:
+    """Metrics that nothing reports, and those of jobs that are not Weir's."""
     fields = {counter_of("", reason) + ".+" for reason in (MISSING, *VALUES)}
-    counted = {*COUNTERS, "ticks_released", "releases", *fields}
-    found = metrics(ALERTS[name]["expr"])
+    counted = {*COUNTERS, "ticks_released", "releases", f"{PARTITION}.+", *fields}
+    found = metrics(expression)
     assert found
     for metric in found:
         assert metric in FLINK or metric.removeprefix(BEAM) in counted, metric
-    assert 'job_name=~"weir[-_].*"' in ALERTS[name]["expr"]
+    assert 'job_name=~"weir[-_].*"' in expression
 
 
 @pytest.mark.parametrize("name", ALERTS)
@@ -91,6 +153,31 @@ def test_rule_says_what_to_do_and_where_it_is_written(name: str) -> None:
     for label in re.findall(r"\$labels\.(\w+)", notes["summary"]):
         assert re.search(rf"sum by \([^)]*\b{label}\b|by \({label}\)", ALERTS[name]["expr"])
     assert f"`{name}`" in OPERATIONS
+
+
+@pytest.mark.parametrize("title", PANELS)
+def test_panel_is_whole(title: str) -> None:
+    jsonschema.Draft202012Validator(PANEL).validate(PANELS[title])
+    for target in PANELS[title]["targets"]:
+        check(target["expr"])
+        refuse_unknown(target["expr"])
+
+
+def test_a_dashboard_can_be_imported_and_shows_what_alerts_watch() -> None:
+    jsonschema.Draft202012Validator(BOARD).validate(DASHBOARD)
+    assert len(PANELS) == len({panel["id"] for panel in DASHBOARD["panels"]})
+    places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+    for a, b in itertools.combinations(places, 2):
+        apart = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+        assert apart or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"], "panels overlap"
+    drawn = {
+        metric
+        for panel in PANELS.values()
+        for target in panel["targets"]
+        for metric in metrics(target["expr"])
+    }
+    watched = {metric for rule in ALERTS.values() for metric in metrics(rule["expr"])}
+    assert watched <= drawn
 
 
 def test_what_must_be_zero_is_watched_without_delay() -> None:

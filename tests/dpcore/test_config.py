@@ -144,8 +144,8 @@ def test_it_is_frozen() -> None:
         ("privacy.protect_for", 0, "privacy.protect_for", "at least 1 tick"),
         ("privacy.protect_for", -3, "privacy.protect_for", "at least 1 tick"),
         ("privacy.protect_for", "0d", "privacy.protect_for", "at least one tick"),
-        ("privacy.protect_for", 1.5, "privacy.protect_for", "ticks, a duration"),
-        ("privacy.protect_for", True, "privacy.protect_for", "ticks, a duration"),
+        ("privacy.protect_for", 1.5, "privacy.protect_for", "like 30 ticks"),
+        ("privacy.protect_for", True, "privacy.protect_for", "like 30 ticks"),
         ("privacy.protect_for", "always", "privacy.protect_for", "or all"),
         ("privacy.unit", "user", "privacy.contributions", "keys: 3"),
         ("privacy.per", "1d", "privacy.per", "belongs to unit: user"),
@@ -237,7 +237,7 @@ def test_delta_zero_passes_the_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "ticks"), [("all", None), (5, 5), ("5d", 5), ("48h", 2), ("1w", 7)]
+    ("given_", "ticks"), [("all", None), ("5 ticks", 5), ("5d", 5), ("48h", 2), ("1w", 7)]
 )
 def test_window_in_ticks(given_: Any, ticks: int | None) -> None:
     config = PlanConfig.from_dict(changed("privacy.protect_for", given_))
@@ -303,7 +303,9 @@ configs = st.fixed_dictionaries(
             {
                 "epsilon": st.floats(min_value=1e-3, max_value=50),
                 "delta": st.floats(min_value=0, max_value=0.5),
-                "protect_for": st.one_of(st.just("all"), st.integers(1, 10**6)),
+                "protect_for": st.one_of(
+                    st.just("all"), st.integers(1, 10**6).map("{} ticks".format)
+                ),
             }
         ),
         "aggregates": st.dictionaries(

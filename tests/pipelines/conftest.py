@@ -16,7 +16,7 @@ source: {csv: events.csv}
 schema: {time: at, id: id}
 key: {column: store, declared: [north, south]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}
-privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8 ticks}
 aggregates:
   visits: {count: events}
   paid: {sum: amount, clip: [0, 50]}

@@ -19,7 +19,7 @@ source: {KIND: x.KIND}
 schema: {time: {column: at}, id: id}
 key: {column: store, declared: [a, b]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z, delay: 0s}
-privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8, relation: replace_one}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8 ticks, relation: replace_one}
 aggregates:
   visits: {count: events}
   stars: {sum: rating, clip: [0, 5]}

@@ -26,7 +26,7 @@ def job(small: Path) -> Path:
     that is within one of Berlin."""
     lines = small.read_text().splitlines()
     text = "\n".join(CLOCK if line.startswith("clock:") else line for line in lines)
-    small.write_text(text.replace("protect_for: 8", "protect_for: 3 months") + "\n")
+    small.write_text(text.replace("protect_for: 8 ticks", "protect_for: 3 months") + "\n")
     rows = [f"2024-{m:02d}-{d:02d}T12:00:00Z,{m}-{d},north,1" for m in range(1, 10) for d in (1, 9)]
     rows.append("2024-05-31T22:30:00Z,edge,south,50")
     (small.parent / "events.csv").write_text("\n".join(["at,id,store,amount", *rows]) + "\n")
@@ -35,13 +35,13 @@ def job(small: Path) -> Path:
 
 @pytest.mark.slow
 def test_months_are_planned_run_and_drawn(weir: Weir, job: Path) -> None:
-    planned = " ".join(weir("plan", job).stdout.split())
-    assert "for 3 ticks (3 months)" in planned
+    planned = " ".join(weir("plan", job, "--full").stdout.split())
+    assert "protection horizon 3 ticks (3 months)" in planned
     assert "a tick every 1 month from 2024-01-01T00:00:00" in planned
     result = weir("run", job)
     assert result.exit_code == 0, result.output
     shown = " ".join(result.stdout.split())
-    assert "2024-07-01 2024-08-01 2024-09-01" in shown and "for 3 months" in shown
+    assert "2024-07-01 2024-08-01 2024-09-01" in shown and "protection horizon 3 months" in shown
     rows = result_rows(job.parent / "out")
     starts = {row["tick"]: row["tick_start"] for row in rows}
     assert starts[5] == datetime(2024, 5, 31, 22, tzinfo=UTC) and len(starts) == 9

@@ -28,3 +28,7 @@ def test_it_is_shown_and_written(case: str) -> None:
     page = io.StringIO()
     render(plan, Console(file=page, width=120))
     assert plan.name in page.getvalue() and one_line(plan)
+    short = io.StringIO()
+    render(plan, Console(file=short, width=100), full=False)
+    guarantee = short.getvalue().partition("The guarantee\n")[2].partition("\n\n")[0]
+    assert 2 <= len(guarantee.splitlines()) <= 8

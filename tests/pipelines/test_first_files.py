@@ -207,7 +207,7 @@ def test_a_glob_of_folders_says_how_to_go_into_them(weir: Weir, config: Path) ->
         change(config, (before, f"parquet: {below[:-1]}"))
         before = f"parquet: {below[:-1]}"
         told = refused(weir, config)
-    assert "city is in the names of folders, which are not read: write it into the files." in told
+    assert "city is in the names of folders, which are read of a dataset: write source: " in told
     change(config, (before, "parquet: none/*"))
     assert "matches no file; check the path" in refused(weir, config)
 

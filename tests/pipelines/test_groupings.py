@@ -84,7 +84,7 @@ def test_the_digest_has_groupings_and_combinations_where_they_are_used() -> None
 
 def test_the_plan_prices_each_grouping(weir: Weir, small: Path) -> None:
     small.write_text(TWO)
-    told = " ".join(weir("plan", small).stdout.split())
+    told = " ".join(weir("plan", small, "--full").stdout.split())
     for part in ("nothing: the total", "33.3 %", "1.73 x that of a plan of its own"):
         assert part in told, (part, told)
     assert "An event counts in one key of each of 3 groupings" in told
@@ -101,8 +101,8 @@ def test_the_plan_prices_each_grouping(weir: Weir, small: Path) -> None:
 
 
 USERS = TWO.replace("{time: at, id: id}", "{time: at, id: id, unit: who}").replace(
-    "protect_for: 8}",
-    "protect_for: 8, unit: user, per: 8h, contributions: {ticks: 2, keys: 2, events: 1}}",
+    "protect_for: 8 ticks}",
+    "protect_for: 8 ticks, unit: user, per: 8h, contributions: {ticks: 2, keys: 2, events: 1}}",
 )
 
 
@@ -133,7 +133,7 @@ name: g
 schema: {{time: t}}
 key: {{column: k, declared: [a, b], groups: [[k], []]}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}}
-privacy: {{epsilon: 1, delta: {delta}, protect_for: 12}}
+privacy: {{epsilon: 1, delta: {delta}, protect_for: 12 ticks}}
 aggregates: {{n: {{count: events}}}}
 {every}"""
     plan = Plan.from_yaml(text)

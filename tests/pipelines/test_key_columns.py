@@ -140,7 +140,7 @@ def test_a_run_releases_what_is_simulated_and_shows_it(
     assert "paris, shoes" in page(everyone)
     assert weir("status", tmp_path / "out").exit_code == 0
     assert weir("diff", small, small).exit_code == 0
-    assert "city, product" in weir("plan", small).stdout
+    assert "city, product" in weir("plan", small, "--full").stdout
 
 
 def test_the_schema_knows_both_forms() -> None:

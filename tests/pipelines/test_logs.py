@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 
+from tests.pipelines.conftest import Weir
 from weir.pipelines.cli.base import discreet
 
 
@@ -34,6 +36,29 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         logging.getLogger("weir.pipelines.x").info("quiet")
         logging.getLogger("weir.pipelines.x").warning("mind this")
     assert capsys.readouterr().err == "weir: note: mind this\n"
+
+
+def test_quiet_and_verbose(weir: Weir, small: Path) -> None:
+    """A run that draws a secret says so in a note, and sums itself up."""
+    (small.parent / "events.csv").write_text("id,at,store,amount\n1,2024-01-01T00:10:00Z,north,9\n")
+    small.write_text(small.read_text().replace("events.csv", f"{small.parent}/events.csv"))
+    small.write_text(small.read_text().replace("out/", f"{small.parent}/out/"))
+    usual = weir("run", small)
+    assert usual.exit_code == 0 and "weir: note: " in usual.stderr
+    assert "Last releases" in usual.stdout and "weir run" not in usual.stderr
+    quiet = weir("-q", "run", small, "--new")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+    bad = weir("-q", "plan", small, "--set", "privacy.epsilon=-1")
+    assert bad.exit_code == 2 and bad.stderr.startswith("weir: refused: privacy.epsilon = -1")
+    both = weir("-q", "-v", "plan", small)
+    assert both.exit_code == 2 and "contradicts --verbose" in both.stderr
+
+
+def test_verbose_text_has_notes_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    with discreet(least=logging.INFO):
+        logging.getLogger("weir.pipelines.x").info("half of it")
+        logging.getLogger("apache_beam").info("PRIVATE")
+    assert capsys.readouterr().err == "weir: note: half of it\n"
 
 
 def test_a_thread_that_fails_tells_its_kind_only(capsys: pytest.CaptureFixture[str]) -> None:

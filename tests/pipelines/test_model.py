@@ -17,7 +17,7 @@ source: {csv: flights.csv}
 schema: {time: at, id: id}
 key: {column: carrier, declared: [AA, UA]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}
-privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 8 ticks}
 model:
   algorithm: online.follow_the_leader
   features: [late, distance]
@@ -71,7 +71,7 @@ def words(text: str) -> str:
 
 
 def test_the_plan_says_what_is_learned_and_released(weir: Weir, job: Path) -> None:
-    result = weir("plan", job)
+    result = weir("plan", job, "--full")
     assert result.exit_code == 0, result.output
     text = words(result.stdout)
     for part in (
@@ -126,7 +126,7 @@ def test_sets_in_words_and_what_linear_oracles_cost(
     weir: Weir, job: Path, spec: str, shown: str, warned: bool
 ) -> None:
     sets = ("model.algorithm=online.conditional_gradient", f"model.set={spec}")
-    result = weir("plan", job, *(word for one in sets for word in ("--set", one)))
+    result = weir("plan", job, "--full", *(word for one in sets for word in ("--set", one)))
     assert result.exit_code == 0, result.output
     text = words(result.stdout)
     assert shown in text
@@ -135,9 +135,9 @@ def test_sets_in_words_and_what_linear_oracles_cost(
 
 @pytest.mark.slow
 def test_a_loss_of_labels_is_explained(weir: Weir, job: Path) -> None:
-    text = words(weir("plan", job, "--set", "model.loss=logistic").stdout)
+    text = words(weir("plan", job, "--full", "--set", "model.loss=logistic").stdout)
     assert "60, the middle of its range, and above is +1" in text
-    text = words(weir("plan", job, "--set", "model.clip={loss: 0}").stdout)
+    text = words(weir("plan", job, "--full", "--set", "model.clip={loss: 0}").stdout)
     assert "running loss" not in text and "since the start, and per tick" not in text
 
 

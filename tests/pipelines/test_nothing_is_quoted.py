@@ -26,7 +26,7 @@ FORMS += [json.dumps(FOREIGN)[1:-1].encode(), repr(FOREIGN.encode())[2:-1].encod
 JOB = (
     SMALL.replace("{csv: events.csv}", "{FORM: PATH}")
     .replace("time: at", "time: at, unit: user_id")
-    .replace("protect_for: 8", "protect_for: 8, unit: event")
+    .replace("protect_for: 8 ticks", "protect_for: 8 ticks, unit: event")
     .replace("{parquet: out/}", "{csv: out/}")
 )
 
@@ -76,7 +76,7 @@ def test_a_run_over_broken_files_tells_nothing(
     for name, data in files_of(form).items():
         (events / name).write_bytes(data)
     job = config(tmp_path, form, events / "*")
-    checked(weir("plan", job))
+    checked(weir("plan", job, "--full"))
     checked(weir("plan", job, "--json"))
     log = "json" if form in ("csv", "parquet") else "text"
     sets = ("--set", "limits={line_bytes: 100000, refused: 1}")  # most of their bytes are lost

@@ -163,7 +163,7 @@ def test_tables_on_the_terminal_have_no_ticks(weir: Weir, users: Path) -> None:
 
 @pytest.mark.slow
 def test_a_plan_says_this_release_and_nothing_of_ticks(weir: Weir, users: Path) -> None:
-    result = weir("plan", users)
+    result = weir("plan", users, "--full")
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     assert "Whatever an observer looks for in this release" in text

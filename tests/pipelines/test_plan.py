@@ -17,7 +17,7 @@ FIELDS = {
 
 
 def page(weir: Weir, small: Path, *sets: str) -> str:
-    result = weir("plan", small, *(word for one in sets for word in ("--set", one)))
+    result = weir("plan", small, "--full", *(word for one in sets for word in ("--set", one)))
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.split())
 
@@ -42,12 +42,53 @@ def test_the_page_says_what_a_lawyer_asks(weir: Weir, small: Path) -> None:
     text = page(weir, small)
     assert "identical except that" in text and "present" in text and "absent" in text
     assert "epsilon, delta 1, 1e-06" in text
-    assert "for 8 ticks (8 hours)" in text
+    assert "protection horizon 8 ticks (8 hours)" in text
     assert "factor of 2.718" in text
     for part in ("Mechanisms, priced", "What is released", "Refused", "state"):
         assert part in text
     assert "sum of amount" in text
     assert "moved into [0, 50]" in text
+
+
+def test_the_short_page_has_the_guarantee_the_errors_and_what_to_know(
+    weir: Weir, small: Path
+) -> None:
+    """A mechanism whose protection ends, which is a warning: the short page has it."""
+    few = ("--set", "mechanism.continual_sum=window_tree", "--set", "clock.delay=1h")
+    few += ("--set", "schema.arrival=seen", "--set", "clock.end=2024-02-01T00:00:00Z")
+    short, full = (weir("plan", small, *few, *more).stdout for more in ((), ("--full",)))
+    parts = {part.splitlines()[0]: part.splitlines()[1:] for part in short.split("\n\n")}
+    assert list(parts) == [
+        short.splitlines()[0],
+        "The guarantee",
+        "What is released, and how exact it is",
+        next(line for line in parts if line.startswith("  name")),
+        "Not covered by the guarantee",
+        "Warnings",
+        next(line for line in parts if line.startswith("  --full adds: the guarantee in words;")),
+    ]
+    assert len(parts["The guarantee"]) <= 8
+    assert "no protection after it" in short and "no protection at all" not in short
+    told = " ".join(short.partition("Warnings")[2].split())
+    assert "protects nothing after the window" in told, "no warning is left out"
+    assert "the guarantee holds for each delivery" not in told
+    for line in short.partition("Not covered")[0].splitlines():
+        assert line.rstrip() in full, line
+    added = " ".join(short.rpartition("--full adds: ")[2].split()).rstrip(".").split("; ")
+    assert len(added) > 4
+    titles = {line.lower() for line in full.splitlines()}
+    assert {name.lower() for name in added} <= titles
+
+
+def test_later_lines_begin_below_the_first(weir: Weir, small: Path) -> None:
+    result = weir("plan", small, "--set", "schema.id=null", "--full")
+    assert result.exit_code == 0
+    for title in ("The guarantee in words", "Refused, and counted", "Warnings"):
+        lines = result.stdout.partition(title)[2].partition("\n\n")[0].splitlines()[1:]
+        assert lines and all(line.startswith("  ") for line in lines), title
+        if title == "Warnings":
+            assert any(line.startswith("    ") for line in lines), "below the text of the item"
+            assert all(line.startswith(("  - ", "    ")) for line in lines)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "replace_anywhere"])
@@ -82,7 +123,7 @@ def test_a_schedule_of_releases_is_shown(weir: Weir, small: Path) -> None:
 
 def test_for_ever(weir: Weir, small: Path) -> None:
     text = page(weir, small, "privacy.protect_for=all")
-    assert "protected for ever" in text
+    assert "protection horizon for ever: the guarantee does not expire" in text
 
 
 def test_means_depend_on_how_many(weir: Weir, small: Path) -> None:
@@ -104,7 +145,7 @@ def test_ten_thousand_keys_are_counted_not_listed(weir: Weir, small: Path) -> No
     keys = [f"k{i}" for i in range(10_000)]
     text = small.read_text().replace("[north, south]", json.dumps(keys))
     small.write_text(text)
-    result = weir("plan", small)
+    result = weir("plan", small, "--full")
     assert "10,000" in result.stdout and "k77" not in result.stdout
 
 

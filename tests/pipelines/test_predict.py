@@ -115,14 +115,16 @@ def test_held_back_classes_are_scored_over_time(tmp_path: Path, weir: Weir) -> N
     made(tmp_path, CLASSES, "", weir)
     found = score(gather(ResultFolder.open(tmp_path / "out")), tmp_path / "events.csv")
     (panel,) = found.panels
-    assert panel.output.name == "Share of right label on held-back data"
+    assert panel.output.name == "share of right label"
     assert found.events == N and found.left_out == 0 and not found.scatters
     for series in panel.series:
         assert np.isnan(series.value[0, 0]), "before the first window there is no model"
         assert series.value[-1, 0] > 0.85
+    for series, base in zip(panel.series, panel.base, strict=True):
+        assert 0.3 < base.value[-1, 0] < series.value[-1, 0], "the most frequent class"
     drawn = weir("report", tmp_path / "out", "--holdout", tmp_path / "events.csv")
     assert drawn.exit_code == 0, drawn.output
-    assert "Share of right label" in (tmp_path / "out" / "report.html").read_text()
+    assert "share of right label" in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.slow
@@ -249,7 +251,7 @@ def test_labels_that_are_numbers_are_right_or_wrong_and_have_no_r2(
     assert "66.67% of 3 known classes are right" in shown and "R²" not in shown
     found = score(gather(ResultFolder.open(tmp_path / "out")), tmp_path / "events.csv")
     (panel,) = found.panels
-    assert panel.output.name == "Share of right bought on held-back data"
+    assert panel.output.name == "share of right bought"
     assert all(series.value[-1, 0] > 0.8 for series in panel.series)
 
 

@@ -124,7 +124,7 @@ def test_the_model_is_found_and_its_band_holds_the_truth(weir: Weir, job: Path) 
 
 @pytest.mark.slow
 def test_the_plan_the_run_and_the_report_agree(weir: Weir, job: Path) -> None:
-    text = words(weir("plan", job).stdout)
+    text = words(weir("plan", job, "--full").stdout)
     for part in ("regression.incremental", "> blt", "coefficients", "r2", "state per key"):
         assert part in text, part
     facts = json.loads(weir("plan", job, "--json").stdout)
@@ -164,7 +164,7 @@ def test_several_targets_and_a_window(weir: Weir, job: Path) -> None:
 def test_runs_over_any_sum(weir: Weir, job: Path, sum: str) -> None:
     write(job.parent, rows(200))
     result = weir("run", job, "--set", f"mechanism.continual_sum={sum}", "--set",
-                  "privacy.protect_for=8")  # fmt: skip
+                  "privacy.protect_for=8 ticks")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert len(result_rows(job.parent / "out")) == 2 * 48 * len(NAMES)
 

@@ -14,7 +14,7 @@ from weir.pipelines.cli.main import main
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.figures import sections
 from weir.pipelines.report.report import report
-from weir.pipelines.report.score import r_squared, score
+from weir.pipelines.report.score import root_mean_square, score
 from weir.pipelines.results.run import ResultFolder
 
 SECRET = "11" * 32
@@ -76,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_plan_tells_how_models_are_made_and_how_far_noise_moves_them(tmp_path: Path) -> None:
-    shown = weir("plan", str(config(tmp_path, "incremental", "  error: true\n")))
+    shown = weir("plan", "--full", str(config(tmp_path, "incremental", "  error: true\n")))
     assert "10 running sums a key; no row" in shown and "relative gap of 1e-09" in shown
     assert "share of the variance explained" in shown
     assert "at 10,000 events in the span" in shown and "*" in shown
@@ -87,7 +87,7 @@ def test_the_plan_tells_how_models_are_made_and_how_far_noise_moves_them(tmp_pat
 
 def test_the_plan_of_kept_rows_tells_that_state_grows(tmp_path: Path) -> None:
     more = "  rows: 5000\n  every: 12\n"
-    shown = weir("plan", str(config(tmp_path, "erm", more)))
+    shown = weir("plan", "--full", str(config(tmp_path, "erm", more)))
     assert "at most: it grows with the events" in shown
     assert "rows, up to" in shown and "noisy projected gradient" in shown
 
@@ -100,10 +100,20 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     assert "Margins: 95 %, as the plan says" in page and "finds on the same events" in page
     data = gather(ResultFolder.open(folder / "out"))
     first, *_, last = sections(data)
-    assert (first.name, last.name) == ("score", "model")
+    assert (first.name, last.name) == ("score", "trace")
     titles = [figure.title for figure in first.figures]
-    assert titles[:2] == ["mse", "r2"], "the page leads with how well the model predicts"
-    r2 = first.figures[1].panel
+    assert titles == ["error of cnt", "r2"], "the page leads with how well the model predicts"
+    error, r2 = (figure.panel for figure in first.figures)
+    squares = next(panel for panel in data.panels if panel.output.name == "mse").series[0]
+    for ours, theirs in zip(
+        (error.series[0].value, error.series[0].high), (squares.value, squares.high), strict=True
+    ):
+        np.testing.assert_allclose(ours**2, theirs, rtol=1e-9)
+    rest = 1 - r2.series[0].value
+    sizes = squares.value[rest > 0] / rest[rest > 0]
+    np.testing.assert_allclose(error.base[0].value[rest > 0] ** 2, sizes, rtol=1e-9)
+    assert 5 < error.base[0].value[-1, 0] < 30, "the spread of cnt around its mean"
+    assert "error of cnt" in page
     assert r2.output.between == (None, 1.0) and np.isfinite(r2.series[0].half[-1]).all()
     theta = next(panel for panel in data.panels if panel.output.name == "theta").series[0]
     assert (theta.half[-1] < theta.half[4]).all(), "margins narrow as events come"
@@ -119,24 +129,28 @@ def test_held_back_events_are_predicted_by_their_own_key(folder: Path) -> None:
     (panel,) = found.panels
     assert [one.key for one in panel.series] == [one.key for one in found.scatters]
     for series in panel.series:
-        assert series.value[-1, 0] > (0.9 if series.key == "east" else 0.7)
-        assert (series.value >= -1).all()
+        assert 1.5 < series.value[-1, 0] < 4, "the noise of the events is 2"
+    for series, base in zip(panel.series, panel.base, strict=True):
+        cells = [line.split(",") for line in lines[1::7]]
+        own = np.array([float(cell[4]) for cell in cells if cell[1] == series.key])
+        np.testing.assert_allclose(base.value, own.std(), rtol=1e-6)
+        assert series.value[-1, 0] < 0.6 * own.std()
     shown = weir("report", str(folder / "out"), "--holdout", str(held))
     assert "report.html" in shown
     page = (folder / "out" / "report.html").read_text()
     assert "predicted against actual, east" in page and "2 left out" in page
 
 
-def test_r_squared_is_that_of_the_predictions() -> None:
+def test_errors_are_those_of_the_predictions() -> None:
     rng = np.random.default_rng(1)
     x = np.concatenate([rng.normal(size=(50, 2)), np.ones((50, 1))], axis=1)
     y = x @ [1.0, -2.0, 1000.0] + rng.normal(size=50)
     models = rng.normal(size=(4, 3)) + [1.0, -2.0, 1000.0]
-    for model, value in zip(models, r_squared(models, x, y), strict=True):
-        left = np.sum((y - x @ model) ** 2) / np.sum((y - y.mean()) ** 2)
-        np.testing.assert_allclose(value, 1 - left, rtol=1e-9)
-    assert np.isnan(r_squared(models, x[:1], y[:1])).all(), "one event has no spread"
-    assert np.isnan(r_squared(models, x[:0], y[:0])).all()
+    for model, value in zip(models, root_mean_square(models, x, y), strict=True):
+        np.testing.assert_allclose(value, np.sqrt(np.mean((y - x @ model) ** 2)), rtol=1e-9)
+    alone = root_mean_square(models, x[:1], y[:1])
+    np.testing.assert_allclose(alone, np.abs(models @ x[0] - y[0]), rtol=1e-6)
+    assert np.isnan(root_mean_square(models, x[:0], y[:0])).all()
 
 
 @pytest.mark.slow
@@ -165,5 +179,5 @@ def test_several_targets_are_scored_one_by_one(tmp_path: Path) -> None:
     weir("run", str(config(tmp_path, "incremental", target="[cnt, cost]")))
     found = score(gather(ResultFolder.open(tmp_path / "out")), tmp_path / "events.csv")
     assert [panel.output.name.split()[2] for panel in found.panels] == ["cnt", "cost"]
-    ends = [panel.series[0].value[-1, 0] for panel in found.panels]
-    assert min(ends) > 0.5
+    for panel in found.panels:
+        assert panel.series[0].value[-1, 0] < 0.7 * panel.base[0].value[-1, 0]

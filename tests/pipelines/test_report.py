@@ -23,12 +23,13 @@ from tests.pipelines import synthetic
 from tests.pipelines.pages import Page, unpacked
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.report import words
-from weir.pipelines.report.data import KEYS_DRAWN, SeriesGrid, _heat, gather
+from weir.pipelines.report.data import KEYS_DRAWN, gather
+from weir.pipelines.report.heat import heat_map
 from weir.pipelines.report.page import packed
 from weir.pipelines.report.report import report
 from weir.pipelines.results import series
 from weir.pipelines.results.files import lists_of, matrix
-from weir.pipelines.results.run import ReleasedOutput, ResultFolder
+from weir.pipelines.results.run import ResultFolder
 
 KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
 
@@ -125,11 +126,7 @@ def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
 
 @pytest.mark.parametrize(("signal", "drawn"), [(0.0, False), (1.0, False), (3.0, True)])
 def test_ranks_of_noise_are_not_drawn(signal: float, drawn: bool) -> None:
-    keys, ticks, output = (
-        tuple(f"k{i}" for i in range(200)),
-        np.arange(20),
-        ReleasedOutput("n", None),
-    )
+    keys, ticks = tuple(f"k{i}" for i in range(200)), np.arange(20)
     rng = np.random.default_rng(1)
     level = rng.normal(0, 1, (200, 1))  # of running totals, whose noise lasts
     truth = signal * np.linspace(-1.7, 1.7, 200)[:, None]
@@ -137,13 +134,8 @@ def test_ranks_of_noise_are_not_drawn(signal: float, drawn: bool) -> None:
     value[3, 7:] = np.nan
     value[:, -1] = rng.normal(0, 100, (200, 1))  # a last value says nothing of a rank
     half = np.full_like(value, 1.96)
-    spot = (output.name, output.over)
-    there = np.isfinite(value[:, :, 0])
-    grid = SeriesGrid(
-        keys, ticks, {spot: value}, {spot: half}, {spot: value}, {spot: value}, {spot: there}
-    )
-    heat = _heat(output, grid, 1.96)
-    assert heat is not None and bool(heat.rows) == drawn
+    heat = heat_map(keys, ticks, value[:, :, 0], half[:, :, 0], 1.96)
+    assert bool(heat.rows) == drawn
     assert heat.noise == pytest.approx(1)
     if drawn:
         assert heat.rows[0] == "rank 1 to 5" and heat.spread == pytest.approx(3.1, abs=0.3)
@@ -430,7 +422,7 @@ def test_what_is_protected_is_named(
     plan = {**run.plan, "guarantee": {**run.plan["guarantee"], "unit": unit}, "user": user}
     run = dataclasses.replace(run, plan=plan)
     assert words.unit(run) == shown
-    assert (f"one {shown}", "add or remove") in words.numbers(run)
+    assert (f"one {shown}", "added or removed") in words.numbers(run)
     assert (
         words.against(run)
         == f"Privacy loss over time: of one {shown}, from everything released{since}"

@@ -57,7 +57,7 @@ def test_it_releases_and_sums_up(weir: Weir, job: Path) -> None:
     for part in (
         "Last releases of shop", "95 % margin", "visits since the start", "2024-01-01 23:00",
         "For the operator only", "960 events read", "values moved by a clip",
-        "epsilon 1, delta 1e-06, one event protected for 8h", "weir report",
+        "epsilon 1, delta 1e-06, per event, protection horizon 8h", "weir report",
     ):  # fmt: skip
         assert part in text, part
 

@@ -74,7 +74,7 @@ def test_without_a_place_it_is_beside_the_config(config: Path) -> None:
     ("change", "field", "before", "now"),
     [
         ("privacy.epsilon=0.5", "privacy.epsilon", "1.0", "0.5"),
-        ("privacy.protect_for=16", "privacy.protect_for", "8", "16"),
+        ("privacy.protect_for=16 ticks", "privacy.protect_for", "8", "16"),
         ("aggregates.paid.clip=[0, 60]", "aggregates.paid.clip", "50", "60"),
         ("where=amount > 1", "where", "absent", "amount > 1"),
         ("key.declared=[north, south, west]", "key.declared", "north", "west"),

@@ -61,6 +61,8 @@ ANSWERS: dict[str, Any] = {
         {"id": f"{STEP}events", "sum": 40.0, "max": 30.0},
         {"id": f"{STEP}{NOT_A_NUMBER}", "sum": 3.0, "max": 2.0},
         {"id": f"{STEP}last_tick", "sum": 17.0, "max": 9.0},
+        {"id": f"{STEP}unread_records_0", "sum": 6.0, "max": 4.0},
+        {"id": f"{STEP}unread_records_11", "sum": 1500.0, "max": 1500.0},
         {"id": "0.numRecordsIn", "sum": 1.0, "max": 1.0},
     ],
 }
@@ -98,9 +100,11 @@ def test_a_job_on_flink(weir: Weir, flink: str) -> None:
     (job,) = json.loads(result.stdout)
     assert (job["name"], job["state"], job["restarts"]) == ("weir-shop-2", "RUNNING", 2)
     assert job["operator"] == {"events": 40, NOT_A_NUMBER: 3} and job["last_tick"] == 9
+    assert job["unread"] == {"0": 4, "11": 1500}
     assert job["checkpoints"]["completed"] == 7 and job["checkpoints"]["bytes"] == 2048
     words = " ".join(weir("status", "--flink-master", flink).stdout.split())
     assert "3 price_.eur: not a number" in words and "40 events read" in words
+    assert "records not read yet 1,504, 1,500 of them in partition 11" in words
     assert "7 whole, 1 failed" in words and "last tick released 9" in words
     assert "file:/state/chk-7" in words
 

@@ -12,8 +12,8 @@ from weir.pipelines.config.job import loads
 from weir.pipelines.show.diff import compare
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
-    "protect_for: 8}",
-    "protect_for: 8, unit: user, per: 4h, contributions: {ticks: 2, keys: 2, events: 3}}",
+    "protect_for: 8 ticks}",
+    "protect_for: 8 ticks, unit: user, per: 4h, contributions: {ticks: 2, keys: 2, events: 3}}",
 )
 
 
@@ -24,7 +24,7 @@ def users(small: Path) -> Path:
 
 
 def test_the_page_has_the_promises_and_the_prices_of_caps(weir: Weir, users: Path) -> None:
-    result = weir("plan", users)
+    result = weir("plan", users, "--full")
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     for words in (

@@ -191,7 +191,7 @@ def test_a_report_shows_the_largest_coefficients(folder: Path, name: str, weir: 
 
 def test_a_plan_says_how_many_numbers_of_an_event_count(folder: Path, weir: Weir) -> None:
     for name in ("objects", "arrow"):
-        told = weir("plan", folder / f"{name}.yaml")
+        told = weir("plan", "--full", folder / f"{name}.yaml")
         assert told.exit_code == 0
         words = " ".join(told.output.split())
         assert f"more than 1,024 numbers in {FORMS[name][1]} that are not 0" in words

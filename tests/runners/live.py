@@ -22,7 +22,7 @@ name: live
 source: {{pubsub: {{subscription: {subscription}, timestamp: sent}}}}
 schema: {{time: at, id: id, arrival: seen}}
 clock: {{start: {start}, period: 1s, end: {end}, delay: 1s}}
-privacy: {{epsilon: 5000, delta: 1e-6, protect_for: 8}}
+privacy: {{epsilon: 5000, delta: 1e-6, protect_for: 8 ticks}}
 aggregates: {{visits: {{count: events}}}}
 secret: {{file: secret.key}}
 engine: {{checkpoint_every: 1s, checkpoints: state}}

@@ -44,7 +44,7 @@ schema:
 {unit}where: kind != "test"
 key: {{column: store, {keys}}}
 clock: {{start: {start}, period: 1h, end: {end}, delay: 1h}}
-privacy: {{epsilon: {epsilon}, delta: 1e-6, protect_for: 16{person}}}
+privacy: {{epsilon: {epsilon}, delta: 1e-6, protect_for: 16 ticks{person}}}
 {blocks}"""
 SUMS = """\
 aggregates:

@@ -34,7 +34,7 @@ version: 1
 schema: {time: t, id: i}
 key: {column: k, declared: [a, b, c]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T01:00:00Z}
-privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 16}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 16 ticks}
 aggregates:
   visits: {count: events, over: [all, 5]}
   paid: {sum: v, clip: [0, 10]}

@@ -24,7 +24,7 @@ name: cells
 schema: {{time: t}}
 key: {{column: k, {key}}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 64}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 64 ticks}}
 aggregates:
   visits: {{count: events, over: {over}}}
   paid: {{sum: v, clip: [0, 10], over: {over}}}

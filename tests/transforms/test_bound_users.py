@@ -10,6 +10,8 @@ import pytest
 
 from tests.dpcore.users.cap_rule import Case, Event, Found, case_of, spelt_out
 from tests.dpcore.users.test_fast_path import thinned
+from tests.dpcore.users.test_hash_order import case_by_hash
+from tests.dpcore.users.test_hash_order import spelt_out as by_hash
 from tests.transforms.user_shards import CLOCK, UserShards, plan_of, without_ids
 from weir.transforms.operators import bound_users as sift
 from weir.transforms.operators import bound_users as users_here
@@ -65,6 +67,17 @@ def test_what_stays_is_what_the_rule_says(together: int, monkeypatch: pytest.Mon
         events = draw.sample(case.events, len(case.events))
         assert closed(case, events) == expected, case.caps
         assert closed(case, events[::-1], cuts=3) == expected, case.caps
+
+
+@pytest.mark.parametrize("together", [1, 1 << 17])
+def test_what_stays_by_hash_is_what_that_rule_says(
+    together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sift, "WORKED_ON", together)
+    for seed in range(12):
+        case = thinned(case_by_hash(seed))
+        expected = without_ids(by_hash(case, case.events))
+        assert closed(case, case.events[::-1], cuts=3) == expected, case.caps
 
 
 @pytest.mark.slow

@@ -296,6 +296,15 @@ PLAN = replace(
 )
 
 
+HASH = replace(
+    PLAN,
+    person=UserUnit(
+        ContributionBounds(ticks=4, keys=2, events=2, ticks_per_key=3, by_hash=True),
+        Periods(Clock(START, MINUTE, START + 40 * MINUTE), 10 * MINUTE),
+    ),
+)
+
+
 @pytest.fixture(scope="module")
 def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
     file = tmp_path_factory.mktemp("secret") / "secret.key"
@@ -338,18 +347,19 @@ def released(ran: Ran) -> dict[tuple[Any, ...], float]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("plan", [PLAN, HASH], ids=["time", "hash"])
 def test_the_pipeline_releases_what_simulate_does_in_any_cut_order_and_shards(
-    secret: SecretRef,
+    secret: SecretRef, plan: Any
 ) -> None:
     batch = made(3000)
-    expected = simulated(PLAN, batch)
-    ran = run(PLAN, cut(batch, 3), secret=secret)
+    expected = simulated(plan, batch)
+    ran = run(plan, cut(batch, 3), secret=secret)
     assert released(ran) == expected
     nobodys = sum(not user for user in batch.column("@unit").to_pylist())
     assert [reason for *_, reason in ran.dead] == ["no_user"] * nobodys
     assert ran.counts["no_user"] == nobodys and ran.counts["capped_ticks"] > 100
     assert ran.counts["capped_events"] > 0 and ran.counts["duplicate"] > 0
-    other = replace(PLAN, circumstances=RuntimeAssumptions(id_shards=3))
+    other = replace(plan, circumstances=RuntimeAssumptions(id_shards=3))
     again = pa.concat_batches([shuffled(batch), shuffled(with_ids(batch), 2)])
     again = again.replace_schema_metadata(batch.schema.metadata)
     repeated = run(other, cut(again, 7), ["--direct_runner_bundle_repeat=1"], secret=secret)

@@ -58,7 +58,7 @@ def plan(
         more=more,
         rows=rows,
         delta=delta,
-        window=window,
+        window=window if window == "all" else f"{window} ticks",
         schema=schema,
     )
     return Plan.from_yaml(text + (f"blocks: {blocks}\n" if blocks else ""))

@@ -26,7 +26,7 @@ name: groups
 schema: {schema}
 key: {{columns: [city, product], groups: [[city], [city, product], []], {known}}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}}
-privacy: {{epsilon: 1, delta: 1e-6, protect_for: 8}}
+privacy: {{epsilon: 1, delta: 1e-6, protect_for: 8 ticks}}
 aggregates:
   n: {{count: events, over: [all, 6]}}
   m: {{mean: x, clip: [0, 10]}}

@@ -9,6 +9,7 @@ import pytest
 from tests.transforms.kafka_double import T0, Cluster, S, turn, values
 from weir.transforms.beam.kafka.position import PositionCoder, PositionTracker, TopicPosition
 from weir.transforms.beam.kafka.reader import BY_PRODUCER, FIRST, SHRUNK
+from weir.transforms.runtime import counters
 from weir.transforms.runtime.fence import Fence, claim
 from weir.transforms.sources.kafka.faults import REFUSALS, RecordsLost, TopicGone
 from weir.transforms.sources.kafka.watermark import ASKED, TopicFrontier
@@ -336,3 +337,24 @@ def test_a_newer_job_ends_the_reader(tmp_path: Path) -> None:
     fences._looked.clear()
     with pytest.raises(fences.Fenced, match="newer job"):
         turn(reader, position)
+
+
+def test_what_is_not_read_yet_is_shown_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[str, int] = {}
+    monkeypatch.setattr(counters, "show", shown.__setitem__)
+    cluster = Cluster(3)
+    for _ in range(5):
+        cluster.append(b"a")
+    cluster.append(b"b", 2)
+    reader = cluster.reader(number=0, readers=2)
+    reader.begin(FRESH)
+    reader.look()
+    reader.look()
+    cluster.now += S
+    reader.look()
+    assert shown == {"unread_records_0": 5, "unread_records_2": 1}
+    turn(reader, FRESH)
+    cluster.now += S
+    for _ in range(2):
+        reader.look()
+    assert shown == {"unread_records_0": 0, "unread_records_2": 0}, "of its own partitions alone"

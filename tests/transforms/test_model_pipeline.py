@@ -25,7 +25,7 @@ name: flights
 schema: {{time: t{schema}}}
 key: {key}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T02:30:00Z}}
-privacy: {{epsilon: 1.0, delta: {delta}, protect_for: 32}}
+privacy: {{epsilon: 1.0, delta: {delta}, protect_for: 32 ticks}}
 mechanism: {{continual_sum: {sum}}}
 model:
   algorithm: {algorithm}

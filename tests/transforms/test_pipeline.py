@@ -24,7 +24,7 @@ name: shop
 schema: {{time: t{extra}}}
 key: {key}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T05:00:00Z}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 64}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 64 ticks}}
 aggregates:
   n: {{count: events, over: [all, 7]}}
   s: {{sum: v, clip: [0, 10]}}

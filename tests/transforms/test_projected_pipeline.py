@@ -40,7 +40,7 @@ def plan(**changed: Any) -> Plan:
         "schema": {"time": "t"},
         "key": {"column": "k", "declared": ["a", "b", "c"]},
         "clock": clock,
-        "privacy": {"epsilon": 2.0, "delta": 1e-6, "protect_for": 16},
+        "privacy": {"epsilon": 2.0, "delta": 1e-6, "protect_for": "16 ticks"},
         "model": model,
     }
     return Plan.from_yaml(json.dumps(sections))

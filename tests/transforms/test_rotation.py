@@ -23,7 +23,7 @@ name: rotated
 schema: {time: t}
 key: {column: k, observed_keys_are_public: true}
 clock: {start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T05:00:00Z}
-privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 32}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 32 ticks}
 aggregates: {n: {count: events, over: [all, 7]}, s: {sum: v, clip: [0, 10]}}
 """
 

@@ -23,7 +23,7 @@ from weir.transforms.runtime.secret import SecretRef
 PLAN = Plan.from_yaml(
     "name: x\nkey: {column: k, declared: [a]}\n"
     "clock: {start: 2025-01-01T00:00:00Z, period: 1h, end: 2025-01-02T00:00:00Z}\n"
-    "privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 24}\n"
+    "privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 24 ticks}\n"
     "schema: {time: at}\naggregates: {visits: {count: events}}\n"
 )
 

@@ -12,6 +12,7 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.formats.stored import File
 from weir.transforms.runtime.stores.store import Entry
 from weir.transforms.sources import seal as module
+from weir.transforms.sources.matching import match
 from weir.transforms.sources.seal import Sealed, SourceChanged, refuse_changed, seal, version_of
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -19,7 +20,7 @@ TEXT = b"at,amount\n2024-01-01,1\n"
 
 
 def sealed(path: Path | str, key: bytes = KEY) -> Sealed:
-    found = seal(str(path), "source.csv", key)
+    found = seal(lambda: match(str(path), "source.csv"), "source.csv", key)
     assert found is not None
     return found
 
@@ -71,7 +72,8 @@ def test_without_the_key_a_guess_cannot_be_tried(folder: Path) -> None:
 
 
 def test_what_is_not_there_has_no_digest(tmp_path: Path) -> None:
-    assert seal(str(tmp_path / "nothing.csv"), "source.csv", KEY) is None
+    nothing = str(tmp_path / "nothing.csv")
+    assert seal(lambda: match(nothing, "source.csv"), "source.csv", KEY) is None
 
 
 @pytest.mark.parametrize("how", ["written", "with its time put back", "replaced", "gone", "longer"])
@@ -124,7 +126,7 @@ def test_a_file_that_is_still_written_is_refused(
 
     monkeypatch.setattr(module, "_content", writing)
     with pytest.raises(ConfigError, match="changes while it is looked at"):
-        seal(str(folder / "a.csv"), "source.csv", KEY)
+        sealed(folder / "a.csv")
 
 
 def test_on_another_machine_the_content_must_agree(
@@ -149,7 +151,12 @@ def test_of_an_object_in_a_bucket_its_writing_counts(monkeypatch: pytest.MonkeyP
         module.files, "entry", lambda path: Entry(path, len(TEXT), written[0], "c0ffee")
     )
     monkeypatch.setattr(module, "is_local", lambda path: False)
-    monkeypatch.setattr(module, "match", lambda path, field: (File(path, len(TEXT)),))
+
+    def sealed(path: str) -> Sealed:
+        found = seal(lambda: (File(path, len(TEXT)),), "source.csv", KEY)
+        assert found is not None
+        return found
+
     found = sealed("gs://b/a.csv")
     refuse_changed("gs://b/a.csv", found.files[0].version, "since")
     assert sealed("gs://b/other.csv").digest != found.digest

@@ -94,9 +94,10 @@ class PrivateReleases(beam.PTransform[Any, Any]):
 
     Raises:
       TypeError: an argument of another type.
-      ConfigError: bounded input without ``clock.end``; input that is unbounded, or cut into
-        windows, or whose type says that it holds no events or lacks a column; unbounded input on
-        Flink without ``--finish_bundle_before_checkpointing``.
+      ConfigError: bounded input without ``clock.end``; unbounded input under contribution bounds
+        in the order of hashes; input that is unbounded, or cut into windows, or whose type says
+        that it holds no events or lacks a column; unbounded input on Flink without
+        ``--finish_bundle_before_checkpointing``.
     """
 
     def __init__(
@@ -114,6 +115,8 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         super().__init__()
         _check_types(plan, secret, rotate)
         at_least_one(every=every)
+        if not bounded and plan.person is not None:
+            plan.person.refuse_endless("unbounded input")
         self._plan = plan
         self._secret = SecretRef.fresh() if secret is None else secret
         self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest, tuple(rotate))

@@ -13,8 +13,7 @@ from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.prefetch import ahead
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.memory import OpenedMemory, decode_piece
-from weir.transforms.sources.opened import OpenedFiles
+from weir.transforms.sources.opened import BoundedEvents, OpenedFiles
 
 
 class SplitFiles(beam.DoFn):
@@ -69,27 +68,26 @@ class ReadFiles(beam.PTransform[Any, Any]):
 class DecodePieces(beam.DoFn):
     """(start, stop) -> batches of events; dead letters tagged "dead"."""
 
-    def __init__(self, handle: str, schema: EventSchema) -> None:
-        self._handle, self._schema = handle, schema
+    def __init__(self, opened: BoundedEvents) -> None:
+        self._opened = opened
 
     def process(self, piece: tuple[int, int]) -> Iterator[Any]:
         """One piece."""
-        return emit(decode_piece(self._handle, self._schema, piece))
+        return emit(self._opened.decode(piece))
 
 
-class ReadMemory(beam.PTransform[Any, Any]):
-    """Events in memory -> ``SourceOutput(events, dead)``.
+class ReadHere(beam.PTransform[Any, Any]):
+    """Events that this process holds or has open -> ``SourceOutput(events, dead)``.
 
     Args:
       opened: which events, and how they are read.
     """
 
-    def __init__(self, opened: OpenedMemory) -> None:
+    def __init__(self, opened: BoundedEvents) -> None:
         super().__init__()
         self._opened = opened
 
     def expand(self, pipeline: Any) -> SourceOutput:
         """Pieces, Decode."""
         places = beam.Create(list(self._opened.splits())).with_output_types(tuple[int, int])
-        decode = DecodePieces(self._opened.handle, self._opened.schema)
-        return decoded_by(pipeline | "Pieces" >> places, "Decode", decode)
+        return decoded_by(pipeline | "Pieces" >> places, "Decode", DecodePieces(self._opened))

@@ -157,6 +157,8 @@ def assemble(
     """
     refused = _Refused(len(positions), spoilt)
     columns: dict[str, Any] = {}
+    if schema.partition:
+        raw = {**raw, **_same(schema.partition, len(positions))}
     if schema.time is None:
         columns["@time"] = pa.array(np.zeros(len(positions), dtype=np.int64)).view(UTC_MICROSECONDS)
     else:
@@ -205,6 +207,11 @@ def assemble(
         batch, absent = batch.filter(pa.array(~refused.gone)), {}
     retained = batch if batch.num_rows else None
     return Decoded(retained, refused.letters(source, positions), absent)
+
+
+def _same(partition: Mapping[str, str | None], n: int) -> dict[str, Any]:
+    """Columns of which all records of a file have one text."""
+    return {name: pa.repeat(pa.scalar(text, pa.string()), n) for name, text in partition.items()}
 
 
 def _rows(values: Any) -> Bad:

@@ -76,7 +76,7 @@ class _CsvParser:
         self._types: dict[str, pa.DataType] = {
             self._wanted[name]: pa.float64()
             for name, kind in schema.columns.items()
-            if kind == "number" and name not in texts
+            if kind == "number" and name not in texts and name in self._wanted
         }
         self._delimiter = delimiter
         self._cells = {

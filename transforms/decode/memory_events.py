@@ -159,17 +159,22 @@ def _decode_frame(
                 plain[name] = [_value(item) for item in column]
             else:
                 typed[name] = array
-        yield _assembled(typed, plain, schema, first + start, len(part))
+        yield assembled(typed, plain, schema, first + start, len(part))
 
 
-def _assembled(
+def assembled(
     typed: dict[str, Any],
     plain: dict[str, list[Any]],
     schema: EventSchema,
     first: int,
     rows: int,
+    source: str = FRAME,
 ) -> Decoded:
-    """Columns of types, and columns of Python values -> a canonical batch."""
+    """Columns of types, and columns of Python values -> a canonical batch.
+
+    Args:
+      first: position of the first row. rows: how many there are. source: what they are called.
+    """
     lists = () if schema.listed is None else schema.listed.columns
     if any(name in plain for name in lists):  # a pair is read together
         plain |= {name: typed.pop(name).to_pylist() for name in lists if name in typed}
@@ -182,7 +187,7 @@ def _assembled(
         read, spoilt = typed_columns(plain, schema, tuple(plain))
         raw |= read
     positions = np.arange(first, first + rows, dtype=np.int64)
-    return assemble(raw, positions, schema, FRAME, spoilt)
+    return assemble(raw, positions, schema, source, spoilt)
 
 
 def _array(column: Any) -> Any:

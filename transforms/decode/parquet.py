@@ -283,5 +283,6 @@ def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _dictionaries(schema: EventSchema, found: pa.Schema) -> list[str]:
     """Keys of text arrive as dictionaries, unless the column has to play another role too."""
     time = None if schema.time is None else schema.time.column
-    alone = [k for k in schema.keys if k not in schema.columns and k != time]
+    read = [key for key in schema.keys if key in schema.needed]
+    alone = [k for k in read if k not in schema.columns and k != time]
     return [name for name in alone if is_text(type_of(found, name))]

@@ -98,6 +98,8 @@ class EventSchema:
       columns: user columns that a predicate or a program reads -> how they are read.
       fields: user column -> the setting that names it, for messages.
       listed: columns of lists; among ``columns`` they are one, by its name. None: there is none.
+      partition: column -> text that all records of a file have there, from the names of its
+        folders; no file holds such a column.
       strict: a column of another type than its role is an error of the config; see ``Stamp``.
     """
 
@@ -110,20 +112,26 @@ class EventSchema:
     fields: Mapping[str, str] = field(default_factory=dict)
     listed: ListColumn | None = None
     strict: bool = True
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
     @cached_property
     def stamps(self) -> tuple[Stamp, ...]:
-        """The columns of times."""
-        return tuple(stamp for stamp in (self.time, self.arrival) if stamp is not None)
+        """The columns of times that records hold."""
+        return tuple(
+            stamp
+            for stamp in (self.time, self.arrival)
+            if stamp is not None and stamp.column not in self.partition
+        )
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """Columns to read, each once, in a fixed order."""
+        """Columns to read of each record, each once, in a fixed order."""
         roles = [self.time.column if self.time else None, *self.keys, self.id, self.unit]
         roles.append(self.arrival.column if self.arrival else None)
         lists = () if self.listed is None else self.listed.columns
         named = (name for name in roles if name is not None)
-        return tuple(dict.fromkeys([*named, *self.columns, *lists]))
+        read = dict.fromkeys([*named, *self.columns, *lists])
+        return tuple(name for name in read if name not in self.partition)
 
     @cached_property
     def texts(self) -> frozenset[str]:
@@ -184,6 +192,14 @@ class EventSchema:
           rows: of a text, records below its header, for the test.
         """
         names = list(available)
+        for column in self.partition:
+            if column in names:
+                raise ConfigError(
+                    self.field_of(column),
+                    column,
+                    f"is a column of {source}, and in the names of its folders too: which of the "
+                    "two is meant is not known. Rename the column in the files, or the folders.",
+                )
         for column in self.needed:
             if names.count(column) == 1 or (not self.strict and column not in names):
                 continue
@@ -201,8 +217,8 @@ class EventSchema:
         """Where a column that is not there may be instead; a sentence, or nothing."""
         if f"/{column}=" in f"/{source}":
             return (
-                f" {column} is in the names of folders, which are not read: write it into the "
-                "files."
+                f" {column} is in the names of folders, which are read of a dataset: write "
+                "source: {parquet: {dataset: DIR, partitioning: hive}}."
             )
         if self.fields.get(column) == "where":
             return f" If it is a text, put it in quotes: '{column}'."

@@ -14,7 +14,7 @@ _OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip data; give it a name that ends in .gz"),
     (b"BZh", "bzip2 data; give it a name that ends in .bz2"),
     (b"\xfd7zXZ\x00", "xz data; give it a name that ends in .xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "zstd data; give it a name that ends in .zst"),
     (b"PK\x03\x04", "a zip archive or a workbook; unpack it, or save its sheet as CSV"),
     (b"\xd0\xcf\x11\xe0", "an Office file; save its sheet as CSV"),
     (b"%PDF", "a PDF; events are needed"),

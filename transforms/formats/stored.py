@@ -43,6 +43,49 @@ class _Gzip:
         return self._one.decompress(self._one.unconsumed_tail + data, max_length)
 
 
+class _Few:
+    """Reads few stored bytes at a time, whatever is asked for."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self.closed = False
+
+    def read(self, n: int = -1) -> bytes:
+        """At most so many bytes."""
+        return self._raw.read(min(n, PACKED_BYTES) if n >= 0 else PACKED_BYTES)
+
+    def close(self) -> None:
+        """Leaves the file open: whoever opened it closes it."""
+
+
+class UnpackedZstd:
+    """Reads the text of all frames of zstd, as ``Unpacked`` does of members.
+
+    Args:
+      raw: as stored.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        import pyarrow as pa
+
+        file: Any = _Few(raw)
+        self._text = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+        self._any = False
+
+    def read1(self, n: int) -> bytes:
+        """Up to n bytes; none at the end.
+
+        Raises:
+          EOFError: the file has no frame. OSError: it ends within one, is damaged, or something
+            else stands behind a frame.
+        """
+        text: bytes = self._text.read(n)
+        if not text and not self._any and self._text.tell() == 0:
+            raise EOFError
+        self._any = True
+        return text
+
+
 MEMBERS: dict[str, Callable[[], Any]] = {
     ".gz": _Gzip,
     ".bz2": bz2.BZ2Decompressor,
@@ -96,7 +139,8 @@ class Unpacked:
         return packed
 
 
-COMPRESSED = tuple(MEMBERS)
+ZSTD = ".zst"
+COMPRESSED = (*MEMBERS, ZSTD)
 """How names of compressed texts end."""
 _BROKEN_ARCHIVE = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
@@ -194,8 +238,10 @@ def is_compressed(path: str) -> bool:
     return path.endswith(COMPRESSED)
 
 
-def unpacked(raw: BinaryIO, path: str) -> BinaryIO | Unpacked:
+def unpacked(raw: BinaryIO, path: str) -> BinaryIO | Unpacked | UnpackedZstd:
     """The text behind stored bytes."""
+    if path.endswith(ZSTD):
+        return UnpackedZstd(raw)
     for ending, member in MEMBERS.items():
         if path.endswith(ending):
             return Unpacked(raw, member)

@@ -19,8 +19,9 @@ from weir.dpcore.arrays import Digests
 from weir.dpcore.leaves.hashes import id_hashes
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
-from weir.dpcore.users.cap import UsedBounds, cap_events, keeps_pairs
+from weir.dpcore.users.cap import cap_events, keeps_pairs
 from weir.dpcore.users.cells import CapKeys, name_hashes
+from weir.dpcore.users.closing import UsedBounds
 from weir.dpcore.users.fast_path import ASKED, NEW, Marks, within_bounds
 from weir.transforms.columns.keys import KEY
 from weir.transforms.columns.names import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.leaves.hash_sets import Entries, TimedSet
-from weir.dpcore.users.cap import NOBODY, PAIR_NOTES, USER_NOTES, CappedCells, UsedBounds
+from weir.dpcore.users.cap import NOBODY, CappedCells
+from weir.dpcore.users.closing import PAIR_NOTES, USER_NOTES, UsedBounds
 from weir.dpcore.users.last_seen import active_since, forgets
 from weir.transforms.operators.hash_partition import joined
 from weir.transforms.operators.progress import bag_of, bags_due

@@ -16,6 +16,7 @@ from weir.dpcore.users.cap import KeptEvents
 from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
+    cell_hashes,
     contents_of,
     lasting_hashes,
     name_hashes,
@@ -48,6 +49,8 @@ EVENTS = b"U"
 PAIR_HIGH, PAIR_LOW, HAS_ID = "@pair_high", "@pair_low", "@has_id"
 SEEN_HIGH, SEEN_LOW = "@seen_high", "@seen_low"
 """Hash of user and key in any period, where a program asks for gaps."""
+CELL_HIGH, CELL_LOW = "@cell_high", "@cell_low"
+"""Hash of user, key and tick, where cells stay by it."""
 PLACE = (SOURCE, "@position")
 """Columns that only dead letters need."""
 
@@ -112,6 +115,9 @@ def completed(
     if program.reads_gaps:
         seen = lasting_hashes(users, named, keys)
         columns |= {SEEN_HIGH: seen[:, 0], SEEN_LOW: seen[:, 1]}
+    if person.caps.by_hash:
+        cells = cell_hashes(users, ticks, pairs, keys)
+        columns |= {CELL_HIGH: cells[:, 0], CELL_LOW: cells[:, 1]}
     return _with(with_row_hashes(batch, program, keys), columns)
 
 
@@ -165,6 +171,7 @@ def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
         batch.column(HAS_ID).to_numpy(zero_copy_only=False),
         contents(batch, program),
         words(batch, SEEN_HIGH, SEEN_LOW) if program.reads_gaps else None,
+        words(batch, CELL_HIGH, CELL_LOW) if CELL_HIGH in batch.schema.names else None,
         _coarse_of(batch, program) if program.merges_cells else None,
     )
 
@@ -192,7 +199,7 @@ def decode(data: bytes, layout: bytes) -> pa.RecordBatch:
 
 ROWS = 1 << 19
 """Events that leave in one batch, at most, but for a cell of more."""
-CHOICE = (PAIR_HIGH, PAIR_LOW, SEEN_HIGH, SEEN_LOW, HAS_ID, "@id")
+CHOICE = (PAIR_HIGH, PAIR_LOW, SEEN_HIGH, SEEN_LOW, CELL_HIGH, CELL_LOW, HAS_ID, "@id")
 """Columns that only caps read."""
 ROW = (UNIT_HIGH, UNIT_LOW, HIGH, LOW, "@time")
 """Columns that only leaves of rows read."""

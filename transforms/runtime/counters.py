@@ -11,6 +11,10 @@ from collections import Counter as Counts
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+UNREAD = "unread_records_"
+"""Gauges of a stream's source: how many records of a partition are not read yet. With its number
+behind; where there are holes in its offsets, at most so many."""
+
 
 class Metrics:
     """Metrics of a job; these are of none. A runner's replace them (``report_to``)."""

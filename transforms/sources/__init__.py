@@ -1,3 +1,3 @@
-"""Sources over files and memory: which files match, checks before a run, splits, and a digest of
-what they hold for a ledger. ``read_files.ReadFiles`` and ``memory.ReadMemory`` are the transforms.
+"""Sources over files, memory and databases: which files match, checks before a run, splits, and a
+digest of what they hold for a ledger. ``beam.read_files`` has the transforms.
 """

@@ -36,6 +36,7 @@ from weir.transforms.formats.text import (
     kind_of_text,
 )
 from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.partitions import in_partition
 
 _AT_ONCE = 8
 """Files that are looked at together: of a bucket each takes a while to answer."""
@@ -89,7 +90,7 @@ def _check(source: FileSource, schema: EventSchema, path: str) -> bool:
         _refuse(source, path, other_kind(first_bytes(path, 16), form.name, text.encoding))
     if form.is_text:
         _refuse(source, path, kind_of_text(first_line(path, text), form.name, form.says_columns()))
-    return form.check(path, source.field, schema)
+    return form.check(path, source.field, in_partition(schema, source.partition(path)))
 
 
 def _refuse(source: FileSource, path: str, other: str | None) -> None:
@@ -303,10 +304,10 @@ def _seen(source: FileSource, full: Sequence[File], look: FirstLook) -> Evidence
 
 
 def _place(source: FileSource, full: Sequence[File]) -> RecordsPlace:
-    name = full[0].path if len(full) == 1 else source.path
+    name = full[0].path if len(full) == 1 else source.shown
     return RecordsPlace(
         source.field,
-        source.path,
+        source.shown,
         f"records looked at in {name}",
         "check its format, its delimiter and its encoding",
     )

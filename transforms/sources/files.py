@@ -19,6 +19,13 @@ from weir.transforms.formats.format import DecodeOptions, Format
 from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.formats.stored import File, LostBytes, Split, is_local
 from weir.transforms.sources import matching
+from weir.transforms.sources.partitions import (
+    Partition,
+    in_partition,
+    may_hold,
+    partition_of,
+    refuse_uneven,
+)
 from weir.transforms.sources.seal import refuse_changed
 
 
@@ -27,16 +34,18 @@ class FileSource:
     """Which files, and how to read them.
 
     Attributes:
-      form: name of a format of files. Text may be compressed (.gz, .bz2, .xz).
-      path: a path, a folder (with a slash at its end) or a glob.
+      form: name of a format of files. Text may be compressed (.gz, .bz2, .xz, .zst).
+      path: a path, a folder (with a slash at its end) or a glob; or several of them.
+      dataset: whether the path is a folder whose folders are named COLUMN=VALUE, at any depth.
       text: how texts are written.
       chunk_bytes: how much of a text to decode at a time; no result depends on it.
     """
 
     form: str
-    path: str
+    path: str | tuple[str, ...]
     text: TextForm = TextForm()
     chunk_bytes: int = CHUNK_BYTES
+    dataset: bool = False
 
     def __post_init__(self) -> None:
         if self.form not in file_formats():
@@ -52,11 +61,41 @@ class FileSource:
     @property
     def field(self) -> str:
         """The setting that holds the path."""
-        return f"source.{self.form}"
+        return f"source.{self.form}.dataset" if self.dataset else f"source.{self.form}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths, folders and globs."""
+        return (self.path,) if isinstance(self.path, str) else self.path
+
+    @property
+    def shown(self) -> str:
+        """The paths, for messages."""
+        return ", ".join(self.paths)
 
     def match(self) -> tuple[File, ...]:
-        """The files, in order of their paths. Raises ConfigError if there is none."""
-        return matching.match(self.path, self.field)
+        """The files, in order of their paths.
+
+        Raises:
+          ConfigError: there is none, or a dataset has files in folders of different columns.
+        """
+        if not self.dataset:
+            return matching.match_all(self.paths, self.field)
+        matched = matching.match_dataset(self.shown, self.field)
+        refuse_uneven(matched, self.shown, self.field)
+        return matched
+
+    def partition(self, path: str) -> Partition:
+        """What the folders of a file say of all its records."""
+        return partition_of(path, self.shown, self.field) if self.dataset else {}
+
+    def pruned(
+        self, matched: tuple[File, ...], where: str | None, schema: EventSchema
+    ) -> tuple[File, ...]:
+        """The files that may hold a record which satisfies a predicate."""
+        if not self.dataset or where is None:
+            return matched
+        return tuple(f for f in matched if may_hold(where, schema, self.partition(f.path)))
 
     def splits(self, file: File) -> Iterator[Split]:
         """Cuts a file into parts that can be decoded apart.
@@ -97,4 +136,5 @@ class FileSource:
     def _decode(
         self, split: Split, schema: EventSchema, lost: LostBytes, ahead: Ahead
     ) -> Iterator[Decoded]:
-        return self.format.decode(split, schema, DecodeOptions(lost.add, ahead, self.chunk_bytes))
+        own = in_partition(schema, self.partition(split.path))
+        return self.format.decode(split, own, DecodeOptions(lost.add, ahead, self.chunk_bytes))

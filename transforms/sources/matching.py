@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
+from collections.abc import Sequence
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.formats.stored import File, is_local
@@ -16,6 +17,51 @@ _KINDS = (
     (stat.S_ISCHR, "a device or a terminal"),
     (stat.S_ISBLK, "a device"),
 )
+
+
+def match_all(paths: Sequence[str], field: str) -> tuple[File, ...]:
+    """The files of several paths, folders and globs, in order of their paths; each once.
+
+    Raises:
+      ConfigError: one of them matches none, or a pipe, a socket or a device.
+    """
+    if len(paths) == 1:
+        return match(paths[0], field)
+    results: dict[str, File] = {}
+    for path in paths:
+        for file in match(path, field):
+            place = os.path.realpath(file.path) if is_local(file.path) else file.path
+            results.setdefault(place, file)
+    return tuple(sorted(results.values()))
+
+
+def match_dataset(root: str, field: str) -> tuple[File, ...]:
+    """The files of a partitioned folder at any depth, in order of their paths.
+
+    Files and folders whose names begin with a dot or an underscore are left out.
+
+    Raises:
+      ConfigError: there is none, or one is a pipe, a socket or a device.
+    """
+    with files.refusals(field):
+        result = sorted(files.under(root))
+    named = [File(item.path, item.size) for item in result if not _is_hidden(item.path, root)]
+    if not named:
+        raise ConfigError(
+            field,
+            root,
+            "holds no file. Write the folder that holds the folders COLUMN=VALUE.",
+        )
+    for file in named:
+        if is_local(file.path):
+            require_regular(file.path, field)
+    return tuple(named)
+
+
+def _is_hidden(path: str, root: str) -> bool:
+    """As other readers of datasets see it: a folder of a column may begin with an underscore."""
+    parts = path.removeprefix(root).strip("/").split("/")
+    return any(part.startswith(".") or (part[:1] == "_" and "=" not in part) for part in parts)
 
 
 def match(path: str, field: str) -> tuple[File, ...]:
@@ -78,7 +124,7 @@ def require_regular(path: str, field: str) -> None:
             raise ConfigError(
                 field,
                 path,
-                f"is {kind}, and only files can be read. Write its data to a file first, like "
-                "`zcat events.csv.gz > events.csv`, and name that file; names that end in .gz, "
-                ".bz2 or .xz are unpacked.",
+                f"is {kind}, and only files can be read here. Write its data to a file first, "
+                "like `zcat events.csv.gz > events.csv`, and name that file; names that end in "
+                ".gz, .bz2, .xz or .zst are unpacked.",
             )

@@ -38,6 +38,7 @@ class OpenedFiles(BoundedEvents):
       look: what the first records must have; None looks at none.
       sealed: the files as a ledger has entered them; None: no ledger did.
       found: the files, where they are neither to be looked up nor checked.
+      where: the predicate, by which files of a dataset are left out.
 
     Raises:
       ConfigError: no file, a missing column, a column or a file of a wrong type, or records of
@@ -51,6 +52,7 @@ class OpenedFiles(BoundedEvents):
         look: FirstLook | None = None,
         sealed: tuple[File, ...] | None = None,
         found: tuple[File, ...] | None = None,
+        where: str | None = None,
     ) -> None:
         self.source, self.schema = source, schema
         if found is not None:
@@ -61,10 +63,11 @@ class OpenedFiles(BoundedEvents):
             if [file.path for file in sealed] != [file.path for file in self.files]:
                 raise ConfigError(
                     source.field,
-                    source.path,
+                    source.shown,
                     "changed since the ledger was read: other files match it now. Run again.",
                 )
             self.files = sealed
+        self.files = source.pruned(self.files, where, schema)
         check_files(source, self.files, schema)
         if look is not None:
             look_at_files(source, self.files, look)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import platform
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -21,7 +23,6 @@ from typing import Any, Final, NamedTuple, cast
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.transforms.formats.stored import COMPRESSED, File, is_local
 from weir.transforms.runtime import files
-from weir.transforms.sources.matching import match
 
 SETTLED_NS: Final = 50_000_000
 """A file that was written less long ago may be written again without a new time of change: file
@@ -50,9 +51,23 @@ def key_for(key: bytes) -> bytes:
     return hmac.new(key, b"weir ledger source", hashlib.sha256).digest()
 
 
-def seal(path: str, field: str, key: bytes) -> Sealed | None:
-    """Looks at the files of a path, a folder or a glob; their order does not matter, and of their
-    names only how they are compressed.
+Names = Callable[[str], Mapping[str, str | None]]
+"""Path of a file -> what its folders say of its records."""
+
+
+def _no_names(path: str) -> Mapping[str, str | None]:
+    """Of a file whose folders say nothing."""
+    return {}
+
+
+def seal(
+    find: Callable[[], Sequence[File]], field: str, key: bytes, names: Names = _no_names
+) -> Sealed | None:
+    """Looks at all files; their order does not matter, and of their names only how they are
+    compressed, and what the names of folders say of the records.
+
+    Args:
+      find: gives the files. field: the setting that names them. key: of the digest.
 
     None: there are none, or they cannot be read (the run itself says what is wrong).
 
@@ -61,11 +76,11 @@ def seal(path: str, field: str, key: bytes) -> Sealed | None:
     """
     own = key_for(key)
     try:
-        result = match(path, field)
+        result = find()
     except (OSError, ConfigError):
         return None
     try:
-        pairs = [_one(file, field, own) for file in result]
+        pairs = [_one(file, field, own, names(file.path)) for file in result]
     except OSError:
         return None
     digest = hashlib.blake2b(key=own, digest_size=16)
@@ -131,7 +146,9 @@ def _machine() -> str:
     return platform.node() or "unknown"
 
 
-def _one(file: File, field: str, key: bytes) -> tuple[bytes, File]:
+def _one(
+    file: File, field: str, key: bytes, partition: Mapping[str, str | None]
+) -> tuple[bytes, File]:
     """Keyed digest and version of one file."""
     for _ in range(TRIES):
         if is_local(file.path):
@@ -143,11 +160,16 @@ def _one(file: File, field: str, key: bytes) -> tuple[bytes, File]:
             content = _digest(f"{file.path} {before}".encode())
         if version_of(file.path) == before:
             ending = next((end for end in COMPRESSED if file.path.endswith(end)), "")
-            keyed = hashlib.blake2b(content + ending.encode(), key=key, digest_size=16).digest()
+            said = ending.encode() + (_spelled(partition) if partition else b"")
+            keyed = hashlib.blake2b(content + said, key=key, digest_size=16).digest()
             return keyed, file._replace(version=f"{before} {content.hex()}")
     raise ConfigError(
         field, file.path, "changes while it is looked at: wait until it is written, and run again."
     )
+
+
+def _spelled(partition: Mapping[str, str | None]) -> bytes:
+    return json.dumps(dict(partition), sort_keys=True).encode()
 
 
 def _content(path: str) -> bytes:

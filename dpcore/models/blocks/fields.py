@@ -125,10 +125,11 @@ def block_users_field() -> Any:
 class BlockClip(Section):
     """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
 
-    features: Positive = Field(
-        default=1.0,
-        description="An event whose scaled features have a larger l2 norm is shortened to it; "
-        "noise grows with the norm of these and the constant 1 of the intercept together.",
+    features: Positive | None = Field(
+        default=None,
+        description="An event whose scaled features have a larger l2 norm is shortened to it. "
+        "Without it 1.0, by which the noise of solvers output and sgd grows; of solver steps the "
+        "ranges alone, and 1.0 of mapped features.",
         examples=[1.0],
     )
 
@@ -159,29 +160,29 @@ def made_map(asked: FourierMap | ProjectionMap | None, inputs: int) -> FeatureMa
     return MapProjection(inputs, asked.projection, asked.seed)
 
 
-MINIMISER, SGD = "minimiser", "sgd"
-SOLVERS = (MINIMISER, SGD)
+STEPS, OUTPUT, SGD = "steps", "output", "sgd"
+SOLVERS = (STEPS, OUTPUT, SGD)
 
-Solver = Annotated[Literal["minimiser", "sgd"], Says(f"must be one of {', '.join(SOLVERS)}.")]
+Solver = Annotated[Literal["steps", "output", "sgd"], Says(f"must be one of {', '.join(SOLVERS)}.")]
 Passes = Annotated[int, Field(ge=1, le=1024), Says("must be a whole number from 1 to 1024.")]
 
 
-def solver_of(solver: str | None, passes: int | None, cut: Blocks, stepped: bool) -> str:
-    """The solver that a config asks for, or the default.
+def check_solver(solver: str, passes: int | None, cut: Blocks, stepped: bool) -> None:
+    """Refuses stochastic steps where they have no such sensitivity.
 
     Args:
       solver, passes: as in the config. cut: into blocks. stepped: whether the algorithm knows sgd.
 
     Raises:
-      ConfigError: stochastic steps where they have no such sensitivity.
+      ConfigError: see above; or passes of another solver.
     """
     if solver != SGD:
         if passes is not None:
             raise ConfigError("model.passes", passes, "belongs to model.solver: sgd; remove it.")
-        return MINIMISER
+        return
     if not stepped:
         raise ConfigError(
-            "model.solver", solver, "is not for fits on samples; write solver: minimiser."
+            "model.solver", solver, "is not for fits on samples; write solver: output."
         )
     if not cut.by_count:
         raise ConfigError(
@@ -189,9 +190,8 @@ def solver_of(solver: str | None, passes: int | None, cut: Blocks, stepped: bool
             solver,
             "needs model.block to be a number of records: how many rows a batch of other blocks "
             "has is private, and steps that hold for any would be as short as over all rows; "
-            "write solver: minimiser.",
+            "write solver: output.",
         )
-    return SGD
 
 
 class ClassifiedModel(Predictor):

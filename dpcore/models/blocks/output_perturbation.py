@@ -50,18 +50,21 @@ class Single(FitSchedule):
 
 
 class OutputPerturbationModel(BlockModel):
-    """One model of the first block, with noise on its minimiser."""
+    """One model of the first block, with noise on its steps or on its minimiser."""
 
     algorithm: Literal["erm.output_perturbation"] = algorithm_field("erm.output_perturbation")
 
     title: ClassVar[str] = "one model of the first block of records"
     about: ClassVar[str] = (
-        "The minimiser of a regularised loss over the first block, certified, with noise in "
-        "proportion to how far one record moves it; released from then on."
+        "A model of the first block, by noisy steps; or (solver: output) the minimiser of a "
+        "regularised loss, certified, with noise in proportion to how far one record moves it; "
+        "released from then on."
     )
     source: ClassVar[str] = (
         "Chaudhuri, Monteleoni & Sarwate 2011; Wu et al. 2017 (PSGD), with the exact sensitivity"
     )
+
+    by_rule: ClassVar[bool] = True
 
     def schedule(self) -> Single:
         """Which blocks are fitted when."""
@@ -79,6 +82,8 @@ class IndependentBatchesModel(BlockModel):
         "record is in two; what earlier blocks released is forgotten."
     )
     source: ClassVar[str] = "the baseline of Watson, Kulkarni, Schmidt & Raskar 2021"
+
+    by_rule: ClassVar[bool] = True
 
     def schedule(self) -> Single:
         """Which blocks are fitted when."""

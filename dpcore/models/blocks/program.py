@@ -12,15 +12,15 @@ from typing import Any
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.models.blocks.fitter import Fitter, Minimised, Stepped
-from weir.dpcore.models.blocks.level import Level, PerturbedLevel
+from weir.dpcore.models.blocks.level import FitLevel, Level
 from weir.dpcore.models.blocks.objective import Objective, Scored
 from weir.dpcore.models.blocks.partition import Blocks, ByUsers
 from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation, Waits, spread
+from weir.dpcore.models.blocks.steps import StepsFitter, StepsLevel
 from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.models.blocks.training import BlockTraining
 from weir.dpcore.models.kit.inputs import InputRows, Inputs
 from weir.dpcore.models.kit.rows import model_outputs, released_models
-from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.program import OutputInfo, Released, TrainedProgram
 
 FIXED = 64
@@ -178,7 +178,7 @@ class BlockProgram(KeptBlocks):
     objective: Objective
     schedule: FitSchedule
     cut: Blocks
-    levels: tuple[PerturbedLevel, ...]
+    levels: tuple[FitLevel, ...]
     cap: int
     algorithm: str
     presence: Participation = ALONE
@@ -187,7 +187,9 @@ class BlockProgram(KeptBlocks):
     def fitters(self) -> tuple[Fitter, ...]:
         return tuple(self._fitter(level) for level in self.levels)
 
-    def _fitter(self, level: PerturbedLevel) -> Fitter:
+    def _fitter(self, level: FitLevel) -> Fitter:
+        if isinstance(level, StepsLevel):
+            return StepsFitter(level)
         if isinstance(level, Stochastic):
             return Stepped(self.objective, level)
         assert isinstance(level, Level)
@@ -199,7 +201,7 @@ class BlockProgram(KeptBlocks):
 
     @property
     def kind(self) -> LossKind:
-        return kind_of(self.levels[0].noise.kind)
+        return self.levels[0].kind
 
     @property
     def costs(self) -> list[Fraction]:
@@ -207,11 +209,11 @@ class BlockProgram(KeptBlocks):
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. A model's error is not additive: NaN."""
-        return self.outputs_of(max(level.noise.moved for level in self.levels))
+        return self.outputs_of(max(level.moved for level in self.levels))
 
     def released_stddev(self) -> float:
         """Of a coordinate of the noise in a released model, on average over a period: at most."""
-        variances = [level.noise.variance for level in self.levels]
+        variances = [level.variance for level in self.levels]
         return math.sqrt(spread(self.schedule, variances))
 
     def canonical(self) -> Mapping[str, Any]:

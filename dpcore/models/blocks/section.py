@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -16,8 +19,9 @@ from weir.dpcore.config.section import Positive
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks import words
 from weir.dpcore.models.blocks.fields import (
-    MINIMISER,
-    SOLVERS,
+    OUTPUT,
+    SGD,
+    STEPS,
     Block,
     BlockClip,
     BlockLoss,
@@ -32,24 +36,27 @@ from weir.dpcore.models.blocks.fields import (
     block_cap_field,
     block_field,
     block_users_field,
+    check_solver,
     made_map,
-    solver_of,
 )
-from weir.dpcore.models.blocks.level import Level, level_for
+from weir.dpcore.models.blocks.level import FitLevel, Level, level_for, strength_for
 from weir.dpcore.models.blocks.objective import Objective, predict, row_loss
 from weir.dpcore.models.blocks.partition import Blocks, ByUsers, cut_for
 from weir.dpcore.models.blocks.price import Build, choose
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import FitSchedule, presence_of
-from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
+from weir.dpcore.models.blocks.steps import MOST_WIDTH, huber_width, steps_level
+from weir.dpcore.models.blocks.stochastic import PASSES, stochastic_level
 from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
 from weir.dpcore.models.kit.inputs import Inputs
+from weir.dpcore.models.kit.loss import Huber
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.prediction import Given, Predicted, inputs_of
 from weir.dpcore.models.predictor import NOISES
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.alternatives import noises_for
 from weir.dpcore.pricing.calibration import MOST_STATE
 from weir.dpcore.pricing.terms import Terms
 
@@ -57,6 +64,12 @@ BARE = (
     "Models have no margin of error: how noise moves a fit that follows a noisy model depends on "
     "the events."
 )
+
+
+LAMBDA = 0.1
+"""Where none is given."""
+GAUSSIAN = ("gaussian", "discrete_gaussian")
+"""Noises that many queries of noisy steps share."""
 
 
 class BlockModel(ClassifiedModel):
@@ -87,10 +100,11 @@ class BlockModel(ClassifiedModel):
         examples=["logistic"],
     )
     block: Block = block_field()
-    regularise: Positive = Field(
-        default=0.1,
-        description="lambda: weight of |w - w_g|^2 next to the mean loss, w_g the released model "
-        "that a fit follows, or 0. Noise is in proportion to 1 / lambda.",
+    regularise: Positive | None = Field(
+        default=None,
+        description="lambda of solvers output and sgd: weight of |w - w_g|^2 next to the mean "
+        "loss, w_g the released model that a fit follows, or 0. Noise is in proportion to "
+        "1 / lambda. Without it 0.1, or of single fits by a rule of public numbers.",
         examples=[0.1],
     )
     clip: BlockClip = Field(
@@ -116,10 +130,12 @@ class BlockModel(ClassifiedModel):
 
     solver: Solver | None = Field(
         default=None,
-        description="What finds a fit's point: minimiser (certified) or sgd (passes of stochastic "
-        "steps over blocks of records, at the same noise: for many rows or a small lambda). "
-        "Without it: minimiser.",
-        examples=["sgd"],
+        description="What finds a fit's point: steps (noisy steps, preconditioned by noisy second "
+        "moments; Gaussian noise), output (noise on the certified minimiser) or sgd (passes of "
+        "stochastic steps over blocks of records, at the noise of output: for many rows or a "
+        "small lambda). Without it: steps where noise is Gaussian and neither regularise nor "
+        "passes is given, else output.",
+        examples=["steps"],
     )
     passes: Passes | None = Field(
         default=None,
@@ -149,6 +165,9 @@ class BlockModel(ClassifiedModel):
     event_only: ClassVar[str] = ""
     stepped: ClassVar[bool] = True
     """Whether a fit may be of stochastic steps."""
+    by_rule: ClassVar[bool] = False
+    """Whether lambda follows from public numbers where none is given: of fits that stand alone. A
+    later link of a chain with a small one would forget its centre."""
 
     # ---- what it is
 
@@ -176,7 +195,14 @@ class BlockModel(ClassifiedModel):
     def inputs(self) -> Inputs:
         """From columns to rows."""
         mapped = made_map(self.map, len(self.features))
-        return inputs_of(self, float(self.clip.features), self.classes or (), mapped=mapped)
+        return inputs_of(self, self.norm, self.classes or (), mapped=mapped)
+
+    @property
+    def norm(self) -> float:
+        """Most that the length of scaled features is; infinite: their ranges alone bound it."""
+        if self.clip.features is not None:
+            return float(self.clip.features)
+        return math.inf if self.solver == STEPS and self.map is None else 1.0
 
     @property
     def objective(self) -> Objective:
@@ -188,13 +214,12 @@ class BlockModel(ClassifiedModel):
         spec = self.loss_spec
         loss = None if spec == "softmax" else parse_loss(spec)
         classes = 0 if self.classes is None else len(self.classes)
-        return Objective(
-            row_loss(loss, classes),
-            self.inputs.outputs,
-            self.intercept,
-            float(self.clip.features),
-            float(self.regularise),
-        )
+        outputs, norm = self.inputs.outputs, self.norm
+        if self.solver == STEPS and self.map is None:
+            norm = min(norm, math.sqrt(outputs) * (1 + 2.0**-50))
+        strength = 0.0 if self.solver == STEPS else self.regularise or LAMBDA
+        shape = row_loss(loss, classes), outputs, self.intercept, norm
+        return Objective(*shape, float(strength))
 
     def cut(self, terms: Terms) -> Blocks:
         """The cut into blocks; see ``cut_for``."""
@@ -214,7 +239,7 @@ class BlockModel(ClassifiedModel):
         users = cut.users * size
         return level_for(objective, size, divisor, most, changes, budget, share, users)
 
-    def _steps(
+    def fits_of(
         self,
         objective: Objective,
         size: int,
@@ -222,10 +247,53 @@ class BlockModel(ClassifiedModel):
         changes: int,
         budget: PrivacyLoss,
         share: Fraction,
-    ) -> Stochastic:
-        """Fits of so many blocks by stochastic steps; see ``stochastic_level``."""
-        passes = PASSES if self.passes is None else self.passes
-        return stochastic_level(objective, size, cut.most * size, changes, budget, share, passes)
+    ) -> FitLevel:
+        """Fits of so many blocks by the solver."""
+        most, shape = cut.most * size, (changes, budget, share)
+        if self.solver == STEPS:
+            return steps_level(objective, size, cut.divisor * size, most, *shape)
+        if self.solver == SGD:
+            passes = PASSES if self.passes is None else self.passes
+            return stochastic_level(objective, size, most, *shape, passes)
+        return self.level(objective, size, cut, *shape)
+
+    def steppable(self, terms: Terms) -> None:
+        """Raises ConfigError: noisy steps cannot serve."""
+        name, write = "model.solver", "write solver: output."
+        if not self.stepped:
+            raise ConfigError(name, STEPS, f"is not for fits on samples; {write}")
+        if not set(GAUSSIAN) & set(noises_for(terms)):
+            raise ConfigError(
+                name,
+                STEPS,
+                "needs Gaussian noise, under which many noisy sums compose; set privacy.delta "
+                f"above 0, or {write}",
+            )
+        width = self.inputs.outputs + self.intercept
+        if self.inputs.sparse or width > MOST_WIDTH:
+            raise ConfigError(
+                name,
+                STEPS,
+                f"keeps the second moments of {width:,} numbers, which are more than "
+                f"{MOST_WIDTH:,}; take model.map: {{projection: 50}}, or {write}",
+            )
+        if self.regularise is not None:
+            raise ConfigError(
+                "model.regularise",
+                self.regularise,
+                "belongs to model.solver: output and sgd; remove it.",
+            )
+
+    def settled(self, terms: Terms) -> Self:
+        """See Predictor: with its solver named."""
+        if self.solver is not None:
+            return self
+        solver = OUTPUT
+        if self.regularise is None and self.passes is None:
+            with suppress(ConfigError):
+                self.steppable(terms)
+                solver = STEPS
+        return self.model_copy(update={"solver": solver})
 
     def compile(self, terms: Terms) -> Compiled:
         """The schedule with the split and noise that serve best, and every one that could.
@@ -233,6 +301,8 @@ class BlockModel(ClassifiedModel):
         Raises:
           ConfigError: what it cannot serve.
         """
+        if self.solver is None:
+            return self.settled(terms).compile(terms)
         refuse_sums(terms, self.name)
         schedule, objective, cut = self.schedule(), self.objective, self.cut(terms)
         changes = 2 if terms.relation == "replace_anywhere" else terms.factor
@@ -241,15 +311,28 @@ class BlockModel(ClassifiedModel):
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
 
         def of(solver: str) -> Build:
+            own = self.model_copy(update={"solver": solver})
+
             def build(budget: PrivacyLoss, parts: tuple[Fraction, ...]) -> BlockProgram:
-                levels = tuple(
-                    self.level(objective, size, cut, changes, budget, part)
-                    if solver == MINIMISER
-                    else self._steps(objective, size, cut, changes, budget, part)
-                    for size, part in zip(schedule.sizes, parts, strict=True)
-                )
-                shape = (self.inputs, objective, schedule, cut, levels, cap)
-                return BlockProgram(*shape, self.name, presence)
+                sizes, aim = tuple(zip(schedule.sizes, parts, strict=True)), own.objective
+                if solver == STEPS and self.loss is None and self.classes is None:
+                    rows = min(size * math.sqrt(part) for size, part in sizes) * cut.divisor
+                    aim = replace(aim, loss=Huber(huber_width(aim.dimension, rows, budget)))
+                ruled = solver != STEPS and self.regularise is None and self.by_rule
+                if ruled:
+                    aim = replace(aim, strength=strength_for(aim, cut.divisor / changes, budget))
+                while True:
+                    try:
+                        levels = tuple(
+                            own.fits_of(aim, size, cut, changes, budget, part)
+                            for size, part in sizes
+                        )
+                        shape = (own.inputs, aim, schedule, cut, levels, cap)
+                        return BlockProgram(*shape, self.name, presence)
+                    except ConfigError:  # doubles have no digits for so small a lambda
+                        if not ruled or aim.strength >= LAMBDA:
+                            raise
+                        aim = replace(aim, strength=4 * aim.strength)
 
             return build
 
@@ -260,11 +343,15 @@ class BlockModel(ClassifiedModel):
                 f"coefficients are more than {MOST_COEFFICIENTS:,}; take fewer, or model.map: "
                 "{projection: 50}.",
             )
-        solver = solver_of(self.solver, self.passes, cut, self.stepped)
-        others = SOLVERS if cut.by_count and self.stepped else ()
-        beside = {name: of(name) for name in others if name != solver}
-        shape = (terms, schedule, presence, self.split, self.noises)
-        program, alternatives = choose(*shape, of(solver), beside)
+        check_solver(self.solver, self.passes, cut, self.stepped)
+        noises = self.noises
+        if self.solver == STEPS:
+            self.steppable(terms)
+            noises = GAUSSIAN
+        others = (OUTPUT, SGD) if cut.by_count and self.stepped else (OUTPUT,)
+        beside = {name: of(name) for name in others if name != self.solver}
+        shape = (terms, schedule, presence, self.split, noises)
+        program, alternatives = choose(*shape, of(self.solver), beside)
         program.waits.check("model.block", self.block, terms)
         state = program.state_bytes()
         if state > MOST_STATE:
@@ -292,7 +379,7 @@ class BlockModel(ClassifiedModel):
 
     def bounds_facts(self, program: BlockProgram) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""
-        yield words.bound_fact(program, self.objective)
+        yield words.bound_fact(program)
 
     def own_facts(self, program: BlockProgram) -> Iterator[tuple[str, str]]:
         """What is fitted, and what is kept."""
@@ -300,12 +387,18 @@ class BlockModel(ClassifiedModel):
 
     def notes(self, program: BlockProgram) -> Iterator[str]:
         yield from words.notes(program)
+        if math.isfinite(self.norm):
+            yield words.shortened(self.norm)
         if self.loss == "squared":
             yield words.SQUARED
 
     def refused(self) -> Iterator[str]:
         yield from super().refused()
-        yield from words.refused(self.classes is not None, float(self.clip.features))
+        yield from words.refused(self.classes is not None)
+
+    def doubts(self, program: BlockProgram, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from words.doubts(program)
 
     def warnings(self, program: BlockProgram) -> Iterator[str]:
         yield from words.warnings(program)

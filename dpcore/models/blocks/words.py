@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.blocks.partition import ByCount, ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Participation
+from weir.dpcore.models.blocks.steps import StepsLevel
 from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.words import bytes_text, number
 
@@ -26,9 +26,11 @@ def noise_fact(worst: float) -> tuple[str, str]:
     )
 
 
-def bound_fact(program: BlockProgram, objective: Objective) -> tuple[str, str]:
+def bound_fact(program: BlockProgram) -> tuple[str, str]:
     """What one event, or one user, may add."""
-    gradient = f"a gradient of l2 norm at most {number(objective.lipschitz)} (scaled units)"
+    gradient = f"a gradient of l2 norm at most {number(program.objective.lipschitz)} (scaled units)"
+    if isinstance(program.levels[0], StepsLevel):
+        gradient = "a gradient that is clipped in l2, as long rows of all features are about"
     if program.cut.users:
         return "one user adds", f"to a block, all events together, {gradient}: their mean"
     return "one event adds", gradient
@@ -48,9 +50,35 @@ def facts(program: BlockProgram) -> Iterator[tuple[str, str]]:
         yield (
             f"a fit of {level.size:,} block{'s' if level.size > 1 else ''}",
             f"{level.way}; costs {number(level.loss.value)} "
-            f"({level.loss.kind}); noise {number(level.noise.variance**0.5)}",
+            f"({level.loss.kind}); noise {number(level.variance**0.5)}",
+        )
+    if (first := first_fit(program)) is not None:
+        yield (
+            "predicted excess",
+            f"{number(first.excess)} of the {number(first.trivial)} that a constant loses (mean "
+            "loss of a first fit, for features spread evenly over their ranges)",
         )
     yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
+
+
+def first_fit(program: BlockProgram) -> StepsLevel | None:
+    """The level of the first fit, where it is of noisy steps."""
+    blocks = 1
+    while not (fits := program.schedule.fits(blocks)):
+        blocks += 1
+    level = program.levels[fits[0].level]
+    return level if isinstance(level, StepsLevel) else None
+
+
+def doubts(program: BlockProgram) -> Iterator[str]:
+    """What the numbers of a plan speak against."""
+    first = first_fit(program)
+    if first is not None and first.excess > first.trivial / 4:
+        yield (
+            f"Noise may hide most of this model: predicted excess {number(first.excess)} of the "
+            f"{number(first.trivial)} that a constant loses. Take more records, fewer features or "
+            "more epsilon."
+        )
 
 
 def notes(program: BlockProgram) -> Iterator[str]:
@@ -69,12 +97,16 @@ def notes(program: BlockProgram) -> Iterator[str]:
         yield shared_note(program.presence)
 
 
-def refused(classes: bool, norm: float) -> Iterator[str]:
+def refused(classes: bool) -> Iterator[str]:
     """What of an event does not count."""
     if classes:
         yield "a target that is none of the classes counts as missing"
-    yield (
-        f"features of a scaled l2 norm above {norm:g} are shortened to it, and counted as clipped"
+
+
+def shortened(norm: float) -> str:
+    """What a bound of features does."""
+    return (
+        f"Features of a scaled l2 norm above {norm:g} are shortened to it, and counted as clipped."
     )
 
 

@@ -35,6 +35,7 @@ def config(
 ) -> str:
     """A config of one small stream; no file of it exists."""
     end = np.datetime_as_string(np.datetime64("2020-01-01") + ticks)
+    lasting = window if window == "all" else f"{window} ticks"
     named = f"mechanism: {mechanism}\n" if mechanism else ""
     return f"""
 name: twin
@@ -42,7 +43,7 @@ source: {{{form}: nowhere/events.{form}}}
 schema: {schema}
 key: {{column: k, declared: [north, south]}}
 clock: {{start: 2020-01-01T00:00:00Z, period: 1d, end: {end}T00:00:00Z}}
-privacy: {{epsilon: {epsilon}, delta: {delta}, protect_for: {window}, relation: {relation}}}
+privacy: {{epsilon: {epsilon}, delta: {delta}, protect_for: {lasting}, relation: {relation}}}
 {named}{body}
 secret: {{file: nowhere/secret.key}}
 sink: {{parquet: nowhere/out}}

@@ -16,7 +16,7 @@ name: law
 source: {{csv: nowhere.csv}}
 schema: {{time: t}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-01T12:00:00Z}}
-privacy: {{epsilon: 2, delta: 1e-6, protect_for: 5, relation: add_remove}}
+privacy: {{epsilon: 2, delta: 1e-6, protect_for: 5 ticks, relation: add_remove}}
 aggregates: {{{aggregates}}}
 sink: {{parquet: nowhere}}
 """

@@ -127,27 +127,31 @@ def test_ticks_of_a_fixed_length_end_at_their_multiples(
 
 
 @pytest.mark.parametrize(
-    ("protect_for", "period", "says"),
-    [
-        (30, "15m", "privacy.protect_for: 30 has no unit, so it counts ticks: protection lasts for "
-         "7h30m. If another time is meant, write its unit, like 30d."),
-        (3, "1 month", "protection lasts for 3 months"),
-        ("30d", "15m", ""),
-        ("all", "15m", ""),
-    ],
-)  # fmt: skip
-def test_a_horizon_without_a_unit_is_told_in_time(
-    protect_for: int | str, period: str, says: str
-) -> None:
-    plan = Plan.from_yaml(f"""
+    ("protect_for", "period", "window"),
+    [("30 ticks", "15m", 30), ("1 tick", "1 month", 1), ("30d", "15m", 2880), ("all", "15m", None)],
+)
+def test_a_horizon_has_a_unit(protect_for: str, period: str, window: int | None) -> None:
+    assert Plan.from_yaml(lasting(protect_for, period)).guarantee.window == window
+
+
+@pytest.mark.parametrize("protect_for", ["30", "'30'", "1.5", "true", "30 tick s", "0 ticks", "0"])
+def test_a_horizon_without_a_unit_is_refused_with_what_to_write(protect_for: str) -> None:
+    with pytest.raises(ConfigError, match=r"privacy\.protect_for = ") as refused:
+        Plan.from_yaml(lasting(protect_for, "15m"))
+    assert "must be" in str(refused.value) or str(refused.value).endswith(
+        "30: has no unit. Write a time like 30d, or 30 ticks for so many periods of the clock."
+    )
+
+
+def lasting(protect_for: str, period: str) -> str:
+    """A config with this horizon."""
+    return f"""
         name: visits
         schema: {{time: at, id: id}}
         clock: {{start: 2025-01-01, period: {period}, end: 2026-01-01}}
         privacy: {{epsilon: 1, delta: 1e-6, protect_for: {protect_for}}}
         aggregates: {{visits: {{count: events}}}}
-    """)
-    told = [one for one in plan.warnings if "protect_for" in one]
-    assert len(told) == bool(says) and all(says in one for one in told)
+    """
 
 
 BERLIN = "Europe/Berlin"

@@ -156,7 +156,7 @@ BERLIN = {
 
 
 def plan(clock: dict[str, Any], **privacy: Any) -> Plan:
-    promised = {"epsilon": 1.0, "delta": 1e-6, "protect_for": 3, **privacy}
+    promised = {"epsilon": 1.0, "delta": 1e-6, "protect_for": "3 ticks", **privacy}
     data = {"name": "n", "schema": {"time": "at"}, "clock": clock, "privacy": promised}
     data["aggregates"] = {"n": {"count": "events"}}
     return Plan.from_config(PlanConfig.from_dict(data))

@@ -9,16 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.users.cap import KeptEvents, UsedBounds, cap_events
+from weir.dpcore.users.cap import KeptEvents, cap_events
 from weir.dpcore.users.cells import (
     CapKeys,
     Hashed,
+    cell_hashes,
     contents_of,
     gather,
     pair_hashes,
     row_hashes,
     user_hashes,
 )
+from weir.dpcore.users.closing import UsedBounds
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 
 CLOCK = Clock(0, 1_000_000)
@@ -92,7 +94,8 @@ def hashed(events: Sequence[Event], case: Case) -> Hashed:
     contents = contents_of(times, [np.array([event.payload for event in events])])
     ids = [None if event.id is None else event.id.encode() for event in events]
     rows, has_id = row_hashes(users, ticks, times, contents, ids, case.keys)
-    return Hashed(users, pairs, rows, ticks, has_id, contents)
+    cells = cell_hashes(users, ticks, pairs, case.keys) if case.caps.by_hash else None
+    return Hashed(users, pairs, rows, ticks, has_id, contents, cells=cells)
 
 
 def found_of(events: Sequence[Event], kept: KeptEvents) -> Found:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.dpcore.users.cap_rule import Case, case_of, hashed, taken
 from weir.dpcore.users import fast_path as module
-from weir.dpcore.users.cap import UsedBounds, cap_events
+from weir.dpcore.users.cap import cap_events
+from weir.dpcore.users.closing import UsedBounds
 from weir.dpcore.users.fast_path import ASKED, MOST, NEW, within_bounds
 from weir.dpcore.users.unit import ContributionBounds
 

@@ -22,8 +22,8 @@ from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.ledger.reservations import look, reserve
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
-    "protect_for: 8}",
-    "protect_for: 8, unit: user, per: 4h, contributions: {ticks: 2, keys: 2, events: 3}}",
+    "protect_for: 8 ticks}",
+    "protect_for: 8 ticks, unit: user, per: 4h, contributions: {ticks: 2, keys: 2, events: 3}}",
 )
 
 

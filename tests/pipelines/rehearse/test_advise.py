@@ -137,9 +137,9 @@ def test_longer_ticks_keep_spans_in_time() -> None:
     assert weekly.expect is not None and weekly.expect.events == 14000
     assert Plan.from_config(weekly).clock.ticks == 104
     assert with_period(config(), Fraction(10_000)) is None
-    counted = config(TEXT.replace("protect_for: all", "protect_for: 10"))
+    counted = config(TEXT.replace("protect_for: all", "protect_for: 10 ticks"))
     changed = with_period(counted, Fraction(7))
-    assert changed is not None and changed.privacy.protect_for == 2
+    assert changed is not None and changed.privacy.protect_for == "2 ticks"
 
 
 @pytest.mark.slow

@@ -341,8 +341,12 @@ class TopicReader:
             self._prepare()
             return
         self.frontier.listed(question.asked)
-        self.frontier.ended(question.asked, self._clients.offsets(question.ends))
+        ends = self._clients.offsets(question.ends)
+        self.frontier.ended(question.asked, ends)
         self.frontier.read(self.position.offsets)
+        for partition, end in ends.items():
+            unread = max(0, end - self.position.offsets.get(partition, end))
+            counters.show(f"{counters.UNREAD}{partition}", unread)
         self._answered()
 
     def _answered(self) -> None:

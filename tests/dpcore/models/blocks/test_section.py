@@ -79,7 +79,7 @@ def test_losses_without_a_bound_are_refused_and_say_what_to_write(loss: str) -> 
 
 
 def test_a_squared_loss_is_squared_within_the_target_s_range_and_clipped_beyond() -> None:
-    model = {"classes": "", "ranges": "{u: [-1, 1], v: [0, 10], y: [0, 1]}"}
+    model = {"classes": "", "ranges": "{u: [-1, 1], v: [0, 10], y: [0, 1]}", "solver": "output"}
     made = plan({**model, "loss": "squared"})
     assert made.digest == plan({**model, "loss": "{huber: 2}"}).digest
     objective = made.program.objective  # type: ignore[attr-defined]
@@ -95,10 +95,10 @@ def test_a_squared_loss_is_squared_within_the_target_s_range_and_clipped_beyond(
 
 def test_the_plan_shows_every_split_and_a_split_that_is_named_is_taken() -> None:
     made = plan()
-    assert {a.mechanism for a in made.alternatives} == {"best", "even", "paper", "sgd"}
+    assert {a.mechanism for a in made.alternatives} == {"best", "even", "paper", "output", "sgd"}
     named = plan({"split": "paper"})
     chosen = [a for a in named.alternatives if a.chosen]
-    assert [a.mechanism for a in chosen] == ["paper"] and len(named.alternatives) == 12
+    assert [a.mechanism for a in chosen] == ["paper"] and len(named.alternatives) == 10
     assert min(a.score for a in named.alternatives) < 1  # relative to what was named
     pure = plan(mechanism="{noise: k_norm}")
     assert pure.program.loss(None).kind == "pure"

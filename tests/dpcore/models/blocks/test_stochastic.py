@@ -203,8 +203,8 @@ def theta(made: Plan, given: Events) -> Any:
 )
 def test_a_stream_is_followed_and_its_price_stands_beside_the_minimiser(algorithm: str) -> None:
     own = "  window: 3\n" if algorithm.endswith("window") else ""
-    made, usual = plan(f"{own}  solver: sgd", algorithm), plan(own, algorithm)
-    assert {"minimiser"} == {a.mechanism for a in made.alternatives} - {
+    made, usual = plan(f"{own}  solver: sgd", algorithm), plan(f"{own}  solver: output", algorithm)
+    assert {"output"} == {a.mechanism for a in made.alternatives} - {
         a.mechanism for a in usual.alternatives
     }
     assert "sgd" in {a.mechanism for a in usual.alternatives if not a.chosen}
@@ -213,7 +213,10 @@ def test_a_stream_is_followed_and_its_price_stands_beside_the_minimiser(algorith
     loud = CONFIG.replace("epsilon: 2.0", "epsilon: 20000.0")
     text = loud.format(algorithm=algorithm, block=20, model=f"{own}  solver: sgd\n  passes: 200",
                        more="", unit="")  # fmt: skip
-    near = Plan.from_yaml(text), Plan.from_yaml(text.replace("solver: sgd\n  passes: 200", ""))
+    near = (
+        Plan.from_yaml(text),
+        Plan.from_yaml(text.replace("solver: sgd\n  passes: 200", "solver: output")),
+    )
     steps, exact = (theta(one, events()) for one in near)
     assert np.array_equal(np.isnan(steps), np.isnan(exact))
     told = ~np.isnan(exact)
@@ -226,7 +229,7 @@ def test_steps_serve_where_double_precision_leaves_a_certificate_no_room() -> No
         plan("  regularise: 0.0001", **large)
     made = plan("  regularise: 0.0001\n  solver: sgd", **large)
     others = {a.mechanism: a for a in made.alternatives if not a.chosen}
-    assert others["minimiser"].epsilon_10w is None  # cannot serve, and says why
+    assert others["output"].epsilon_10w is None  # cannot serve, and says why
     assert made.program.loss(None).epsilon(1e-6) <= 2 * (1 + 1e-9)
 
 

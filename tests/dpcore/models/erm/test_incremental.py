@@ -55,6 +55,7 @@ def erm(
     rows: int = 5_000,
     end: str = "2024-01-02T00:00:00Z",
 ) -> IncrementalErm:
+    window = window if window == "all" else f"{window} ticks"
     return Plan.from_yaml(PLAN.format(**locals())).program  # type: ignore[return-value]
 
 

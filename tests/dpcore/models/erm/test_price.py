@@ -42,6 +42,7 @@ def plan(
     mechanism: str = "",
     algorithm: str = "erm",
 ) -> Plan:
+    window = window if window == "all" else f"{window} ticks"
     return Plan.from_yaml(PLAN.format(**locals()))
 
 

@@ -28,7 +28,12 @@ def config(
                 "period": "1h",
                 "end": "1997-03-01T00:00:00Z",
             },
-            "privacy": {"epsilon": 1.0, "delta": 1e-6, "protect_for": 256, **(privacy or {})},
+            "privacy": {
+                "epsilon": 1.0,
+                "delta": 1e-6,
+                "protect_for": "256 ticks",
+                **(privacy or {}),
+            },
             "mechanism": mechanism or {},
             "model": {
                 "algorithm": "online.follow_the_leader",

@@ -56,6 +56,8 @@ def config_of(**changed: Any) -> PlanConfig:
         "model": "set: {l2_ball: 50}",
     }
     values = {**given, **changed}
+    if values["window"] != "all":
+        values["window"] = f"{values['window']} ticks"
     if "ridge" not in values["model"]:  # what noise would pull is in the way of exact equality
         values["model"] += "\n  ridge: 0"
     if "clip" not in values["model"]:  # and so is what shortening makes of events
@@ -327,7 +329,7 @@ def test_hard_events_give_a_model_in_the_set(name: str, solver: str, quiet: bool
 def test_one_feature_and_no_constant() -> None:
     text = CONFIG.replace("[u, v]", "[u]").replace("v: [-1, 3], ", "")
     given = {"algorithm": "regression.incremental", "more": "", "end": "", "epsilon": 1,
-             "delta": 1e-6, "window": 100, "relation": "", "mechanism": "", "target": "y",
+             "delta": 1e-6, "window": "100 ticks", "relation": "", "mechanism": "", "target": "y",
              "ranges": "",
              "model": "intercept: false\n  set: {box: [-9, 9]}\n  ridge: 0\n"
                       "  clip: {features: 1}"}  # fmt: skip

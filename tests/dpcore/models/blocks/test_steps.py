@@ -1,0 +1,407 @@
+"""Fits by noisy preconditioned steps: what a record moves, and noise, its scale and its keys."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.blocks.objective import Objective, Softmax
+from weir.dpcore.models.blocks.steps import (
+    CHUNK,
+    GRADIENTS,
+    LENGTH,
+    MOMENTS,
+    StepsFit,
+    StepsFitter,
+    StepsLevel,
+    steps_level,
+)
+from weir.dpcore.models.kit.eigen import eigen
+from weir.dpcore.models.kit.filter import LENGTHS, TIMES, FilterRule
+from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+
+ROOT = RootKey.derive(bytes(range(32)), "steps", bytes(32))
+LOSSES: dict[str, Any] = {
+    "logistic": Logistic(),
+    "hinge": Hinge(0.5),
+    "huber": Huber(0.3),
+    "softmax": Softmax(3),
+}
+BUDGETS = {
+    "gaussian": PrivacyLoss("gdp", 0.5),
+    "discrete_gaussian": PrivacyLoss("zcdp", 0.1),
+}
+
+
+def draws(key: bytes = b"", digest: int = 7) -> Draws:
+    word = np.array([digest, 9], dtype=np.uint64)
+    return Draws(KeyedNoise(ROOT, 0, [key], 0), 0, 1, word)
+
+
+def level(name: str, n: int, d: int = 2, kind: str = "gaussian", changes: int = 1) -> StepsLevel:
+    norm = math.sqrt(d) * (1 + 2.0**-50)
+    aim = Objective(LOSSES[name], d, True, norm, 0.0)
+    return steps_level(aim, 1, float(n), n, changes, BUDGETS[kind], Fraction(1, 2))
+
+
+def block(name: str, n: int, seed: int, d: int = 2) -> tuple[Any, Any]:
+    """Features in their ranges as rows hold them, corners among them, and targets."""
+    rng = np.random.default_rng(seed)
+    x = np.rint(rng.uniform(-1, 1, (n, d)) * 2**20) / 2**20
+    x[::3] = np.sign(x[::3])
+    if name == "softmax":
+        return x, rng.integers(0, 3, n) - 1.0
+    return x, np.sign(rng.standard_normal(n))
+
+
+def fit(at: StepsLevel, x: Any, y: Any, source: Draws | None = None, **more: Any) -> StepsFit:
+    centre = more.pop("centre", np.zeros(at.objective.dimension))
+    return StepsFitter(at).fit(x, y, centre, source or draws(), **more)
+
+
+def queries(run: StepsFit, w: Any, reach: float) -> tuple[Any, Any, Any]:
+    """What gets noise, without any."""
+    return run.mean_length(), run.second_moments(reach), run.gradient(w, 0.9 * reach)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_replaced_record_moves_a_query_by_more_than_is_paid_for(name: str) -> None:
+    """Corners, duplicates and void rows; clips below and above the rows' lengths; any model."""
+    most = np.zeros(3)
+    n = 5
+    at = level(name, n)
+    paid = (at.length.moved, at.moments.moved, at.gradients[0].moved)
+    values = [-1.0, 0.0, 1.0] if name == "softmax" else [-1.0, 1.0]
+    corners = [*product((-1.0, 0.0, 1.0), repeat=2)]
+    for seed, reach in product(range(3), (0.6, 1.2, math.sqrt(3.0))):
+        x, y = block(name, n, seed)
+        w = np.random.default_rng(seed).standard_normal(at.objective.dimension) * 10.0**seed
+        whole = queries(fit(at, x[1:], y[1:]), w, reach)
+        own = [(whole, None)]  # a void row adds nothing
+        for corner, value in product(corners, values):
+            x[0], y[0] = corner, value
+            own.append((queries(fit(at, x, y), w, reach), (corner, value)))
+        for one, _ in own:
+            for two, _ in own:
+                moved = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
+                assert all(a <= b for a, b in zip(moved, paid, strict=True))
+                most = np.maximum(most, np.array(moved) / paid)
+    assert most[0] > 0.99 and most[1] > 0.9 and most[2] > 0.7  # no room for a factor
+
+
+def test_a_user_moves_a_query_as_much_as_one_record() -> None:
+    at, rng = level("logistic", 6), np.random.default_rng(3)
+    x, y = block("logistic", 9, 4)
+    shared = np.array([1.0] * 3 + [1 / 6] * 6)
+    w = rng.standard_normal(3)
+    for reach in (0.7, 1.5):
+        whole = queries(fit(at, x, y, weights=shared), w, reach)
+        for _ in range(20):
+            p, t = x.copy(), y.copy()
+            p[3:], t[3:] = rng.choice([-1.0, 1.0], (6, 2)), rng.choice([-1.0, 1.0])
+            other = queries(fit(at, p, t, weights=shared), w, reach)
+            alone = queries(fit(at, x[:3], y[:3], weights=shared[:3]), w, reach)
+            for without in (other, alone):
+                moved = [float(np.linalg.norm(a - b)) for a, b in zip(whole, without, strict=True)]
+                assert moved[0] <= at.length.moved and moved[1] <= at.moments.moved
+                assert moved[2] <= at.gradients[0].moved
+    heavy = queries(fit(at, x, y, weights=np.ones(9)), w, 1.5)[2]  # unshared: more than is paid
+    light = queries(fit(at, -x[:3], y[:3], weights=np.ones(3)), w, 1.5)[2]
+    assert np.linalg.norm(heavy - light) > 0
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_fit_costs_its_share_in_three_parts_whatever_number_of_steps_follows(kind: str) -> None:
+    at = level("logistic", 100, kind=kind)
+    square = kind == "gaussian"
+    whole = Fraction(BUDGETS[kind].value) ** (2 if square else 1) / 2
+
+    def cost(noise: Any) -> Fraction:
+        return Fraction(noise.loss.value) ** (2 if square else 1)
+
+    assert LENGTH + MOMENTS + GRADIENTS == 1
+    assert whole * LENGTH * Fraction(99_999, 100_000) < cost(at.length) <= whole * LENGTH
+    assert whole * MOMENTS * Fraction(99_999, 100_000) < cost(at.moments) <= whole * MOMENTS
+    for steps, noise in zip(TIMES, at.gradients, strict=True):
+        assert whole * GRADIENTS * Fraction(999, 1000) < steps * cost(noise) <= whole * GRADIENTS
+    assert whole * Fraction(999, 1000) < at.cost <= whole
+    two = level("logistic", 100, kind=kind, changes=2)
+    assert two.gradients[3].moved == pytest.approx(2 * at.gradients[3].moved, rel=1e-2)
+    assert two.cost <= whole
+
+
+def noises(at: StepsLevel, count: int) -> tuple[Any, Any, Any]:
+    """Noise of the three queries of fits over no rows, one a key."""
+    own = [], [], []
+    for i in range(count):
+        run = fit(at, np.zeros((0, 2)), np.zeros(0), draws(f"{i}".encode()))
+        zero = np.zeros
+        own[0].append(run._released(at.length, zero(1), 1, zero(1)))
+        own[1].append(run._released(at.moments, zero(6), 2, zero(1)))
+        own[2].append(run._released(at.gradients[4], zero(3), 3, zero(1)))
+    return tuple(np.concatenate(some) for some in own)  # type: ignore[return-value]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_each_query_gets_noise_of_the_scale_that_is_paid_for_and_of_no_other(kind: str) -> None:
+    at = level("logistic", 100, kind=kind)
+    part = BUDGETS[kind].value if kind == "gaussian" else math.sqrt(2 * BUDGETS[kind].value)
+    moved = (2.0, math.sqrt(2.0), 2.0)
+    shares = (LENGTH, MOMENTS, GRADIENTS / TIMES[4])
+    for some, size, share in zip(noises(at, 300), moved, shares, strict=True):
+        scale = size / 100 / (part * math.sqrt(share / 2))
+
+        def fits(sample: Any) -> float:
+            return float(stats.kstest(sample, stats.norm.cdf).pvalue)
+
+        if len(some) < 500:
+            some = np.concatenate([some, *(noises_of_length(at, i) for i in range(1, 5))])
+        assert fits(some / scale) > 1e-3
+        assert fits(some / scale * 1.2) < 0.02 or len(some) < 1000
+        square = float(np.mean((some / scale) ** 2))
+        spread = 5 * math.sqrt(2 / len(some))
+        assert abs(square - 1) < spread < abs(1.3**2 - 1) and abs(square * 1.69 - 1) > spread
+
+
+def noises_of_length(at: StepsLevel, seed: int) -> Any:
+    run = [
+        fit(at, np.zeros((0, 2)), np.zeros(0), draws(f"{seed}.{i}".encode())) for i in range(300)
+    ]
+    return np.concatenate([one._released(at.length, np.zeros(1), 1, np.zeros(1)) for one in run])
+
+
+class WatchedFit(StepsFit):
+    """Writes down the noise of each query, in standard deviations."""
+
+    seen: list[tuple[int, Any]]
+
+    def _released(self, noise: Any, point: Any, number: int, after: Any) -> Any:
+        out = super()._released(noise, point, number, after)
+        self.seen.append((number, (out - point) / noise.stddev))
+        return out
+
+
+class BareMoments(StepsFit):
+    """A mutant: second moments without noise."""
+
+    def _released(self, noise: Any, point: Any, number: int, after: Any) -> Any:
+        return point if number == 2 else super()._released(noise, point, number, after)
+
+
+class ReusedNoise(StepsFit):
+    """A mutant: noise is keyed by the data and the number of the query alone."""
+
+    def _released(self, noise: Any, point: Any, number: int, after: Any) -> Any:
+        return super()._released(noise, point, number, np.zeros(1))
+
+
+def all_noisy(kind: type[StepsFit]) -> bool:
+    at = level("logistic", 200)
+
+    class Both(WatchedFit, kind):  # type: ignore[misc, valid-type]
+        seen: list[tuple[int, Any]] = []  # noqa: RUF012
+
+    watched = Both(**vars(fit(at, *block("logistic", 200, 1))))
+    watched.advance(*watched.start(), 0, 257)
+    numbers = [number for number, _ in Both.seen]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 2
+    fine = [(noise != 0).all() and np.abs(noise).max() < 6 for _, noise in Both.seen]
+    return bool(all(fine)) and bool(np.mean(np.concatenate([n for _, n in Both.seen]) ** 2) > 0.4)
+
+
+def test_every_query_of_a_fit_has_noise() -> None:
+    assert all_noisy(StepsFit) and not all_noisy(BareMoments)
+
+
+def meets_two(kind: type[StepsFit]) -> bool:
+    """Whether noise of a query is that of the same query after a last bit that differs: of the
+    filter, of the number of steps, of the point or of the clip, as on another machine."""
+    at = level("softmax", 50)
+    run = kind(**vars(fit(at, *block("softmax", 50, 2))))
+    w, own = run.start()[0], run.filtered()
+    first, noise = run.stepped(w, own, 1), at.gradients[TIMES.index(int(own[1]))]
+
+    def drawn(seen: Any, number: int = 3) -> Any:
+        return run._released(noise, np.zeros(at.objective.dimension), number, seen)
+
+    seen = np.concatenate([own, first])
+    whole = drawn(seen)
+    assert (drawn(seen) == whole).all() and (drawn(seen, 4) != whole).all()
+    same = []
+    for place in range(len(seen)):
+        other = seen.copy()
+        other[place] = np.nextafter(other[place], 9.0)
+        same.append(bool((drawn(other) == whole).all()))
+    clips = [run._released(at.moments, np.zeros(6), 2, np.array([a])) for a in (1.0, 1.5)]
+    return any([*same, bool((clips[0] == clips[1]).all())])
+
+
+def test_no_noise_meets_two_filters_two_points_or_two_clips() -> None:
+    assert not meets_two(StepsFit) and meets_two(ReusedNoise)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_sums_are_exact_in_any_order_of_rows_and_pieces(name: str) -> None:
+    n = CHUNK + 300
+    at = level(name, n)
+    x, y = block(name, n, 5)
+    w = np.random.default_rng(1).standard_normal(at.objective.dimension)
+    run = fit(at, x, y)
+    w = run._rounded(w)
+    one = queries(run, w, 1.1)
+    order = np.random.default_rng(2).permutation(n)
+    two = queries(fit(at, x[order], y[order]), w, 1.1)
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(one, two, strict=True))
+    mean = at.objective.gradient(w, w, run.points, run.targets, float(n), run_weights(run, 0.99))
+    slope = at.objective.loss.slope(math.inf)
+    assert np.abs(one[2] * slope * 0.99 - mean).max() < 1e-4
+
+
+def run_weights(run: StepsFit, clip: float) -> Any:
+    return np.minimum(1.0, clip / np.linalg.norm(run.points, axis=1))
+
+
+def test_slices_and_starts_change_no_bit_and_the_noise_is_the_key_s() -> None:
+    at = level("huber", 60)
+    x, y = block("huber", 60, 3)
+    centre = np.array([0.3, -0.1, 0.2])
+    whole = fit(at, x, y, centre=centre)
+    ends = whole.advance(*whole.start(), 0, 257)
+    x0, y0 = whole.start()
+    for at_once, done in ((1, 0), (7, 1), (100, 8), (149, 108)):
+        x0, y0 = fit(at, x, y, centre=centre).advance(x0, y0, done, at_once)
+    assert x0.tobytes() == ends[0].tobytes() and y0.tobytes() == ends[1].tobytes()
+    other = fit(at, x, y, draws(digest=8), centre=centre)
+    assert (other.advance(*other.start(), 0, 257)[0] != ends[0]).all()
+
+
+def test_eigenvectors_are_right_and_of_equal_values_too() -> None:
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 8, 25):
+        square = rng.standard_normal((n, n))
+        cases = [square + square.T, np.eye(n) * 2.5, np.ones((n, n)), np.zeros((n, n))]
+        for matrix in cases:
+            values, rows = eigen(matrix)
+            assert np.abs(rows @ rows.T - np.eye(n)).max() < 1e-13
+            assert np.abs((rows.T * values) @ rows - matrix).max() < 1e-12
+    assert eigen(cases[0])[1].tobytes() == eigen(cases[0].copy())[1].tobytes()
+
+
+def test_the_filter_is_the_best_of_all_by_brute_force() -> None:
+    rule, values = FilterRule.of(False, 1, 1.0), np.array([0.01, 0.3, 1.0])
+    variances = [1e-4 * steps for steps in TIMES]
+    chosen = rule.choose(values, variances)
+
+    def excess(steps: int, a: Any) -> float:
+        q, left = 0.3 * a, (1 - 0.3 * a) ** (2 * steps)
+        gathered = np.where(a > 0, (1 - left) / np.maximum(1 - (1 - q) ** 2, 1e-300), 0)
+        noise = 0.3 / (2 * values) * 1e-4 * steps * a**2 * gathered
+        return float((left * 0.8 / 3 + noise).sum())
+
+    every = [
+        min(excess(steps, np.array([a if i == j else 0.0 for j in range(3)])) for a in LENGTHS)
+        for steps in TIMES
+        for i in range(3)
+    ]
+    assert chosen.excess == pytest.approx(excess(chosen.steps, chosen.lengths), rel=1e-9)
+    assert chosen.excess <= min(every)
+    quiet = rule.choose(values, [v * 1e-9 for v in variances])
+    assert quiet.steps >= 64 > chosen.steps and quiet.excess < chosen.excess
+    assert rule.choose(values, variances, linked=True).excess < chosen.excess
+
+
+CONFIG = """
+name: steps
+schema: {time: t, id: i}
+clock: {start: 2024-01-01T00:00:00Z, period: 1h}
+privacy: {epsilon: 1, delta: DELTA, protect_for: all}
+model:
+  algorithm: NAME
+  features: [u, v]
+  target: y
+  classes: [no, yes]
+  ranges: {u: [-1, 1], v: [0, 10]}
+  block: 1000
+"""
+
+
+def plan(more: str = "  solver: steps\n", name: str = "erm.sliding_window", delta: str = "1e-6"):
+    return Plan.from_yaml(CONFIG.replace("NAME", name).replace("DELTA", delta) + more)
+
+
+def test_the_plan_says_how_a_model_is_found_and_what_else_was_priced() -> None:
+    built = plan()
+    assert any("noisy preconditioned steps" in words for _, words in built.facts)
+    assert {a.mechanism for a in built.alternatives} >= {"best", "output", "sgd"}
+    levels = built.program.levels  # type: ignore[attr-defined]
+    assert all(isinstance(item, StepsLevel) for item in levels)
+    assert built.program.loss(None).kind == "gdp"
+    exact = plan("  solver: steps\nmechanism: {noise: discrete_gaussian}\n")
+    assert exact.program.loss(None).kind == "zcdp"
+    assert replace(levels[0], divisor=9.0).canonical() != levels[0].canonical()
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "delta", "field"),
+    [
+        ("  solver: steps\n", "erm.sliding_window", "0", "model.solver"),
+        ("  solver: steps\n  regularise: 0.1\n", "erm.continual", "1e-6", "model.regularise"),
+        ("  solver: steps\n  passes: 2\n", "erm.continual", "1e-6", "model.passes"),
+        ("  solver: steps\n", "erm.sampled", "0", "model.solver"),
+        ("  solver: steps\nmechanism: {noise: k_norm}\n", "erm.continual", "1e-6", "model.solver"),
+        ("  solver: best\n", "erm.continual", "1e-6", "model.solver"),
+    ],
+)
+def test_what_steps_cannot_serve_is_refused(more: str, name: str, delta: str, field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        plan(more, name, delta)
+    assert refused.value.field == field
+
+
+SINGLE = "erm.output_perturbation"
+
+
+def test_a_plan_says_what_noise_is_predicted_to_cost_and_warns_where_it_is_much() -> None:
+    quiet = plan("  solver: steps\nexpect: {events: 9}\n".replace("1000", "50000"), SINGLE)
+    facts = dict(quiet.facts)
+    assert "that a constant loses" in facts["predicted excess"] and quiet.doubts == ()
+    text = CONFIG.replace("NAME", SINGLE).replace("DELTA", "1e-6").replace("1000", "20")
+    loud = Plan.from_yaml(text)
+    assert [doubt for doubt in loud.doubts if "Noise may hide most of this model" in doubt]
+    assert set(loud.doubts) <= set(loud.warnings)
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_lambda_of_a_single_fit_follows_from_public_numbers(delta: str) -> None:
+    def strength(block: int, more: str = "  solver: output\n", epsilon: str = "1") -> float:
+        text = CONFIG.replace("NAME", SINGLE).replace("DELTA", delta) + more
+        text = text.replace("block: 1000", f"block: {block}").replace(
+            "epsilon: 1", f"epsilon: {epsilon}"
+        )
+        return float(Plan.from_yaml(text).program.objective.strength)  # type: ignore[attr-defined]
+
+    some, more = strength(1000), strength(32_000)
+    assert some / more == pytest.approx(32**0.8, rel=1e-3)
+    assert strength(1000, "  solver: output\n  regularise: 0.1\n") == 0.1
+    if delta == "0":
+        assert strength(1000, "") == some  # the default of a pure budget
+    else:
+        assert strength(1000, "  solver: output\nmechanism: {noise: gaussian}\n") == pytest.approx(
+            2.1 * 2 * 0.25 ** (1 / 3) * (1000 * 0.2367) ** -0.8, rel=1e-2
+        )
+    assert 0 < strength(60_000, epsilon="10000") < 0.01  # where doubles have digits for it
+    chain = plan("  solver: output\n", "erm.sliding_window", delta).program
+    assert chain.objective.strength == 0.1  # type: ignore[attr-defined]
