@@ -37,6 +37,7 @@ from typing import NamedTuple
 from weir.dpcore.accounting.contributions import MergedPattern, Pattern
 from weir.dpcore.accounting.guarantee import LossKind
 from weir.dpcore.accounting.joint import split_scales
+from weir.dpcore.words import listing, number
 
 MOST_TIMES = 64
 """The largest a_g: how finely scales are split. The grouping of the largest noise has 1 or more."""
@@ -188,3 +189,23 @@ class KeyGroupings:
         """One of them with a plan of its own."""
         names, sizes, weights = (self.names[at],), (self.sizes[at],), (self.weights[at],)
         return KeyGroupings(names, sizes, weights, self.keys, self.once, self.even)
+
+
+def noise_words(columns: Sequence[Sequence[str]], times: Sequence[int]) -> tuple[str, ...]:
+    """A note for a plan whose errors are those of the grouping with the most noise; () where all
+    have the same.
+
+    Args:
+      columns: of each grouping. times: a_g.
+    """
+    if len(set(times)) < 2:
+        return ()
+    least = min(times)
+    shares: dict[int, list[str]] = {}
+    for names, item in zip(columns, times, strict=True):
+        shares.setdefault(item, []).append(" and ".join(names) or "the total")
+    others = "; ".join(
+        f"{number(least / item)} times as much for {listing(shares[item])}"
+        for item in sorted(set(times) - {least})
+    )
+    return (f"The error is that of keys by {listing(shares[least])}; it is {others}.",)

@@ -108,7 +108,8 @@ USERS = TWO.replace("{time: at, id: id}", "{time: at, id: id, unit: who}").repla
 
 def test_the_plan_prices_groupings_of_users(weir: Weir, small: Path) -> None:
     small.write_text(USERS.replace(GROUPS, f"{GROUPS}, weights: [1, 1, 4]"))
-    shown = " ".join(weir("plan", small).stdout.split())
+    assert "times as much for" in " ".join(weir("plan", small).stdout.split())
+    shown = " ".join(weir("plan", small, "--full").stdout.split())
     assert "An event counts in one key of each of 3 groupings" in shown
     facts = json.loads(weir("plan", small, "--json").stdout)["groupings"]
     assert [one["keys"] for one in facts] == [2, 3, 1]

@@ -23,14 +23,14 @@ KNOWN = {
 }
 
 
-def plan_of(known: str, epsilon: float = 20) -> Plan:
+def plan_of(known: str, epsilon: float = 20, order: str = "") -> Plan:
     return Plan.from_yaml(f"""
 name: groups
 schema: {{time: t, unit: who, id: i}}
 key: {{columns: [city, product], groups: [[city], [city, product], []], {KNOWN[known]}}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T00:16:00Z}}
 privacy: {{epsilon: {epsilon}, delta: 1e-3, unit: user, per: 8m, protect_for: all,
-  contributions: {{ticks: 3, keys: 3, events: 2, ticks_per_key: 2}}}}
+  contributions: {{ticks: 3, keys: 3, events: 2, ticks_per_key: 2{order}}}}}
 aggregates:
   views: {{count: events, over: [all, 5]}}
   users: {{count: users}}
@@ -103,12 +103,13 @@ def test_what_is_piped_is_what_is_simulated(known: str, secret: SecretRef) -> No
     assert piped(plan, again, secret, bounded=False) == expected
 
 
-def test_the_local_engine_releases_what_is_simulated(secret: SecretRef) -> None:
+@pytest.mark.parametrize("order", ["", ", order: hash"])
+def test_the_local_engine_releases_what_is_simulated(order: str, secret: SecretRef) -> None:
     import pyarrow as pa
 
     from tests.transforms.running import run_here
 
-    plan, rows = plan_of("listed"), rows_of(300)
+    plan, rows = plan_of("listed", order=order), rows_of(300)
     batch = pa.RecordBatch.from_pydict(
         {
             "@time": pa.array([row["t"] for row in rows], pa.timestamp("us")).cast(
