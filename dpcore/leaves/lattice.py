@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -196,10 +196,10 @@ class LatticeRows(NamedTuple):
     amount: Floats | Ints | int
 
 
-def repeated(rows: Sequence[LatticeRows], times: int) -> tuple[LatticeRows, ...]:
-    """What events add if each counts so many times."""
+def repeated(rows: Any, times: int) -> Any:
+    """What events add if each counts so many times: groups of ``LatticeRows``, or anything once."""
     if times == 1:
-        return tuple(rows)
+        return rows
     return tuple(row._replace(amount=row.amount * times) for row in rows)
 
 
