@@ -33,7 +33,7 @@ help:
 	@echo "make engines  all five, side by side"
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
-	@echo "make chaos    every kill and outage of streams on Flink, not only those of make test: a quarter of an hour"
+	@echo "make chaos    every kill and outage of streams on Flink, and 20 kills of each sink: an hour"
 	@echo "make lint     lint, format and types only"
 	@echo "make docs     the documentation as a site, into build/site"
 	@echo "make bench    the benchmarks, each compared with its peer"

@@ -58,7 +58,7 @@ def least_width(shown: Table) -> int:
         retained = whole if column.no_wrap or whole <= NAMES else max(WORDS, longest)
         column.min_width = retained
         needed += retained + 2
-    return needed
+    return needed + (len(shown.columns) + 1 if shown.box else 0)
 
 
 def console(stderr: bool = False, wide: bool = False) -> Console:

@@ -59,7 +59,10 @@ class Reader:
     """Somebody who types what a page shows."""
 
     def __init__(self) -> None:
+        first = Path("visits.yaml")  # of the tutorial, once it has been read
         self.config: dict[str, Any] = {}
+        if first.exists():
+            self.config = yaml.parse_mapping(first.read_text(), {})
         self.names: dict[str, Any] = {"__name__": "a page"}
 
     def yaml(self, text: str) -> None:

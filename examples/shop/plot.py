@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ COLOURS = {
 }
 """Of both runs and of the truth, in the order of the legend."""
 WIDTH, HEIGHT = 500, 260
+LETTERS = 150
+"""Of a line under the title, at most: as wide as two charts."""
 Floats = NDArray[np.float64]
 Rows = list[dict[str, Any]]
 Released = tuple[ReleasedOutput, Series]
@@ -49,15 +52,16 @@ def draw(purchases: ResultFolder, customers: ResultFolder, truth: Truth, path: P
         _bars([run["sizes", None] for run in runs], truth, bins),
     ]
     epsilon, delta, _ = customers.promise
+    lines = (
+        f"Differentially private releases, epsilon = {short(epsilon)} and delta = "
+        f"{short(delta)} within a year, for any one purchase or for all purchases of a "
+        "customer in a quarter.",
+        "Margins hold 95 % of the noise; with customers protected, "
+        f"{runs[1]['purchases', 28][0].left_out}. The truth is public here.",
+    )
     title = alt.TitleParams(
         "Daily figures of a CD shop: what it costs to protect its customers",
-        subtitle=[
-            f"Differentially private releases, epsilon = {short(epsilon)} and delta = "
-            f"{short(delta)} within a year, for any one purchase or for all purchases of a "
-            "customer in a quarter.",
-            "Margins hold 95 % of the noise; with customers protected, "
-            f"{runs[1]['purchases', 28][0].left_out}. The truth is public here.",
-        ],
+        subtitle=[part for line in lines for part in textwrap.wrap(line, LETTERS)],
         fontSize=18,
         subtitleFontSize=12,
         offset=14,

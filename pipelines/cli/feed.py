@@ -13,7 +13,7 @@ from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 _log = logging.getLogger(__name__)
 
 
-@click.command(short_help="Send a dry run stream to a file, stdout or Pub/Sub.")
+@click.command(short_help="Send synthetic or recorded events to a file or a topic.")
 @CONFIG
 @SETS
 @click.option(

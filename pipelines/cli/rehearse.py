@@ -207,10 +207,10 @@ def audit(
     """Attack CONFIG: its complete output, from bytes to the sink.
 
     Thousands of keys carry copies of one small stream, half of them with one event (or user)
-    changed where that moves most. What tells them apart is a lower bound of what the plan loses;
-    it is printed next to the claim, for every row of the table of losses. Then streams are driven
-    whose next event depends on what was released before. Another part writes
-    records that are malformed in every way, and looks at what they move in addition their own key.
+    changed where that moves most. How well they can be distinguished is a lower bound of the
+    privacy loss; it is printed next to the claim, for every row of the table of losses. Then
+    streams are driven whose next event depends on what was released before. Another part writes
+    records that are malformed in every way, and looks at what they move of other keys.
 
     Source, sink and secret of CONFIG are not touched. Exit 1: a claim is broken.
 

@@ -205,7 +205,7 @@ def predict(directory: Path, data: Path, out: Path | None, tick: int | None, as_
     """Predict for every event of DATA with the models that a run released to DIRECTORY.
 
     DATA is CSV with a header, NDJSON, Parquet, Arrow or Avro, with the model's features and the
-    columns of its key. It is written again with columns behind: predicted.TARGET, share.CLASS where
+    columns of its key. The copy has these columns appended: predicted.TARGET, share.CLASS where
     there are classes, and predicted.tick. An event whose key has no model, or that lacks a feature,
     has nulls there. Where DATA has the target too, it says how good the predictions are.
 

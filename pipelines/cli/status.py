@@ -9,7 +9,7 @@ import click
 from weir.pipelines.cli.base import AS_JSON, FAILED, SETS, print_json
 
 
-@click.command(short_help="Show how a running job fares.")
+@click.command(short_help="Show the status of a job.")
 @click.argument("place", required=False)
 @click.option(
     "--flink-master",
@@ -27,7 +27,9 @@ from weir.pipelines.cli.base import AS_JSON, FAILED, SETS, print_json
 )
 @AS_JSON
 def status(place: str | None, master: str | None, every: float | None, as_json: bool) -> None:
-    """Show how a job fares: PLACE is a folder of results, or of checkpoints (engine.checkpoints).
+    """Show the status of a job.
+
+    PLACE is a folder of results, or of checkpoints (engine.checkpoints).
 
     State, restarts, checkpoints, the last tick released, how far the watermark is behind, and the
     operator's counts. (A job on Prism shows its progress itself and keeps nothing to ask.)
@@ -151,7 +153,7 @@ def watch(
     command.watch(place, subscription, plan, master, ports, private, every, click.echo)
 
 
-@click.command(short_help="Tell what this machine lacks to run a job.")
+@click.command(short_help="Check what this machine lacks to run a job.")
 @click.argument("config", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @SETS
 @click.option(
@@ -171,7 +173,7 @@ def doctor(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what this machine has and lacks: Python, packages, memory, disk, engines, their tools.
+    """Check what this machine has and lacks: Python, packages, memory, disk, engines, their tools.
 
     With CONFIG also what that job needs: whether the sink takes it, who can read the secret and the
     checkpoints, which extras to install. No secret is read, and no event. Exit 1 when something

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from weir.dpcore.config.section import Section, refusal
-from weir.pipelines.connectors.references import Reference, reference_of
+from weir.pipelines.connectors.references import Reference, properties_of, reference_of
 from weir.transforms.sources.kafka.properties import SECRETS, ClientProperties, PropertyReference
 from weir.transforms.sources.kafka.registry import SchemaRegistry
 
@@ -72,27 +72,12 @@ class TopicSection(Section):
 
     def _split(self) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
         """Plain properties, and those by reference; raises what validators raise."""
-        plain: dict[str, Any] = {}
-        secrets: dict[str, PropertyReference] = {}
-        for name, value in _flat(self.options):
-            field = f"options.{name}"
-            if name in self.ours:
-                role = self.section.partition(".")[0]
-                instead = self.ours[name] or "Remove it."
-                raise refusal(field, value, f"is set by the {role}. {instead}")
-            if isinstance(value, Mapping):
-                secrets[name] = reference_of(field, value)
-            elif name in SECRETS:
-                raise refusal(
-                    field,
-                    "...",
-                    "is a secret. Write {file: PATH} or {env: NAME}: where workers read it.",
-                )
-            elif isinstance(value, bool | int | float | str):
-                plain[name] = value
-            else:
-                raise refusal(field, value, "must be text, a number, or true or false.")
-        return plain, secrets
+        role = self.section.partition(".")[0]
+        ours = {
+            name: f"is set by the {role}. {instead or 'Remove it.'}"
+            for name, instead in self.ours.items()
+        }
+        return properties_of("options", self.options, ours, SECRETS)
 
 
 class RegisteredTopic(TopicSection):
@@ -142,16 +127,6 @@ class RegisteredTopic(TopicSection):
                 raise refusal(name, value, f"is not for {form}. Remove it.")
             if value is None and name in needed:
                 raise refusal(name, value, f"is missing. {form[:1].upper()}{form[1:]} needs it.")
-
-
-def _flat(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Names with dots; ``--set`` makes nested mappings of them."""
-    for name, value in options.items():
-        whole = f"{before}{name}"
-        if isinstance(value, Mapping) and not set(value) & {"file", "env"}:
-            yield from _flat(value, f"{whole}.")
-        else:
-            yield whole, value
 
 
 __all__ = ["RegisteredTopic", "TopicSection"]

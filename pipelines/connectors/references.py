@@ -4,7 +4,7 @@ made."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -47,3 +47,40 @@ def reference_of(field: str, value: Any) -> PropertyReference:
             "is no name of an environment variable. Write one like KAFKA_KEY.",
         )
     return PropertyReference(env=place)
+
+
+def properties_of(
+    section: str, written: Mapping[str, Any], ours: Mapping[str, str], secret: Collection[str]
+) -> tuple[dict[str, Any], dict[str, PropertyReference]]:
+    """Properties of a client as a config spells them; raises what validators raise.
+
+    Args:
+      section: field that holds them. written: name -> value or reference; names may be nested.
+      ours: names that Weir sets itself -> what to say. secret: names that take references only.
+
+    Returns:
+      Plain ones, and those by reference.
+    """
+    plain: dict[str, Any] = {}
+    secrets: dict[str, PropertyReference] = {}
+    for name, value in _flat(written):
+        field = f"{section}.{name}"
+        if name in ours:
+            raise refusal(field, value, ours[name])
+        if name in secret or isinstance(value, Mapping):
+            secrets[name] = reference_of(field, value)
+        elif isinstance(value, bool | int | float | str):
+            plain[name] = value
+        else:
+            raise refusal(field, value, "must be text, a number, or true or false.")
+    return plain, secrets
+
+
+def _flat(written: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Names with dots; ``--set`` makes nested mappings of them."""
+    for name, value in written.items():
+        whole = f"{before}{name}"
+        if isinstance(value, Mapping) and not set(value) & {"file", "env"}:
+            yield from _flat(value, f"{whole}.")
+        else:
+            yield whole, value

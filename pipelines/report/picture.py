@@ -301,7 +301,10 @@ def _lines(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
         chart = chart.facet(column=alt.Column("key:N", sort=keys, title=None), spacing=10)
     unit = f" ({figure.unit})" if figure.unit and figure.unit != figure.title else ""
     title = f"{figure.title}{unit}" + ("" if figure.baseline else f", {figure.caption}")
-    return _with(chart, rows, textwrap.shorten(title, 84), note)
+    with np.errstate(invalid="ignore"):
+        out = int(np.count_nonzero((value < between[0]) | (value > between[1])))
+    beyond = [f"{out:,} of {len(value):,} values lie beyond the axis."] if out else []
+    return _with(chart, rows, textwrap.shorten(title, 84), [*note, *beyond])
 
 
 def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:

@@ -51,7 +51,7 @@ TOOLS_OF = {job_server.PRISM.name: ("go",), job_server.COMPONENT.name: ("mvn", "
             flink_config.COMPONENT.name: ("java",), servers.PUBSUB.name: ("go",)}  # fmt: skip
 """What a component is made with, and Flink runs on."""
 EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp",
-             "kafka": "kafka", "postgresql": "postgresql",
+             "kafka": "kafka", "postgresql": "postgresql", "iceberg": "iceberg",
              **{scheme: service.extra for scheme, service in SERVICES.items()}}  # fmt: skip
 """Extras of the package that a kind of source, sink, secret, ledger, bucket or a runner needs."""
 

@@ -1,4 +1,4 @@
-"""``weir status``: how a job on Flink fares, or what is in a folder of results."""
+"""``weir status``: the status of a job on Flink, or what is in a folder of results."""
 
 from __future__ import annotations
 

@@ -173,6 +173,7 @@ SINKS = ConnectorKinds(
         "pubsub": "weir.pipelines.sinks.pubsub:PubSubSink",
         "kafka": "weir.pipelines.sinks.kafka:KafkaSink",
         "postgresql": "weir.pipelines.sinks.postgresql:PostgresqlSink",
+        "iceberg": "weir.pipelines.sinks.iceberg:IcebergSink",
     },
     "weir.sinks",
 )

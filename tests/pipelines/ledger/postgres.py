@@ -48,10 +48,19 @@ class PostgresServer:
             capture_output=True,
             cwd=self._folder,
         )
-        command = self._command("postgres", "-D", str(data), "-k", str(data), "-h", "", "-F")
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Starts it on the data that are there, and waits until it answers."""
+        data = str(self._folder / "data")
+        command = self._command("postgres", "-D", data, "-k", data, "-h", "", "-F")
         self._server = Process("PostgreSQL", command, self._folder / "log", folder=self._folder)
         self._server.wait_until(self._answers, 60.0, "it answered")
-        return self
+
+    def kill(self) -> None:
+        """kill -9 of the server and its children."""
+        self._server.stop(0.0)
 
     def __exit__(
         self,
