@@ -216,7 +216,7 @@ def judged(name: str, epsilons: Sequence[float], draws: int) -> Iterator[dict[st
             losses[family] = float(np.nanmin(every))
         least = np.nanmin(list(losses.values()))
         yield {
-            "table": name,
+            "set": name,
             "rows": aim.rows,
             "numbers": aim.objective.dimension,
             "epsilon": epsilon,
@@ -233,7 +233,7 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
         "|---|---|---|---|---|",
     ]
     for name in TABLES:
-        mine = {float(row["epsilon"]): row for row in rows if row["table"] == name}
+        mine = {float(row["epsilon"]): row for row in rows if row["set"] == name}
         if 1.0 not in mine:
             continue
         one = mine[1.0]
@@ -255,7 +255,7 @@ def with_table(page: str, own: str) -> str:
 
 def measure(bench: Bench) -> None:
     """Judges every table and writes the page's."""
-    bench.keys = ("table",)
+    bench.keys = ("set",)
     names = ("grades",) if bench.short else tuple(TABLES)
     rows: list[dict[str, str]] = []
     for name in names:

@@ -29,7 +29,7 @@ from weir.dpcore.continual.blt import Blt
 from weir.dpcore.estimates.laws import BufferLaw
 from weir.dpcore.estimates.rules import Estimates
 from weir.dpcore.estimates.series import Tracker, windows
-from weir.dpcore.estimates.sources import Source
+from weir.dpcore.estimates.sources import EstimateSource
 
 BEGIN = 30
 """Ticks that are not counted: a week of the sum, and three for the filters to begin."""
@@ -41,7 +41,7 @@ CACHE = Path(__file__).parents[1] / ".cache"
 class Case(NamedTuple):
     """A public series. truth: (keys, ticks), of each tick. unit: of noise. season: ticks.
 
-    counts: truth of the count, where it helps, with its unit. event: see ``Source``.
+    counts: truth of the count, where it helps, with its unit. event: see ``EstimateSource``.
     """
 
     name: str
@@ -165,7 +165,7 @@ def measured(case: Case, rng: np.random.Generator, hindsight: bool) -> dict[str,
         counted = np.cumsum(counts, axis=1).T + small * noise
         fresh = law.walk(rng.normal(size=(keys, n))).T
         released = sums + CENTRE * small * noise + rest * fresh
-    source = Source(
+    source = EstimateSource(
         case.name, (over,), law, case.unit, case.event, 0.0, "counts", shares, (0.0, CLIP)
     )
     tracker = Tracker(source, case.season, keys, counts=counted is not None)
@@ -226,7 +226,7 @@ def shifts(bench: Bench, draws: int) -> None:
         values, inside, flags, errors = [], [], [], []
         for _ in range(draws):
             released = sums + law.walk(rng.normal(size=(1, n))).T
-            source = Source("level", (over,), law, 1.0, 0.0, None)
+            source = EstimateSource("level", (over,), law, 1.0, 0.0, None)
             tracker = Tracker(source, 7, 1)
             live = [tracker.add(released[t], {over: stddev[t]})[over] for t in range(n)]
             result = Estimates(*(np.concatenate(item) for item in zip(*live, strict=True)))

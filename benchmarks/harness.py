@@ -43,7 +43,7 @@ GUARDED = (
 """Benchmarks with ratios, in the order of the table."""
 OTHERS = (
     "stages", "learners", "scale_model", "kafka_speed", "stream_throughput", "stream_delay",
-    "stream_soak", "plain_count",
+    "stream_soak", "plain_count", "estimates",
 )  # fmt: skip
 """Benchmarks whose figures are absolute, or errors."""
 BY_AES = ("noise_speed",)

@@ -93,14 +93,14 @@ def useless_outputs(config: PlanConfig, built: Compiled) -> Iterator[str]:
             f"(expect.events: {number(terms.events)} a {cell})."
         )
     if items:
-        yield _remedy(config, built, max(items, key=lambda item: item.ratio))
+        yield _remedy(config, max(items, key=lambda item: item.ratio))
 
 
-def _remedy(config: PlanConfig, built: Compiled, worst: Hidden) -> str:
+def _remedy(config: PlanConfig, worst: Hidden) -> str:
     """The first change that makes the margin smaller than the value, and its effect."""
     name = worst.info.name
     best: tuple[str, Hidden] | None = None
-    for item in changes(config, built, worst):
+    for item in changes(config, worst):
         if best is None or item[1].ratio < best[1].ratio:
             best = item
         if item[1].ratio < 1:
@@ -130,11 +130,10 @@ def _averages(config: PlanConfig, name: str) -> bool:
     return isinstance(algorithm, AggregatesAlgorithm) and algorithm.aggregates[name].averages
 
 
-def changes(config: PlanConfig, built: Compiled, worst: Hidden) -> Iterator[tuple[str, Hidden]]:
+def changes(config: PlanConfig, worst: Hidden) -> Iterator[tuple[str, Hidden]]:
     """Changes of a config, the least first, each with what it makes of an output."""
     algorithm, terms = config.algorithm, config.terms()
     assert isinstance(algorithm, AggregatesAlgorithm)
-    fixed = _fixed(terms, built.alternatives)
     name, own = worst.info.name, worst.info.over
     aggregate = algorithm.aggregates[name]
     if own is not None and not aggregate.distinct and aggregate.of_users is None:
@@ -145,7 +144,7 @@ def changes(config: PlanConfig, built: Compiled, worst: Hidden) -> Iterator[tupl
             overs = tuple(over if item == own else item for item in aggregate.over)
             wider = aggregate.model_copy(update={"over": overs})
             other = replace(algorithm, aggregates={**algorithm.aggregates, name: wider})
-            yield from _tried(f"over: {over}", other, fixed, None, name, over)
+            yield from _tried(f"over: {over}", other, terms, None, name, over)
     if terms.person is None and terms.clock.calendar is None and not terms.clock.once:
         for times in LONGER:
             if own is None or own % times and own != 1 or (terms.horizon or 0) % times:
@@ -167,7 +166,7 @@ def changes(config: PlanConfig, built: Compiled, worst: Hidden) -> Iterator[tupl
     if len(algorithm.aggregates) > 1:
         others = listing([key for key in algorithm.aggregates if key != name])
         alone = replace(algorithm, aggregates={name: aggregate})
-        yield from _tried(f"leaving out {others}", alone, fixed, None, name, own)
+        yield from _tried(f"leaving out {others}", alone, terms, None, name, own)
 
 
 def _fixed(terms: Terms, alternatives: Iterable[Alternative]) -> Terms:

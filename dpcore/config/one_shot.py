@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from weir.dpcore.config.durations import is_length
 from weir.dpcore.config.section import refusal
 from weir.dpcore.config.ticks import Path
 
@@ -63,15 +64,22 @@ def check_clock(data: Mapping[str, Any], paths: Iterable[Path] = NEEDS_CLOCK) ->
     )
 
 
-def check_model(name: str) -> None:
-    """Refuses a model that would not have seen a row.
+def check_model(name: str, block: object) -> None:
+    """Refuses a model that would not have seen a row, or that cuts rows by a time they lack.
 
     Args:
-      name: of the algorithm.
+      name: of the algorithm. block: how its rows are cut, if they are.
 
     Raises:
-      PydanticCustomError: it is released before the events of its tick.
+      PydanticCustomError: it is released before the events of its tick, or a block is a duration.
     """
+    if is_length(block):
+        raise refusal(
+            "model.block",
+            block,
+            "is a time, and a config without a clock has none. Write a number of records, like "
+            "block: 1000, with schema.id; or add a clock.",
+        )
     if name.startswith("online."):
         raise refusal(
             "model.algorithm",

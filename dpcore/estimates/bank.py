@@ -75,7 +75,7 @@ def grid(seasonal: bool) -> Floats:
     return np.asarray([*rows, UNKNOWN])
 
 
-class Model(NamedTuple):
+class SignalModel(NamedTuple):
     """A signal under noise: state (D = z of the last tick, noise state, level, season pairs).
 
     Attributes:
@@ -100,7 +100,7 @@ class Model(NamedTuple):
         """Place of the level in the state."""
         return 1 + self.law.size
 
-    def at(self, tick: int) -> ModelMove:
+    def at(self, tick: int) -> SignalMove:
         """How the state moves at a tick of the clock."""
         noise, m = self.law.at(tick), self.law.size
         entries = [(0, 1 + j, weight) for j, weight in enumerate(noise.read) if weight]
@@ -115,10 +115,10 @@ class Model(NamedTuple):
             seen.append((i, 1.0))
         push = np.zeros(self.size)
         push[: 1 + m] = (noise.size, *noise.push)
-        return ModelMove(tuple(entries), tuple(seen), push, noise.size)
+        return SignalMove(tuple(entries), tuple(seen), push, noise.size)
 
 
-class ModelMove(NamedTuple):
+class SignalMove(NamedTuple):
     """F (entries), H (place and weight), and what xi adds: to the state (d,), to what is seen."""
 
     entries: Entries
@@ -163,7 +163,7 @@ class GainRow(NamedTuple):
     total: Floats
     spans: tuple[Floats, ...]
     before: Floats
-    move: ModelMove
+    move: SignalMove
 
 
 @dataclass
@@ -176,7 +176,7 @@ class Gains:
         ring by tick; past: (L, G) their variances.
     """
 
-    model: Model
+    model: SignalModel
     members: Floats
     spans: tuple[int, ...]
     tick: int = 0
@@ -233,14 +233,14 @@ class Gains:
         self.state, self.with_past = self.state[:, :, members], self.with_past[:, :, members]
 
 
-class Moments(NamedTuple):
+class NoiseMoments(NamedTuple):
     """Of the noise in a release, given the releases up to it: mean (K,) and variance (K,)."""
 
     mean: Floats
     variance: Floats
 
 
-class Kept(NamedTuple):
+class FilterStep(NamedTuple):
     """What the smoother needs of a tick: its gains, (d, G, K) states before it, (G, K) errors."""
 
     row: GainRow
@@ -259,14 +259,14 @@ class Bank:
       history: filled where ``remember`` is set.
     """
 
-    model: Model
+    model: SignalModel
     keys: int
     overs: tuple[int | None, ...]
     first: int = 0
     members: Floats | None = None
     prune: bool = False
     remember: bool = False
-    history: list[Kept] = field(default_factory=list)
+    history: list[FilterStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.members is None:
@@ -285,7 +285,7 @@ class Bank:
         """Ticks so far."""
         return self.gains.age
 
-    def step(self, change: Floats) -> dict[int | None, Moments]:
+    def step(self, change: Floats) -> dict[int | None, NoiseMoments]:
         """Takes one tick.
 
         Args:
@@ -298,7 +298,7 @@ class Bank:
         age = self.age - 1
         error = change - looked_at(row.move.seen, self.state)
         if self.remember:
-            self.history.append(Kept(row, self.state, error))
+            self.history.append(FilterStep(row, self.state, error))
         spread = row.spread[:, None]
         score = -0.5 * (error * error / spread + exact_log(spread))
         self.likelihood += score
@@ -308,7 +308,7 @@ class Bank:
         self.state += row.gain[:, :, None] * error
         self.past += row.lagged[:, :, None] * error
         now = self.state[0]
-        out: dict[int | None, Moments] = {}
+        out: dict[int | None, NoiseMoments] = {}
         for over in self.overs:
             if over is None:
                 out[over] = mixture(weights, now, row.total)
@@ -355,13 +355,13 @@ class Bank:
         self.pooled, self.likelihood = arrays["pooled"], arrays["likelihood"]
 
 
-def mixture(weights: Floats, mean: Floats, variance: Floats) -> Moments:
+def mixture(weights: Floats, mean: Floats, variance: Floats) -> NoiseMoments:
     """Mean and variance of members (G, K), their own variances (G,) or (G, K)."""
     variance = variance if variance.ndim == 2 else variance[:, None]
     center = (weights * mean).sum(axis=0)
     apart = mean - center
     total = (weights * (variance + apart * apart)).sum(axis=0)
-    return Moments(center, np.maximum(total, 0.0))
+    return NoiseMoments(center, np.maximum(total, 0.0))
 
 
 def likely(likelihood: Floats, members: Floats, size: int = PRUNED) -> Ints:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.estimates.bank import Bank, Kept, ModelMove, Moments, likely, mixture, moved
+from weir.dpcore.estimates.bank import (
+    Bank,
+    FilterStep,
+    NoiseMoments,
+    SignalMove,
+    likely,
+    mixture,
+    moved,
+)
 from weir.dpcore.noise.gaussian import exact_log
 from weir.dpcore.noise.generalised_gaussian import exact_exp
 
@@ -32,7 +40,7 @@ def weights_of(likelihood: Floats) -> Floats:
     return weights
 
 
-def smoothed(bank: Bank, changes: Floats) -> dict[int | None, list[Moments]]:
+def smoothed(bank: Bank, changes: Floats) -> dict[int | None, list[NoiseMoments]]:
     """The noise in the releases of every tick, given the releases of all ticks.
 
     Args:
@@ -55,12 +63,12 @@ def smoothed(bank: Bank, changes: Floats) -> dict[int | None, list[Moments]]:
 
 
 def _backwards(
-    history: Sequence[Kept],
+    history: Sequence[FilterStep],
     state: Floats,
     variance: Floats,
     weights: Floats,
     overs: Sequence[int | None],
-) -> dict[int | None, list[Moments]]:
+) -> dict[int | None, list[NoiseMoments]]:
     """From the last tick to the first.
 
     Args:
@@ -91,7 +99,7 @@ def _backwards(
         middle = sum(info[:, i] * before[0, i] for i in range(d))
         spread[t] = before[0, 0] - sum(before[0, i] * middle[i] for i in range(d))
     steps.reverse()
-    result: dict[int | None, list[Moments]] = {}
+    result: dict[int | None, list[NoiseMoments]] = {}
     for over in overs:
         moments = []
         for t in range(n):
@@ -108,7 +116,7 @@ def _backwards(
 
 
 def _covariance(
-    history: Sequence[Kept],
+    history: Sequence[FilterStep],
     last: Floats,
     steps: Sequence[Floats],
     infos: Sequence[Floats],
@@ -125,7 +133,7 @@ def _covariance(
     return np.asarray(row[0] - sum(through[i] * after[i, 0] for i in range(d)))
 
 
-def _closed(move: ModelMove, gain: Floats) -> Floats:
+def _closed(move: SignalMove, gain: Floats) -> Floats:
     """F - K H: (d, d, G)."""
     d = len(gain)
     out = np.repeat(moved(move.entries, np.eye(d))[:, :, None], gain.shape[1], axis=2)

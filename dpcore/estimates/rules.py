@@ -71,10 +71,11 @@ def shown(
     stddev = np.where(claims, stddev, release_stddev)
     noise = np.sqrt(np.maximum(release_stddev**2 - judged**2, 0.0))
     surprise = claims & (np.abs(release - value) > BAND * noise)
+    if least is not None:
+        value = np.where(claims, np.maximum(value, least), value)
     low, high = value - BAND * stddev, value + BAND * stddev
     if least is not None:
-        bounded = (np.where(claims, np.maximum(item, least), item) for item in (value, low, high))
-        value, low, high = bounded
+        low = np.where(claims, np.maximum(low, least), low)
     return Estimates(value, stddev, low, high, claims, surprise)
 
 

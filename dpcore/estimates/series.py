@@ -10,10 +10,10 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, WeirError
-from weir.dpcore.estimates.bank import Bank, Model, Moments
+from weir.dpcore.estimates.bank import Bank, NoiseMoments, SignalModel
 from weir.dpcore.estimates.hindsight import LONGEST, rising, smoothed
 from weir.dpcore.estimates.rules import LEAST_TICKS, Estimates, claimed, shown
-from weir.dpcore.estimates.sources import Source
+from weir.dpcore.estimates.sources import EstimateSource
 
 MOST_KEYS = 1000
 """Keys of a bank. Where there are more, there are several, each with the members that it needs."""
@@ -45,7 +45,7 @@ class Tracker:
       factor: (K,) what an event is worth, by which the sum is taken apart; None: not yet.
     """
 
-    source: Source
+    source: EstimateSource
     season: int | None
     keys: int
     first: int = 0
@@ -68,7 +68,7 @@ class Tracker:
         self.beside: tuple[Bank, Bank] | None = None
 
     def _bank(self) -> Bank:
-        model = Model(self.source.law, self.season)
+        model = SignalModel(self.source.law, self.season)
         return Bank(model, self.keys, self.source.overs, self.first, prune=self.prune)
 
     def add(
@@ -115,7 +115,7 @@ class Tracker:
             return totals[-1]
         return np.asarray(totals[-1] - totals[-1 - over])
 
-    def _alone(self, release: Floats, noise: Moments, stddev: Floats) -> Estimates:
+    def _alone(self, release: Floats, noise: NoiseMoments, stddev: Floats) -> Estimates:
         """What the model says of a release, whose noise has these moments in units."""
         source = self.source
         value = release - source.unit * noise.mean
@@ -153,7 +153,9 @@ class Tracker:
         for change in np.diff(np.stack(self._rest()), axis=0, prepend=0.0):
             rest.step(change)
 
-    def _step_beside(self) -> tuple[dict[int | None, Moments], dict[int | None, Moments]] | None:
+    def _step_beside(
+        self,
+    ) -> tuple[dict[int | None, NoiseMoments], dict[int | None, NoiseMoments]] | None:
         if self.beside is None or self.factor is None:
             return None
         count = self._change(self.counted)
@@ -163,7 +165,12 @@ class Tracker:
         return counts.step(count / self.count_unit), rest.step(change / unit)
 
     def _beside(
-        self, release: Floats, counted: Floats, count: Moments, rest: Moments, stddev: Floats
+        self,
+        release: Floats,
+        counted: Floats,
+        count: NoiseMoments,
+        rest: NoiseMoments,
+        stddev: Floats,
     ) -> Estimates:
         """factor x the count's estimate + the rest's; both errors may agree, so they add up."""
         assert self.factor is not None
@@ -214,7 +221,7 @@ class Tracker:
             if over is None and self.source.least == 0:
                 value = release - self.source.unit * noise.mean
                 ordered = np.stack([rising(one, np.ones(n)) for one in value.T], axis=1)
-                noise = Moments((release - ordered) / self.source.unit, noise.variance)
+                noise = NoiseMoments((release - ordered) / self.source.unit, noise.variance)
             result = self._alone(release, noise, stddevs[over])
             if pair is not None:
                 both = (_stacked(pair[0][over]), _stacked(pair[1][over]))
@@ -266,7 +273,7 @@ def without(release: Floats, stddev: Floats) -> Estimates:
     return shown(release, wide, release, wide**2, 0.0, None)._replace(claims=none, surprise=none)
 
 
-def _stacked(moments: Sequence[Moments]) -> Moments:
-    return Moments(
+def _stacked(moments: Sequence[NoiseMoments]) -> NoiseMoments:
+    return NoiseMoments(
         np.stack([item.mean for item in moments]), np.stack([item.variance for item in moments])
     )

@@ -73,9 +73,9 @@ class Audited:
           ConfigError: the config, or a number of ticks that it has not.
         """
         notes: list[str] = []
-        job = job.model_copy(
-            update={"secret": None, "ledger": None, "dead_letters": None, "deduplicate": None}
-        )
+        # Synthetic events have the columns of a lookup themselves.
+        left = ("secret", "ledger", "dead_letters", "deduplicate", "lookup")
+        job = job.model_copy(update=dict.fromkeys(left))
         bare = job.key is None
         if job.key is not None and job.key.groups is not None:
             raise ConfigError(
@@ -84,6 +84,14 @@ class Audited:
                 "cannot be audited: each key of an audit is a trial of its own, and coarser keys "
                 "would add trials up; audit the config without groups.",
             )
+        for name, aggregate in job.aggregates.items():
+            if getattr(aggregate, "learn", None) is not None:
+                raise ConfigError(
+                    f"aggregates.{name}.clip.learn",
+                    None,
+                    "cannot be audited: what is attacked would follow the clip that each key "
+                    "learns; audit the config with two public numbers as clip.",
+                )
         job = _keyed(job, names(4))
         full = job.release_clock.ticks
         wanted = ticks if ticks is not None else full

@@ -30,6 +30,7 @@ from weir.pipelines.sinks.sink import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySi
 from weir.pipelines.sources.registry import SOURCES, AnySource
 from weir.pipelines.sources.source import Limits
 from weir.transforms.runtime.secret import refuse_secret
+from weir.transforms.sources.lookup import with_table
 
 JOB_NEEDS_CLOCK = (
     ("deduplicate", "horizon"),
@@ -140,13 +141,15 @@ class JobConfig(PlanConfig):
         return self.model_copy(update={"sink": shown})
 
     def plan_config(self) -> PlanConfig:
-        """Only what shapes the plan. A ledger adds up losses, which pure noise makes larger: it is
-        left out there, unless the config says otherwise."""
+        """Only what shapes the plan, with what the table of a lookup says. A ledger adds up losses,
+        which pure noise makes larger: it is left out there, unless the config says otherwise."""
         fields = {name: getattr(self, name) for name in PlanConfig.model_fields}
         named = set(self.model_fields_set) & set(fields)
         if self.ledger is not None and self.mechanism.pure is None:
             fields["mechanism"] = self.mechanism.model_copy(update={"pure": False})
             named.add("mechanism")
+        if self.lookup is not None:
+            fields["lookup"] = with_table(self.lookup)
         built = PlanConfig.model_construct(_fields_set=named, **fields)
         built._yaml11_numbers = self._yaml11_numbers
         return built

@@ -227,7 +227,7 @@ class Engine(Section):
         return self
 
 
-PATHS = {"secret": ("file",), "engine": ("checkpoints",)}
+PATHS = {"secret": ("file",), "engine": ("checkpoints",), "lookup": ("public",)}
 """Fields that hold paths, section by section; of sources and sinks their kinds know them."""
 
 

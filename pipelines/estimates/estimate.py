@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,27 @@ def estimate(
     _write(state, buffer.getvalue())
     count = rows.num_rows
     return Estimated(run, everything, path, count, estimator.refused, estimator.last)
+
+
+def stored(run: ResultFolder) -> pa.Table | None:
+    """Estimates that lie in a folder: in hindsight, if they are of its last tick; else live ones;
+    None: there are none."""
+    folder = run.directory / FOLDER
+    for name in (HINDSIGHT, LIVE):
+        path = folder / name
+        rows = _read(path.read_bytes()) if path.exists() else None
+        if rows is None or not rows.num_rows:
+            continue
+        if name == LIVE or pc.max(rows["as_of"]).as_py() == run.last_tick:
+            return rows
+    return None
+
+
+def refreshed(directory: Path) -> None:
+    """Takes the ticks that came since live estimates were written into a folder, if they were."""
+    if (directory / FOLDER / LIVE).exists():
+        with suppress(ConfigError):  # what is wrong with them is said by weir estimate
+            estimate(directory)
 
 
 def _mark(run: ResultFolder, estimator: Estimator) -> str:

@@ -15,7 +15,7 @@ from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.estimates.rules import LEAST_TICKS, Estimates, narrower
 from weir.dpcore.estimates.series import MOST_KEYS, Tracker
-from weir.dpcore.estimates.sources import Source
+from weir.dpcore.estimates.sources import EstimateSource
 from weir.pipelines.estimates.grid import ReleaseGrid
 
 ESTIMATE_SCHEMA = pa.schema(
@@ -52,7 +52,7 @@ class Cohort:
       stddevs: (n,) of the release a span, as rows have them.
     """
 
-    source: Source
+    source: EstimateSource
     first: int
     keys: tuple[str, ...]
     width: int
@@ -71,7 +71,7 @@ class Cohort:
             yield tracker, slice(i * MOST_KEYS, (i + 1) * MOST_KEYS)
 
 
-class Sums(NamedTuple):
+class ReleasedSums(NamedTuple):
     """Released sums (ticks, keys, width) over a span; None: since the start."""
 
     over: int | None
@@ -100,12 +100,12 @@ class Estimator:
     ) -> None:
         self.release, self.labels, self.remember = release, labels, remember
         self.season: int | None = facts["season"]
-        self.every: dict[str, Source] = {}
+        self.every: dict[str, EstimateSource] = {}
         self.refused: dict[str, str] = {}
         reasons: list[ConfigError] = []
         for entry in facts["outputs"]:
             try:
-                self.every[str(entry["name"])] = Source.of(entry)
+                self.every[str(entry["name"])] = EstimateSource.of(entry)
             except ConfigError as error:
                 about = "" if error.field == "name" else f"{error.field} = {error.value} "
                 self.refused[str(entry["name"])] = f"{about}{error.remedy}"
@@ -145,16 +145,16 @@ class Estimator:
         return [table for _, table in sorted(rows, key=lambda row: row[0])]
 
     @staticmethod
-    def _sums(grid: ReleaseGrid, name: str) -> Sums:
+    def _sums(grid: ReleaseGrid, name: str) -> ReleasedSums:
         """Running totals of an output or, where there are none, sums over its shortest span."""
         overs = [over for of, over in grid.value if of == name]
         if not overs:
             raise ConfigError("name", name, "has no rows; give the folder that the run wrote.")
         over = None if None in overs else min(item for item in overs if item is not None)
-        return Sums(over, grid.value[name, over])
+        return ReleasedSums(over, grid.value[name, over])
 
     def _places(
-        self, source: Source, totals: Floats, grid: ReleaseGrid
+        self, source: EstimateSource, totals: Floats, grid: ReleaseGrid
     ) -> Iterator[tuple[Cohort, int, list[int]]]:
         """Cohorts, the first row of the grid that each takes, and their columns."""
         place = {key: i for i, key in enumerate(grid.keys)}
@@ -178,7 +178,7 @@ class Estimator:
             yield cohort, row, columns
 
     def _check_rows(
-        self, source: Source, there: Any, row: int, columns: list[int], grid: ReleaseGrid
+        self, source: EstimateSource, there: Any, row: int, columns: list[int], grid: ReleaseGrid
     ) -> None:
         if min(columns) >= 0 and there[row:, columns].all():
             return
@@ -189,7 +189,9 @@ class Estimator:
             "from its first one on: copy the whole folder.",
         )
 
-    def _cohort(self, source: Source, first: int, keys: tuple[str, ...], width: int) -> Cohort:
+    def _cohort(
+        self, source: EstimateSource, first: int, keys: tuple[str, ...], width: int
+    ) -> Cohort:
         size = len(keys) * width
         many, counts = size > MOST_KEYS, source.count is not None and width == 1
         trackers = [
@@ -202,8 +204,8 @@ class Estimator:
         self,
         cohort: Cohort,
         grid: ReleaseGrid,
-        sums: Sums,
-        counts: Sums | None,
+        sums: ReleasedSums,
+        counts: ReleasedSums | None,
         row: int,
         columns: list[int],
     ) -> Iterator[tuple[int, pa.Table]]:
@@ -334,7 +336,9 @@ class Estimator:
             self.cohorts.setdefault((name, first), []).append(cohort)
 
 
-def _totals(sums: Sums, row: int, columns: list[int], before: Sequence[Sequence[Floats]]) -> Floats:
+def _totals(
+    sums: ReleasedSums, row: int, columns: list[int], before: Sequence[Sequence[Floats]]
+) -> Floats:
     """Running totals of some keys from a row on, flat: (ticks, numbers).
 
     Args:

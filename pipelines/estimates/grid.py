@@ -20,7 +20,7 @@ from weir.pipelines.results.series import COLUMNS, batch_of
 Spot = tuple[str, int | None]
 
 
-class Piece(NamedTuple):
+class ReleasePiece(NamedTuple):
     """Some rows of an output and span: keys and ticks (n,), values and stddevs (n, d)."""
 
     spot: Spot
@@ -49,9 +49,9 @@ class ReleaseGrid:
         return max((len(item) for item in self.value.values()), default=0)
 
     @classmethod
-    def of(cls, pieces: Iterable[Piece], first: int) -> ReleaseGrid:
+    def of(cls, pieces: Iterable[ReleasePiece], first: int) -> ReleaseGrid:
         """Puts rows into their places."""
-        by_spot: dict[Spot, list[Piece]] = {}
+        by_spot: dict[Spot, list[ReleasePiece]] = {}
         for piece in pieces:
             by_spot.setdefault(piece.spot, []).append(piece)
         every = [piece for several in by_spot.values() for piece in several]
@@ -80,7 +80,7 @@ def of_folder(run: ResultFolder, names: Iterable[str], first: int = 0) -> Releas
     return ReleaseGrid.of(_pieces(run, wanted, first), first)
 
 
-def _pieces(run: ResultFolder, wanted: list[ReleasedOutput], first: int) -> Iterator[Piece]:
+def _pieces(run: ResultFolder, wanted: list[ReleasedOutput], first: int) -> Iterator[ReleasePiece]:
     plans: set[str] = set()
     for raw in run.batches((*COLUMNS, "plan"), first):
         plans |= set(pc.unique(raw["plan"]).to_pylist())
@@ -99,7 +99,7 @@ def _pieces(run: ResultFolder, wanted: list[ReleasedOutput], first: int) -> Iter
                 width = len(output.labels)
                 numbers = (matrix(item, rows, width) for item in (batch.value, batch.stddev))
                 spot = (output.name, output.over)
-                yield Piece(spot, keys[batch.key[rows]], batch.tick[rows], *numbers)
+                yield ReleasePiece(spot, keys[batch.key[rows]], batch.tick[rows], *numbers)
 
 
 def of_table(table: pa.Table, names: Iterable[str]) -> ReleaseGrid:
@@ -123,7 +123,7 @@ def of_table(table: pa.Table, names: Iterable[str]) -> ReleaseGrid:
         stddev[lines, index] = frame["stddev"][mine].astype(np.float64)
         heads = mine[index == 0]
         pieces.append(
-            Piece(
+            ReleasePiece(
                 spot,
                 _texts(frame["key"][heads]),
                 frame["tick"][heads].astype(np.int64),

@@ -155,6 +155,13 @@ def feed(
       shape: what is known of sizes and values of synthetic events that are spread over the clock.
     """
     clockwork = clockwork or Clockwork()
+    if recorded is None and config.lookup is not None:
+        raise ConfigError(
+            "lookup",
+            config.lookup.public,
+            "adds columns to records that have none of them, and synthetic events would have them. "
+            "Replay recorded events (--from), or --set lookup=null and feed a job without it.",
+        )
     if recorded is not None:
         source = _spoil(read_batches(Path(recorded), config), shares, seed)
     elif live:

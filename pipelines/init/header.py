@@ -26,7 +26,13 @@ from weir.transforms.formats.format import SAMPLE_ROWS, list_size
 from weir.transforms.formats.registry import FORMATS, file_formats, other_kind, sniffed
 from weir.transforms.formats.stored import COMPRESSED, first_bytes
 from weir.transforms.formats.text import first_lines, kind_of_text
-from weir.transforms.sources.matching import match, require_regular
+from weir.transforms.sources.matching import match, match_dataset, require_regular
+from weir.transforms.sources.partitions import (
+    Partition,
+    is_partitioned,
+    partition_of,
+    refuse_uneven,
+)
 
 _FORMATS = (
     None,
@@ -276,11 +282,39 @@ def sniff_all(
     """
     if not any(sign in path for sign in "*?[") and not os.path.isdir(path):
         return sniff(path, columns, header, encoding)
-    files = [item.path for item in match(path, "FILE")][:MOST_FILES]
+    dataset = os.path.isdir(path) and is_partitioned(path)
+    matched = match_dataset(path, "FILE") if dataset else match(path, "FILE")
+    files = [item.path for item in matched][:MOST_FILES]
     result = sniff(files[0], columns, header, encoding)
     for other in files[1:]:
         _join(result, sniff(other, columns, header, encoding), files[0], other)
+    if dataset:
+        refuse_uneven(matched, path, "FILE")
+        _add_partitions(result, [partition_of(file.path, path, "FILE") for file in matched])
     return result
+
+
+def _add_partitions(found: dict[str, Any], partitions: Sequence[Partition]) -> None:
+    """Adds the columns of the names of folders, in place; their values stay here."""
+    names = [name for name in partitions[0] if name not in columns_of(found)]
+    values = {name: [item[name] for item in partitions if item[name]] for name in names}
+    times = _times(dict.fromkeys(names, "text"), values)
+    found["dataset"] = True
+    found["columns"] += [{"name": name, "type": "text"} for name in names]
+    time = next(iter(times), None)
+    if found["time"] is None and time is not None:
+        found["time"] = {"column": time, "format": times[time][0]}
+        found["time_formats"] = times[time]
+    users = [name for name in names if _UNIT_NAME.search(name)]
+    if found["unit"] is None and users:
+        found["unit"] = users[0]
+    keys = [name for name in names if name not in times and name != found["unit"]]
+    found["keys"] = sorted([*keys, *found["keys"]], key=lambda name: not _hints(name))
+
+
+def columns_of(found: Mapping[str, Any]) -> list[str]:
+    """Names of the columns that ``sniff`` found."""
+    return [item["name"] for item in found["columns"]]
 
 
 def _join(found: dict[str, Any], more: Mapping[str, Any], first: str, other: str) -> None:

@@ -5,4 +5,4 @@
 contribution bounds.
 """
 
-__all__ = ["bounds", "explore", "rehearse", "remedies", "scores", "search"]
+__all__ = ["bounds", "estimates", "explore", "rehearse", "remedies", "scores", "search"]

@@ -55,16 +55,16 @@ def estimate_scores(released: Path, clean: Path) -> tuple[EstimateScore, ...]:
     except ConfigError:
         return ()
     truth = of_folder(ResultFolder.open(clean), live.read)
-    found = {how: _by_spot(pa.concat_tables(tables)) for how, tables in rows.items() if tables}
+    by_how = {how: _by_spot(pa.concat_tables(tables)) for how, tables in rows.items() if tables}
     scores = []
-    for spot, own in found.get("live", {}).items():
+    for spot, own in by_how.get("live", {}).items():
         first, last = int(own["tick"].min()), int(own["tick"].max())
         exact, release = (_values(item, spot, own) for item in (truth, grid))
         errors = {"release": np.abs(release - exact), "live": np.abs(own["estimate"] - exact)}
         inside = (own["estimate_low"] <= exact) & (exact <= own["estimate_high"])
         after = None
-        if "hindsight" in found:
-            hind = found["hindsight"][spot]
+        if "hindsight" in by_how:
+            hind = by_how["hindsight"][spot]
             mine = (hind["tick"] >= first) & (hind["tick"] <= last)
             hind = {name: column[mine] for name, column in hind.items()}
             after = _often(np.abs(hind["estimate"] - _values(truth, spot, hind)))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.report.estimates import DrawnEstimates, drawn_estimates
 from weir.pipelines.report.heat import HeatMap, heat_map, stride_of
 from weir.pipelines.report.model_error import (
     BASELINE,
@@ -130,7 +131,7 @@ class ReportData:
       ranked_by: the output whose last value ranks the keys; None: keys were named, or there is one.
       stride: every stride-th tick is drawn.
       fine: the drawn keys. coarse: all keys, at fewer ticks; None where all are drawn.
-      chosen: whether outputs were named.
+      chosen: whether outputs were named. estimates: of drawn keys, if they lie in the folder.
     """
 
     run: ResultFolder
@@ -144,6 +145,7 @@ class ReportData:
     fine: SeriesGrid
     coarse: SeriesGrid | None
     chosen: bool = False
+    estimates: DrawnEstimates | None = None
 
     @property
     def keyless(self) -> bool:
@@ -198,6 +200,7 @@ def gather(
         fine,
         coarse,
         bool(names),
+        drawn_estimates(run, outputs, fine.keys, fine.ticks),
     )
 
 

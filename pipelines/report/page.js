@@ -5,7 +5,7 @@
   const $ = (id) => document.getElementById(id);
   const NONE = -(2 ** 31), KEYS = 8, FOUND = 12, ROWS = 300, SMALL = 110;
   const DONE = "Finished: every tick is released.";
-  const NEEDS = { margin: "lo", hidden: "noise", baseline: "b", stick: "alone", dot: "alone" };
+  const NEEDS = { margin: "lo", hidden: "noise", baseline: "b", interval: "e", estimate: "e", stick: "alone", dot: "alone" };
   const state = { keys: [], off: new Set(), from: 0, to: 0, whole: true, apart: true };
   let page = null, drawn = 0, views = [], pending = null;
 
@@ -73,6 +73,7 @@
       for (const part of figure.parts) {
         await unpacked(part.fine, given.fine.times.length);
         if (part.coarse) await unpacked(part.coarse, given.coarse.times.length);
+        await unpacked(part.estimate, given.fine.times.length);
       }
     for (const heat of given.heats) await unpacked(heat, heat.times.length);
     page = given;
@@ -83,6 +84,7 @@
     const fine = page.fine.row.has(key), grid = fine ? page.fine : page.coarse;
     const block = fine ? figure.parts[part].fine : figure.parts[part].coarse;
     if (!grid || !block || !grid.row.has(key)) return [];
+    const estimate = fine ? figure.parts[part].estimate : null;
     const n = grid.times.length, row = grid.row.get(key), [low, high] = figure.between;
     const shared = block.halves && block.halves.length === n;
     const cut = (x) => Math.min(high ?? Infinity, Math.max(low ?? -Infinity, x));
@@ -100,7 +102,8 @@
       const lo = band ? number(block.lows, row * n + i, block.step) ?? Math.min(v, cut(v - half)) : null;
       const hi = band ? number(block.highs, row * n + i, block.step) ?? Math.max(v, cut(v + half)) : null;
       const words = inside || block.lows ? told(v, half, lo, hi) : told(v, half);
-      found.push({ t, v, b, half, noise, slot, key: named(key), lo, hi, at: grid.ticks[i], when: when(t),
+      const [e, elo, ehi] = ["codes", "lows", "highs"].map((name) => estimate ? number(estimate[name], row * n + i, estimate.step) : null);
+      found.push({ e, elo, ehi, t, v, b, half, noise, slot, key: named(key), lo, hi, at: grid.ticks[i], when: when(t),
         tick: grid.ticks[i].toLocaleString("en-US"), words, told: words + (noise ? ", noise" : "") });
     }
     // A line is coloured up to the points at which noise begins to hide it.
@@ -191,7 +194,8 @@
       if (!near) return;
       view.data("near", [near]).runAsync();
       tip(event, { time: near.when, tick: near.tick, ...(page.keyless ? {} : { key: near.key }), value: near.told,
-        ...(near.b === null ? {} : { baseline: short(near.b) }) });
+        ...(near.b === null ? {} : { baseline: short(near.b) }),
+        ...(near.e === null ? {} : { estimate: `${short(near.e)} (${short(near.elo)} to ${short(near.ehi)})` }) });
     });
     place.addEventListener("pointerleave", (event) => { view.data("near", []).runAsync(); tip(event, null); });
   }

@@ -273,6 +273,10 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
         block = {"fine": _block(figure, part, data.fine)}
         if data.coarse is not None and (output.name, output.over) in data.coarse.value:
             block["coarse"] = _block(figure, part, data.coarse)
+        spot, own = (output.name, output.over), data.estimates
+        if own is not None and spot in own.value:
+            value, low, high = (item[spot][:, :, part] for item in (own.value, own.low, own.high))
+            block["estimate"] = packed(value, (high - low) / 2, low, high)
         blocks.append(block)
     return {
         "id": number,

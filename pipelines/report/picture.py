@@ -24,6 +24,8 @@ COLOURS = (
 )
 """Of keys in a picture; the page has them in page.css, in light and in dark."""
 INK, SOFT, GRID, GREY = "#1b2330", "#566175", "#e6e9ef", "#a3acba"
+ESTIMATE = "#d97706"
+"""Of estimates, whatever the key: it stands out from the colours of keys, in light and in dark."""
 NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~g')"
 APART: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 8}
 ROWS, NEAR = alt.NamedData("rows"), alt.NamedData("near")
@@ -71,8 +73,10 @@ def lines(x: Ends = None, y: Ends = None) -> Chart:
     """Lines with their margins: grey where noise hides the value, a point where a line has no
     length.
 
-    Rows: t (milliseconds), v, lo, hi, s (v where noise does not hide it), b (a baseline), slot,
-    key, noise, alone. The rows of ``near`` are those at the pointer.
+    Estimates are dashed, in a colour of their own.
+
+    Rows: t (milliseconds), v, lo, hi, e, elo, ehi (of an estimate), s (v where noise does not hide
+    it), b (a baseline), slot, key, noise, alone. The rows of ``near`` are those at the pointer.
     """
     base = alt.Chart(ROWS).encode(x=_time(x), detail="key:N")
     band = base.mark_area(clip=True, opacity=0.22).encode(
@@ -84,9 +88,13 @@ def lines(x: Ends = None, y: Ends = None) -> Chart:
     stick = alone.mark_rule(clip=True).encode(y=_value(y, "lo"), y2="hi:Q", color=_colour())
     dot = alone.mark_point(clip=True, filled=True, size=40).encode(y=_value(y), color=_colour())
     compared = base.mark_line(clip=True, strokeWidth=1.4, strokeDash=[5, 4], color=GREY)
+    dashes: dict[str, Any] = {"strokeWidth": 1.6, "strokeDash": [5, 3], "color": ESTIMATE}
+    sure = base.mark_area(clip=True, opacity=0.25, color=ESTIMATE)
     named = {
         "margin": band, "hidden": grey, "baseline": compared.encode(y=_value(y, "b")),
-        "line": line, "stick": stick, "dot": dot,
+        "line": line, "interval": sure.encode(y=_value(y, "elo"), y2="ehi:Q"),
+        "estimate": base.mark_line(clip=True, **dashes).encode(y=_value(y, "e")),
+        "stick": stick, "dot": dot,
     }  # fmt: skip
     built = list(named.values())
     if x is None:  # the page leaves layers without rows out, by their names
@@ -220,6 +228,7 @@ def _title(data: ReportData) -> alt.TitleParams:
     of = ", as the plan says" if any(output.is_model for output in run.outputs) else " of the noise"
     what = "Bars" if run.once else "Lines"
     note = f"{what}: released values. Margins: 95 %{of}. Grey: hidden by noise."
+    note += "" if data.estimates is None else " Dashed, orange: estimates, not releases."
     if data.ranked_by is not None and data.keys > len(data.drawn):
         note += f" The {len(data.drawn)} keys with the largest last {data.ranked_by.name}."
     lines = [f"{words.facts(data)} {promise}", words.unfinished(run) or note]
@@ -237,15 +246,21 @@ def _rows(series: Series, part: int, figure: Figure, data: ReportData, slot: int
     fine = np.isfinite(value)
     beside = np.concatenate([[False], fine, [False]])
     alone = fine & ~beside[:-2] & ~beside[2:]
+    output = figure.panel.output
+    none = np.full_like(value, np.nan)
+    estimated = data.estimates and data.estimates.of(output, series.key, series.ticks, part)
+    e, elo, ehi = estimated or (none, none, none)
     results = []
     for i, tick in enumerate(series.ticks.tolist()):
-        v, lo, hi = (float(x[i]) if np.isfinite(x[i]) else None for x in (value, low, high))
+        shown = (value, low, high, e, elo, ehi)
+        v, lo, hi, *model = (float(x[i]) if np.isfinite(x[i]) else None for x in shown)
         results.append(
             {
                 "t": data.run.tick_start(tick) / 1000, "v": v, "lo": lo, "hi": hi,
                 "b": float(compared[i, part]) if np.isfinite(compared[i, part]) else None,
                 "s": None if noise[i] else v, "noise": bool(noise[i]), "alone": bool(alone[i]),
                 "slot": slot % 8, "key": series.key or "(empty)",
+                **dict(zip(("e", "elo", "ehi"), model, strict=True)),
             }
         )  # fmt: skip
     return results

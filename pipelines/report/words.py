@@ -224,6 +224,7 @@ def how_to_read(data: ReportData) -> str:
             f" Of {data.keys:,} keys, {len(data.drawn)} are drawn: the first by their last private "
             f"value ({by})."
         )
+    text += "" if data.estimates is None else data.estimates.words
     if data.stride > 1:
         text += f" One tick in {data.stride} is drawn."
     return text

@@ -68,7 +68,7 @@ def sections(
     yield indent(schedule(plan, facts))
     yield Text("")
     yield indent(releases(plan))
-    for note in (*plan.notes, *left_out(plan), *weights(plan)):
+    for note in (*plan.notes, *left_out(plan), *weights(plan), *sizes(plan)):
         yield indent(Text(note, style="dim"))
     rest = list(details(plan, facts))
     if full:
@@ -151,6 +151,13 @@ def schedule(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
         rows.add_row("releases", f"new every {count(every, 'tick')}, repeated in between")
     if clock is not None and (plan.config.schema_.arrival is not None or clock.delay != "0s"):
         rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
+    lookup = plan.config.lookup
+    if lookup is not None:
+        rows.add_row(
+            "with columns of a table",
+            f"{', '.join(lookup.add)} by {', '.join(lookup.on)} from {lookup.public}, which is "
+            f"public (sha256 {lookup.table.digest[:12]})",
+        )
     if plan.where:
         rows.add_row("of the events where", plan.where)
     if plan.discovery is not None:
@@ -186,6 +193,16 @@ def left_out(plan: Plan) -> list[str]:
         (out.name, plan.bias_words(out.name), math.isfinite(out.stddev_worst))
         for out in plan.outputs
     )
+
+
+def sizes(plan: Plan) -> list[str]:
+    """Which public size would let the plan mark what noise hides; none where it has it."""
+    if plan.config.expect is not None or not plan.config.aggregates:
+        return []
+    return [
+        "Which outputs noise hides depends on their size: add expect: {events: N}, the events that "
+        "a key has in a tick, and the plan marks them."
+    ]
 
 
 def weights(plan: Plan) -> list[str]:

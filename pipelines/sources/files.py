@@ -70,8 +70,8 @@ class Files(Source):
         here = [place for place in self.places if "://" not in place]
         if self._is_dataset:
             here = [f"{glob.escape(place.rstrip('/'))}/**" for place in here]
-        named = [name for place in here for name in glob.glob(place, recursive=True)]
-        return [Path(name) for name in sorted(set(named))]
+        named = {Path(name) for place in here for name in glob.glob(place, recursive=True)}
+        return sorted(path for path in named if not (self._is_dataset and path.is_dir()))
 
     def _pipes(self) -> list[str]:
         from weir.transforms.sources.spool import is_stream

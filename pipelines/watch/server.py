@@ -79,9 +79,11 @@ class Live:
 
 def _drawn(folder: Path) -> tuple[str, str]:
     """Page and data of a folder."""
+    from weir.pipelines.estimates.estimate import refreshed
     from weir.pipelines.report.data import gather
     from weir.pipelines.report.page import as_script, page, parts, payload
 
+    refreshed(folder)
     data = gather(ResultFolder.open(folder))
     reported = {**payload(data), "parts": parts(data)}
     return page(data, live=True), as_script(reported)

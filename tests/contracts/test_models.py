@@ -48,6 +48,7 @@ MORE = {
     "optimize.phased_sgd, learned": "  form: learned\n",
     "optimize.phased_sgd, erm": "  form: erm\n  keep: 40\n  loss: absolute\n",
     "optimize.phased_sgd, erm in one pass": "  form: erm\n  passes: 1\n  loss: {quantile: 0.8}\n",
+    "optimize.sfw_tree, frank_wolfe": "  form: frank_wolfe\n",
     "optimize.sfw_tree, generalised": "  set: {lp_ball: {radius: 2, p: 1.5}}\n"
     "  noise: generalised_gaussian\n",
     "optimize.sfw_polyhedral, one sample": "  form: one_sample\n",

@@ -23,6 +23,7 @@ from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Participation, presence_of
 from weir.dpcore.models.blocks.sliding_window import SlidingBlocks
+from weir.dpcore.models.blocks.steps import GRADIENTS, LENGTH, MOMENTS, StepsFit
 from weir.dpcore.models.blocks.training import BlockTraining
 
 TICKS, KEYS = 16, 2
@@ -175,6 +176,76 @@ def test_a_user_who_is_gone_moves_fits_by_no_more_than_is_paid_for(name: str, no
         assert period <= 1 + 1e-9
         assert both <= 4 + 1e-9 if noise == "gaussian" else both <= 2 + 1e-9
         assert both > 0.02  # the scan sees something
+
+
+def queried(program: BlockProgram, leaves: Any, shared: bool = True) -> dict[Any, Any]:
+    """(key, complete blocks, place) -> level, and what its noisy steps ask, over what each part of
+    their noise is made for. Models and clips are fixed: they follow from what was released."""
+    training, found = program.training, {}
+    kept = training.no_rows(KEYS)
+    for job in jobs_of(training, leaves):
+        kept = training.admit(kept, job)
+        for key, (_, complete) in enumerate(job.numbers.tolist()):
+            for place, fit in enumerate(training.schedule.fits(complete)):
+                rng = np.random.default_rng([key, complete, place])
+                slots = np.zeros((training.schedule.slots, training.dimension))
+                draws: Any = Draws(None, place, complete, None)  # type: ignore[arg-type]
+                run: Any = training._run(kept, key, fit, slots, draws)
+                assert isinstance(run, StepsFit)
+                run = run if shared else replace(run, weights=np.ones_like(run.weights))
+                level, w = run.level, 9 * rng.standard_normal(training.dimension)
+                parts = (
+                    run.mean_length() / level.length.moved,
+                    run.second_moments(1.3) / level.moments.moved,
+                    run.gradient(w, 1.2) / level.gradients[0].moved,
+                )
+                found[key, complete, place] = (fit.level, parts)
+    return found
+
+
+def paid_of_steps(program: BlockProgram, one: dict[Any, Any], two: dict[Any, Any]) -> float:
+    """What tells the two streams apart, over all fits of all keys, in units of the budget."""
+    total = 0.0
+    for at, (index, parts) in one.items():
+        for share, a, b in zip((LENGTH, MOMENTS, GRADIENTS), parts, two[at][1], strict=True):
+            moved = float(np.linalg.norm(a - b))
+            total += float(program.levels[index].cost * share) * moved**2
+    return total / float(program.total)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_user_who_is_gone_moves_noisy_steps_by_no_more_than_is_paid_for(name: str) -> None:
+    """As above; and rows that each had a weight of their own would cost more."""
+    algorithm, more = CASES[name]
+    most = [0.0, 0.0, 0.0]
+    for block, cap in (("2d", 3), ("3d", 2)):
+        sections = {"mechanism": {"noise": "gaussian"}}
+        program = program_of(algorithm, CAPS, sections=sections, users=3, cap=cap, block=block,
+                             **more)  # fmt: skip
+        assert isinstance(program, BlockProgram)
+        for seed in range(2):
+            stream = Stream(program, seed)
+            every = np.ones(len(stream.user), dtype=bool)
+            whole = queried(program, stream.leaves(program, every))
+            for user in np.unique(stream.user)[:3]:
+                period = (stream.user == user) & (stream.tick < PERIOD)
+                for i, gone in enumerate((period, stream.user == user)):
+                    rest = queried(program, stream.leaves(program, ~gone))
+                    most[i] = max(most[i], paid_of_steps(program, whole, rest))
+        alone = one_user(program)
+        nobody = np.zeros(len(alone.user), dtype=bool)
+        told = [
+            paid_of_steps(
+                program,
+                queried(program, alone.leaves(program, ~nobody), shared),
+                queried(program, alone.leaves(program, nobody), shared),
+            )
+            for shared in (True, False)
+        ]
+        most[2] = max(most[2], told[1] / told[0])
+    assert 0.02 < most[0] <= 1 + 1e-9 and most[1] <= 4 + 1e-9
+    assert most[2] > 2
 
 
 def one_user(program: BlockProgram) -> Stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from pathlib import Path
@@ -20,6 +21,7 @@ from weir.dpcore.plan import Plan
 from weir.pipelines.estimates.estimator import ESTIMATE_SCHEMA
 from weir.pipelines.estimates.words import WHAT
 from weir.pipelines.results.plan_file import plan_json
+from weir.pipelines.watch.server import _drawn
 
 TICKS = 40
 TEXT = """
@@ -248,3 +250,30 @@ def test_estimates_read_releases_and_the_plan_alone(released: package.Released) 
     """They cost no privacy: other data with the same releases have the same estimates."""
     other = package.Released(Plan.from_config(released.plan.config), released.table, {})
     assert other.estimates(hindsight=True).equals(released.estimates(hindsight=True))
+
+
+@pytest.mark.slow
+def test_report_and_watch_draw_estimates_that_lie_in_the_folder(
+    folder: Path, weir: Weir, tmp_path: Path
+) -> None:
+    """Each in a colour of its own, with what they are; watch takes the ticks that came since."""
+    place = shutil.copytree(folder, tmp_path / "out")
+    later = place / f"ticks-{20:08d}-{TICKS - 1:08d}.parquet"
+    later.rename(tmp_path / later.name)
+    bare, _ = _drawn(place)
+    assert not (place / "_estimates").exists()
+    assert "estimates (" not in bare and '"estimate":' not in bare
+    weir("estimate", place)
+    page, data = _drawn(place)
+    assert "Dashed orange lines and margins are estimates (of the releases before each)" in page
+    assert WHAT in html.unescape(page)
+    (visits,) = (f for f in json.loads(data)["figures"] if (f["name"], f["over"]) == ("visits", 7))
+    assert {"value", "low", "high"} <= set(visits["parts"][0]["estimate"])
+    (tmp_path / later.name).rename(later)
+    _drawn(place)
+    assert f',{TICKS - 1},"visits"' in live(place).decode()
+    weir("estimate", place, "--hindsight")
+    page, _ = _drawn(place)
+    assert "estimates (in hindsight, of all releases)" in page
+    drawn = weir("report", place, "--out", tmp_path / "page", "--name", "visits")
+    assert drawn.exit_code == 0, drawn.output

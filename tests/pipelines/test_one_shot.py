@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -18,11 +23,20 @@ from tests.pipelines.conftest import Weir
 from weir.dpcore.accounting.scope import charge
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
+from weir.dpcore.registry import MODELS as REGISTERED
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.ledger.charge_request import opened, price_of
 
 TIMES = ("tick", "tick_start", "tick_end")
+KILL = """
+import os, signal, sys
+from weir.transforms.operators.write import Write
+Write.process = lambda self, batch: os.kill(os.getpid(), signal.SIGKILL)
+from weir.pipelines.cli.main import main
+main()
+"""
+"""A run that dies when it has released in memory and written nothing."""
 ROWS = [
     {"user": f"u{i % 200}", "city": ("Oslo", "Rome", "Bern")[i % 3], "spent": float(i % 50)}
     for i in range(600)
@@ -320,3 +334,84 @@ def test_bounds_of_a_user_hold_over_all_rows(folder: Path) -> None:
     )  # fmt: skip
     counts = sorted(round(row.value or 0) for row in found)
     assert counts == [0, 0, 0, 0, 5, 5]
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_bytes(weir: Weir, users: Path) -> None:
+    """It reads everything again: nothing of a run that died is needed."""
+    whole = weir("run", users, "--set", "sink.csv=whole/")
+    assert whole.exit_code == 0, whole.output
+    dying = subprocess.run(
+        [sys.executable, "-c", KILL, "run", str(users)],
+        capture_output=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert dying.returncode == -signal.SIGKILL
+    out = users.parent / "out"
+    assert out.exists() and not list(out.rglob("ticks-*"))
+    again = weir("run", users)
+    assert again.exit_code == 0, again.output
+    (one,), (other,) = (list(path.glob("ticks-*")) for path in (out, users.parent / "whole"))
+    assert one.read_bytes() == other.read_bytes()
+    assert weir("run", users).exit_code == 2, "it is complete"
+
+
+def fitted(algorithm: str, more: str) -> Any:
+    """theta of a one-shot plan over 3,000 rows: y = 2 + u, in units of its ranges."""
+    rng, n = np.random.default_rng(0), 3000
+    u, v = rng.uniform(-1, 1, (2, n))
+    plan = Plan.from_yaml(
+        "name: n\nschema: {id: i}\nprivacy: {epsilon: 50, delta: 1e-6}\n"
+        f"model:\n  algorithm: {algorithm}\n  features: [u, v]\n  target: y\n"
+        f"  ranges: {{u: [-1, 1], v: [-1, 1], y: [-5, 5]}}\n{more}"
+    )
+    columns = {"u": u, "v": v, "y": 2 + u}
+    events = public.Events(np.zeros(n, np.int64), None, columns, [str(i) for i in range(n)])
+    (one,) = public.simulate(plan, events, bytes(32), ticks=1)
+    return next(out.value.ravel() for out in one.released if out.name == "theta")
+
+
+BLOCK = "  block: 200\n"
+MODELS = {
+    "regression.incremental": "",
+    "regression.two_trees": "",
+    "regression.erm": "",
+    "regression.naive": "",
+    "erm.output_perturbation": BLOCK,
+    "erm.independent_batches": BLOCK,
+    "erm.sliding_window": BLOCK,
+    "erm.multi_resolution": BLOCK,
+    "erm.continual": BLOCK,
+    "erm.basic_continual": BLOCK,
+    "erm.sampled": BLOCK,
+    "optimize.frank_wolfe": BLOCK + "  set: {l1_ball: 2}\n",
+    "optimize.sfw_tree": "  records: 500\n  set: {l2_ball: 1}\n",
+    "optimize.sfw_polyhedral": "  records: 500\n  set: {l1_ball: 2}\n",
+    "optimize.phased_sgd": "  records: 500\n  set: {l2_ball: 1}\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_a_model_is_fitted_to_all_rows(algorithm: str) -> None:
+    theta = fitted(algorithm, MODELS[algorithm])
+    assert np.isfinite(theta).all() and np.abs(theta).max() > 0, theta
+
+
+def test_every_model_is_fitted_or_refused_without_a_clock() -> None:
+    others = [name for name in REGISTERED.own if name not in (*MODELS, "regression.projected")]
+    assert others and all(name.startswith("online.") for name in others)
+
+
+@pytest.mark.parametrize("name", ["erm.output_perturbation", "optimize.frank_wolfe"])
+def test_blocks_of_a_time_need_a_clock(name: str) -> None:
+    text = (
+        "name: n\nSCHEMAprivacy: {epsilon: 1, delta: 1e-6}\nmodel: {algorithm: NAME, features: [u]"
+        ", target: y, ranges: {u: [0, 1], y: [0, 1]}, block: BLOCK SET}\n"
+    ).replace("NAME", name)
+    text = text.replace(" SET", ", set: {l1_ball: 2}" if name.startswith("optimize") else "")
+    with pytest.raises(ConfigError, match=r"model\.block = '24h': is a time.*like block: 1000"):
+        Plan.from_yaml(text.replace("SCHEMA", "").replace("BLOCK", "24h"))
+    with pytest.raises(ConfigError, match=r"schema\.id is needed") as refused:
+        Plan.from_yaml(text.replace("SCHEMA", "").replace("BLOCK", "100"))
+    assert "duration" not in str(refused.value) and "7d" not in str(refused.value)

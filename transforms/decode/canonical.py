@@ -29,6 +29,7 @@ from weir.transforms.decode.cast import (
 )
 from weir.transforms.decode.lines import Chunk
 from weir.transforms.decode.lists import to_lists
+from weir.transforms.decode.lookup import LookupTable
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.decode.time import UTC_MICROSECONDS, to_time
 from weir.transforms.runtime.dead_letters import dead_letters, reason_code
@@ -159,6 +160,9 @@ def assemble(
     columns: dict[str, Any] = {}
     if schema.partition:
         raw = {**raw, **_same(schema.partition, len(positions))}
+    if schema.lookup is not None:
+        raw, spoilt = _looked_up(raw, spoilt, schema, schema.lookup, source, empty_is_null)
+        refused = _Refused(len(positions), spoilt)
     if schema.time is None:
         columns["@time"] = pa.array(np.zeros(len(positions), dtype=np.int64)).view(UTC_MICROSECONDS)
     else:
@@ -212,6 +216,26 @@ def assemble(
 def _same(partition: Mapping[str, str | None], n: int) -> dict[str, Any]:
     """Columns of which all records of a file have one text."""
     return {name: pa.repeat(pa.scalar(text, pa.string()), n) for name, text in partition.items()}
+
+
+def _looked_up(
+    raw: Mapping[str, Any],
+    spoilt: Spoilt,
+    schema: EventSchema,
+    table: LookupTable,
+    source: str,
+    empty_is_null: bool,
+) -> tuple[Mapping[str, Any], Spoilt]:
+    """Columns with those of a public table; where a record cannot be looked up, they are spoilt."""
+    texts, gone = [], []
+    for name in table.on:
+        read = partial(to_text, raw[name], "lookup.on", name, source, empty_is_null)
+        text, bad = _leniently(read, raw[name], pa.string(), schema)
+        texts.append(text)
+        gone += [bad, spoilt.get(name)]
+    lost = _either(gone)
+    more = {} if lost is None else dict.fromkeys(table.columns, lost)
+    return {**raw, **table.add_to(texts)}, {**spoilt, **more}
 
 
 def _rows(values: Any) -> Bad:

@@ -76,7 +76,7 @@ def read_parts(
     """
     read_times(parts, count, schema, name, raw, spoilt)
     kind: str | None = schema.columns.get(name)
-    if name in (*schema.keys, schema.id, schema.unit):
+    if name in (*schema.keys, schema.id, schema.unit, *schema.joined):
         kind = "text"
     if kind is not None:
         raw[name], bad = _merged(parts, count, *_READERS[kind])
@@ -196,7 +196,7 @@ def typed_columns(
             read_times(_by_type(values), len(values), schema, name, raw, spoilt)
         if name in (schema.id, schema.unit):
             raw[name] = _texts(values, bad, spelled=True)
-        elif name in schema.keys or kind == "text":
+        elif name in (*schema.keys, *schema.joined) or kind == "text":
             raw[name] = _texts(values, bad)
         elif kind == "number":
             raw[name] = _numbers(values, bad)

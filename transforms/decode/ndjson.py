@@ -174,7 +174,7 @@ def _types(
     anything would be of one type, and so would times that play another role too.
     """
     times = {stamp.column for stamp in schema.stamps}
-    texts = {*schema.keys, schema.id, schema.unit}
+    texts = {*schema.keys, schema.id, schema.unit, *schema.joined}
     if "any" in schema.columns.values() or len(times) < len(schema.stamps):
         return None
     if times & (texts | set(schema.columns)):

@@ -16,6 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.columns.predicate import Predicate
 from weir.transforms.columns.predicate_compiler import Kind
 from weir.transforms.decode import header_sniffing
+from weir.transforms.decode.lookup import LookupTable
 
 EPOCH_MICROSECONDS = {
     "epoch_s": 1_000_000.0,
@@ -98,6 +99,7 @@ class EventSchema:
       columns: user columns that a predicate or a program reads -> how they are read.
       fields: user column -> the setting that names it, for messages.
       listed: columns of lists; among ``columns`` they are one, by its name. None: there is none.
+      lookup: a public table, whose columns records have as if they were their own.
       partition: column -> text that all records of a file have there, from the names of its
         folders; no file holds such a column.
       strict: a column of another type than its role is an error of the config; see ``Stamp``.
@@ -113,6 +115,17 @@ class EventSchema:
     listed: ListColumn | None = None
     strict: bool = True
     partition: Mapping[str, str | None] = field(default_factory=dict)
+    lookup: LookupTable | None = None
+
+    @cached_property
+    def supplied(self) -> frozenset[str]:
+        """Columns that no record holds."""
+        return frozenset({*self.partition, *(self.lookup.columns if self.lookup else ())})
+
+    @cached_property
+    def joined(self) -> tuple[str, ...]:
+        """Columns of records by which rows of the public table are found; read as text."""
+        return () if self.lookup is None else self.lookup.on
 
     @cached_property
     def stamps(self) -> tuple[Stamp, ...]:
@@ -120,7 +133,7 @@ class EventSchema:
         return tuple(
             stamp
             for stamp in (self.time, self.arrival)
-            if stamp is not None and stamp.column not in self.partition
+            if stamp is not None and stamp.column not in self.supplied
         )
 
     @cached_property
@@ -130,14 +143,14 @@ class EventSchema:
         roles.append(self.arrival.column if self.arrival else None)
         lists = () if self.listed is None else self.listed.columns
         named = (name for name in roles if name is not None)
-        read = dict.fromkeys([*named, *self.columns, *lists])
-        return tuple(name for name in read if name not in self.partition)
+        read = dict.fromkeys([*named, *self.columns, *lists, *self.joined])
+        return tuple(name for name in read if name not in self.supplied)
 
     @cached_property
     def texts(self) -> frozenset[str]:
         """Columns that are read as text and as nothing else, of which every digit counts."""
         times = {stamp.column for stamp in self.stamps}
-        named = {*self.keys, self.id, self.unit, *self.columns}
+        named = {*self.keys, self.id, self.unit, *self.columns, *self.joined}
         return frozenset(
             name
             for name in named - times
@@ -167,6 +180,8 @@ class EventSchema:
         }
         if self.arrival is not None:
             roles.setdefault(self.arrival.column, f"{self.arrival.field}.column")
+        for column in self.joined:
+            roles.setdefault(column, "lookup.on")
         return roles
 
     def refuse_lists(self) -> None:
@@ -192,6 +207,14 @@ class EventSchema:
           rows: of a text, records below its header, for the test.
         """
         names = list(available)
+        for column in self.lookup.columns if self.lookup and self.strict else ():
+            if column in names:
+                raise ConfigError(
+                    "lookup.add",
+                    column,
+                    f"is a column of {source} too: which of the two is meant is not known. Rename "
+                    "it in the public table, or leave it out.",
+                )
         for column in self.partition:
             if column in names:
                 raise ConfigError(
@@ -239,6 +262,7 @@ class EventSchema:
         texts: Iterable[str] = (),
         named: Mapping[str, str] | None = None,
         listed: ListColumn | None = None,
+        lookup: LookupTable | None = None,
     ) -> EventSchema:
         """Plain values -> schema; the predicate says how its columns are read.
 
@@ -247,7 +271,7 @@ class EventSchema:
           gates: other predicates: the setting that holds one -> its text.
           texts: of ``numbers``, those that hold declared texts.
           named: column among ``numbers`` -> the setting that names it; aggregates without it.
-          listed: columns of lists.
+          listed: columns of lists. lookup: a public table.
 
         Raises:
           ConfigError: the predicate compares a column with text that the program adds up, or the
@@ -277,8 +301,23 @@ class EventSchema:
                         f"elsewhere; compare it with {columns[column]}s.",
                     )
         keys = (key,) if isinstance(key, str) else tuple(key or ())
-        result = cls(time, keys, id, unit, arrival, columns, fields, listed)
+        result = cls(time, keys, id, unit, arrival, columns, fields, listed, lookup=lookup)
+        result._check_joined()
         return result if listed is None else result._apart(listed)
+
+    def _check_joined(self) -> None:
+        """Raises ConfigError where a column of a lookup is read as anything but text, or one that
+        it adds is a list."""
+        lists = () if self.listed is None else self.listed.columns
+        for column in self.joined:
+            kind = self.columns.get(column, "text")
+            if kind != "text" or column in {*lists, *(stamp.column for stamp in self.stamps)}:
+                raise ConfigError(
+                    "lookup.on",
+                    column,
+                    f"is read as text, and otherwise by {self.field_of(column)}: a number or a "
+                    "time has several spellings. Name another column in one of the two.",
+                )
 
     def _apart(self, listed: ListColumn) -> EventSchema:
         """Itself. Raises ConfigError where a column of lists plays another role."""
@@ -318,6 +357,7 @@ class EventSchema:
             texts=() if config.model is None else config.model.texts,
             named={**aggregate_fields(config.aggregates), **model_fields(config.model)},
             listed=None if config.model is None else config.model.listed,
+            lookup=None if config.lookup is None else config.lookup.table,
         )
 
 

@@ -21,7 +21,11 @@ _OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG", "an image; events are needed"),
     (b"\xff\xd8\xff", "an image; events are needed"),
     (b"\x89HDF", "HDF5; save it as Parquet"),
-    (b"SQLite format 3\x00", "an SQLite database; save a table as CSV"),
+    (
+        b"SQLite format 3\x00",
+        "an SQLite database; its tables are read by source: {sql: {url: 'sqlite:///FILE', table: "
+        "NAME}}",
+    ),
 )
 _MARKS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF32_LE, "UTF-32 text; write source.encoding: utf-32"),

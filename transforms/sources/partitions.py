@@ -8,6 +8,7 @@ folders alone decide that no record in it satisfies the predicate: none of them 
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import unquote
@@ -27,6 +28,13 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 
 Partition = Mapping[str, str | None]
 """Column -> text, or None where it is missing, in order of the folders."""
+
+
+def is_partitioned(root: str) -> bool:
+    """Whether a folder of a disk holds no file that would be read, and folders COLUMN=VALUE."""
+    with os.scandir(root) as entries:
+        shown = [item for item in entries if item.name[:1] not in (".", "_") or "=" in item.name]
+    return bool(shown) and all(item.is_dir() and "=" in item.name for item in shown)
 
 
 def partition_of(path: str, root: str, field: str) -> Partition:

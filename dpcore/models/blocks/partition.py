@@ -335,8 +335,6 @@ def check_places(terms: Terms, what: str) -> None:
     }
     for name, (wrong, value, why) in asked.items():
         if wrong:
-            raise ConfigError(
-                name,
-                value,
-                f"{why}. That is for {what}",
-            )
+            if terms.clock.once:
+                what = what.partition(";")[0].rstrip(".") + "."
+            raise ConfigError(name, value, f"{why}. That is for {what}")

@@ -26,7 +26,11 @@ _BITS = 20
 
 
 def shares(
-    schedule: FitSchedule, split: str, kind: LossKind, presence: Participation = ALONE
+    schedule: FitSchedule,
+    split: str,
+    kind: LossKind,
+    presence: Participation = ALONE,
+    stepped: bool = False,
 ) -> tuple[Fraction, ...]:
     """What a fit of each level may cost a record, of the whole budget: so that the unit that pays
     most pays all of it.
@@ -35,10 +39,16 @@ def shares(
     half of a window, half for it. best: the least variance in a chain of one fit of each level, of
     noise with standard deviation D / share (pure; D / sqrt(share) otherwise), where D falls as
     1 / size: shares in proportion to D^(2/3), or to D; where a fit costs a user v times what it
-    costs a record, to D / sqrt(v).
+    costs a record, to D / sqrt(v). Of noisy steps every level alike: a later fit goes on from a
+    model that is near, and gains less from a budget than its noise would say.
+
+    Args:
+      stepped: whether fits are noisy steps.
     """
     levels = range(len(schedule.sizes))
-    raw = [_weight(schedule, level, split, kind, presence) for level in levels]
+    raw = [Fraction(1) for _ in levels]
+    if split != "best" or not stepped:
+        raw = [_weight(schedule, level, split, kind, presence) for level in levels]
     total = presence.spent(schedule, raw, kind)
     return tuple(item / total for item in raw)
 
@@ -76,6 +86,7 @@ def choose(
     noises: tuple[str, ...],
     build: Build,
     beside: Mapping[str, Build] = MappingProxyType({}),
+    stepped: bool = False,
 ) -> tuple[BlockProgram, tuple[Alternative, ...]]:
     """The program with the least noise in what it releases; every split and noise is priced.
 
@@ -83,7 +94,8 @@ def choose(
       presence: of the unit. split: the one that was named; None: the best.
       noises: that the algorithm can use.
       build: budget and shares -> the program.
-      next to: the same of other solvers, by name: priced to compare, at one split, never taken.
+      beside: the same of other solvers, by name: priced to compare, at one split, never taken.
+      stepped: whether ``build`` makes noisy steps.
 
     Raises:
       ConfigError: none of them can serve; says why the first cannot.
@@ -95,7 +107,8 @@ def choose(
         )
 
     def offer(make: Build, name: str, budget: PrivacyLoss) -> Offer[BlockProgram]:
-        program = make(budget, shares(schedule, name, budget.kind, presence))
+        steps = stepped and make is build
+        program = make(budget, shares(schedule, name, budget.kind, presence, steps))
         error = program.released_stddev()
         return Offer(program, error**2, {"theta over=all": error})
 
@@ -109,7 +122,8 @@ def choose(
     tried = tries(terms, among, ways)
     refuse_all(tried)
     compared = [item._replace(program=None) for item in tries(terms, among, others)]
-    return pick(replace(terms, continual_sum=split), [*tried, *compared])
+    named = split or (names[0] if stepped else None)  # noise says little of what steps end at
+    return pick(replace(terms, continual_sum=named), [*tried, *compared])
 
 
 def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:

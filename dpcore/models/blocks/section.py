@@ -124,7 +124,8 @@ class BlockModel(ClassifiedModel):
     split: Split | None = Field(
         default=None,
         description="How fits of several sizes share the budget: best (least noise in what is "
-        "released), even or paper. Without it: best; the plan shows all.",
+        "released; of solver steps every size alike), even or paper. Without it: the least noise; "
+        "of steps best. The plan shows all.",
         examples=["best"],
     )
 
@@ -351,7 +352,7 @@ class BlockModel(ClassifiedModel):
         others = (OUTPUT, SGD) if cut.by_count and self.stepped else (OUTPUT,)
         beside = {name: of(name) for name in others if name != self.solver}
         shape = (terms, schedule, presence, self.split, noises)
-        program, alternatives = choose(*shape, of(self.solver), beside)
+        program, alternatives = choose(*shape, of(self.solver), beside, self.solver == STEPS)
         program.waits.check("model.block", self.block, terms)
         state = program.state_bytes()
         if state > MOST_STATE:

@@ -93,6 +93,12 @@ def notes(program: BlockProgram) -> Iterator[str]:
             "Stochastic steps end near the minimiser, how near is not certified and not in the "
             "predicted noise: the noise is for whatever they come to. More model.passes end nearer."
         )
+    if first_fit(program) is not None and len(program.levels) > 1:
+        yield (
+            "Each level of the schedule has a share of the budget. Where nothing drifts, the later "
+            "fits of a chain add noise: one fit of as many records, erm.output_perturbation or "
+            "erm.independent_batches with a larger block, is nearer."
+        )
     if program.cut.users:
         yield shared_note(program.presence)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field
 
@@ -14,6 +16,7 @@ from weir.dpcore.algorithm import Compiled
 from weir.dpcore.config.section import Lengths
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.erm import tau
+from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.erm.schedule import RefitPhase, RefitSchedule, schedule_for
 from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
 from weir.dpcore.models.fields import algorithm_field
@@ -157,3 +160,17 @@ class NaiveModel(RefittedModel):
         phases = (RefitPhase(0, terms.horizon, 1, Fraction(1, runs)),)
         schedule = RefitSchedule(phases, budget)
         return self.choose(terms, self.problem(terms), lambda whole: schedule, ("gaussian",))
+
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        fields = self.model_dump(exclude_unset=True, by_alias=True)
+        better = ErmModel.model_validate({**fields, "algorithm": "regression.erm"})
+        with suppress(ConfigError):
+            seldom = cast(IncrementalErm, better.compile(terms).program)
+            own, other = (
+                item.gradient_stddev(item.schedule.smallest) for item in (program, seldom)
+            )
+            yield (
+                f"A baseline: regression.erm, fitted less often, has {own / other:.2g} times less "
+                "noise in its gradients."
+            )

@@ -123,6 +123,11 @@ class OnePassAlgorithm(ABC):
         """Of the noise."""
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the numbers of the runs speak against."""
+        return ()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a table of releases leaves open about its models."""
         return ()

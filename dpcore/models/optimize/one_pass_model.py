@@ -354,6 +354,7 @@ class OnePassModel(OnePassSection):
     def doubts(self, program: OnePass, terms: Terms) -> Iterator[str]:
         yield from super().doubts(program, terms)
         yield from program.waits.doubts(terms)
+        yield from program.course.doubts
 
     def refused(self) -> Iterator[str]:
         yield from super().refused()

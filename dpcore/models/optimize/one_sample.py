@@ -41,6 +41,11 @@ class OneSampleState(NamedTuple):
     total: Ints
 
 
+SEEN = 0.1
+"""Of the largest gradient: one that a choice should see."""
+FARTHEST_RECORDS = 1 << 40
+
+
 @dataclass(frozen=True)
 class OneSampleRun:
     """What is public about a run of n records.
@@ -232,6 +237,27 @@ class OneSample(OnePassAlgorithm):
         return (
             f"{built.records:,} records: a gradient of half of them, then a step a record; excess "
             f"risk at most {number(built.predicted)}"
+        )
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Where noise, not gradients, chooses the corners: log J scales of it over the diameter,
+        which the best of J noisy scores has, are more than a tenth of the largest gradient."""
+        first, vertices = self.runs[0], self.vertices.count
+
+        def hidden(run: OneSampleRun) -> bool:
+            return run.scale * math.log(vertices) > SEEN * run.glm.lipschitz * run.diameter
+
+        if not hidden(first):
+            return ()
+        records, shape = first.records, (first.glm, first.diameter, vertices)
+        while records < FARTHEST_RECORDS and hidden(
+            OneSampleRun.calibrated(*shape, records, first.pure, first.loss.value)
+        ):
+            records *= 2
+        return (
+            f"Below about {records:,} records a run goes to corners that noise chose. Take "
+            "optimize.phased_sgd.",
         )
 
     def canonical(self) -> Mapping[str, Any]:

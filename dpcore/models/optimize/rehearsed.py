@@ -60,6 +60,9 @@ def rehearsed(run: TreeRun, convex_set: ConvexSet) -> float:
             gradient = h * (x - best) + spread_root * one + noise * two
         for deeper in range(depth, run.phases + 1):
             points[deeper], slopes[deeper] = x, gradient
+        if run.kappa:
+            x = run.stepped(small, x, gradient, stage.step)
+            continue
         if run.scales:
             corner = _chosen(small, gradient, run.scales[stage.phase - 1], i)
         else:

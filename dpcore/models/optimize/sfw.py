@@ -14,8 +14,9 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.leaves.lattice import Lattice
-from weir.dpcore.models.kit.point import to_grid
+from weir.dpcore.models.kit.point import row_dot, to_grid
 from weir.dpcore.models.optimize.course import Drawn, Finished, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.tree import (
@@ -72,8 +73,13 @@ class TreeRun:
         is that of all depths; None: selection.
       scales: lambda_r of phases 1 .. R, in units of scores; (): noise.
       pure: whether selection is paid for in pure epsilon.
-      predicted: bound on the excess risk. guess: what it may be, to choose R by (``rehearsed``;
-      where vertices are chosen ``tree_guess``).
+      predicted: bound on the excess risk; of projected steps, for which none is derived, ``guess``.
+      guess: what it may be, to choose R by (``rehearsed``; where vertices are chosen
+      ``tree_guess``).
+      kappa: steps are projected gradient steps, at most so much of those of Frank-Wolfe long, and
+        differences of gradients are clipped to as much; 0: those of Frank-Wolfe. A path of capped
+        steps from a node to its right child is at most kappa 2^(1 - j) M long, so that clips only
+        guard the guarantee, which holds whatever the path is.
     """
 
     glm: Glm
@@ -86,6 +92,7 @@ class TreeRun:
     pure: bool
     predicted: float
     guess: float
+    kappa: float = 0.0
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -96,7 +103,15 @@ class TreeRun:
         """Of a vector of a batch at a depth, in the dual norm."""
         if depth == 0:
             return self.glm.lipschitz
-        return self.glm.smoothness * self.diameter * 2.0 ** (1 - depth)
+        return self.glm.smoothness * self.diameter * (self.kappa or 1.0) * 2.0 ** (1 - depth)
+
+    def stepped(self, convex_set: ConvexSet, x: Floats, gradient: Floats, step: float) -> Floats:
+        """x -> P(x - g / L1), no further than kappa times the step of the schedule times M: (n, d),
+        (n, d) -> (n, d)."""
+        moved = convex_set.project(x - gradient / self.glm.smoothness) - x
+        size = np.sqrt(row_dot(moved, moved))[:, None]
+        most = self.kappa * step * self.diameter
+        return np.asarray(x + moved * (most / np.maximum(size, most)))
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -123,6 +138,7 @@ class TreeRun:
             "right": None if self.right is None else self.right.canonical(),
             "scales": [scale.hex() for scale in self.scales],
             "pure": self.pure,
+            **({"kappa": self.kappa.hex()} if self.kappa else {}),
         }
 
 
@@ -216,6 +232,9 @@ class Sfw(OnePassAlgorithm):
         own["points"][depth:] = x
         own["slopes"][depth:] = gradient
         own["total"][:] = 0
+        if run.kappa:
+            x[:] = to_grid(run.stepped(self.set, x[None], gradient[None], stage.step)[0], self.grid)
+            return
         if self.vertices is None:
             vertex = self.set.linear_oracle(gradient[None])[0]
         else:
@@ -226,9 +245,10 @@ class Sfw(OnePassAlgorithm):
     def words(self, run: int) -> str:
         built = self.runs[run]
         several = "one phase" if built.phases == 1 else f"{built.phases} phases"
+        bound = "" if built.kappa else f"at most {number(built.predicted)}, "
         return (
             f"{self.first << run:,} records: {several}, batches of {built.batch:,} and fewer, "
-            f"{len(built.stages)} steps; excess risk at most {number(built.predicted)}, about "
+            f"{len(built.stages)} steps; excess risk {bound}about "
             f"{number(built.guess)} where features are evenly spread"
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -15,11 +16,13 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.norm_balls import LpBall
 from weir.dpcore.models.fields import ConvexSetSpec, algorithm_field
-from weir.dpcore.models.optimize.course import OnePassAlgorithm
+from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
 from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
-from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
+from weir.dpcore.models.optimize.rehearsed import rehearsed
+from weir.dpcore.models.optimize.sfw import REHEARSED_RUNS, Sfw, TreeRun, best_tree
 from weir.dpcore.models.optimize.tree import NODE_NOISES, NodeNoise
 from weir.dpcore.pricing.terms import Terms
 
@@ -27,6 +30,13 @@ NoiseName = Annotated[
     Literal["gaussian", "discrete_gaussian", "generalised_gaussian"],
     Says(f"must be one of {', '.join(NODE_NOISES)}."),
 ]
+
+
+TreeForm = Annotated[
+    Literal["projected", "frank_wolfe"], Says("must be one of projected, frank_wolfe.")
+]
+KAPPA = 0.125
+"""Longest projected step over that of Frank-Wolfe, where the noise of differences falls alike."""
 
 
 class SfwTreeModel(OnePassModel):
@@ -42,8 +52,17 @@ class SfwTreeModel(OnePassModel):
     phases: Phases | None = Field(
         default=None,
         description="R: trees of a run, each of twice the steps. Without it: what "
-        "serves every run best on a public problem of evenly spread features, tried in a dry run.",
+        "serves every run best on a public problem of evenly spread features, tried in a dry run; "
+        "of form: projected log2(records) - 7, from 1 to 7.",
         examples=[2],
+    )
+    form: TreeForm | None = Field(
+        default=None,
+        description="projected (gradient steps, projected and capped; the squared loss is Huber's "
+        "of width 1) or frank_wolfe (the paper's steps towards corners, which end inside a set "
+        "only after very many). Without it: projected over an l2_ball of at most 4,096 features, "
+        "else frank_wolfe.",
+        examples=["frank_wolfe"],
     )
     noise: NoiseName | None = Field(
         default=None,
@@ -66,9 +85,28 @@ class SfwTreeModel(OnePassModel):
         """q of the set's p."""
         return _exponent(self.bounded_set)[1]
 
+    @property
+    def projected(self) -> bool:
+        """Whether steps are projected and capped.
+
+        Raises:
+          ConfigError: they are asked for where they are not served.
+        """
+        fits = isinstance(self.bounded_set, L2Ball) and self.most_filled is None
+        if self.form == "projected" and not fits:
+            raise ConfigError(
+                "model.form",
+                self.form,
+                "is for an l2_ball of at most 4,096 features; take form: frank_wolfe.",
+            )
+        return fits if self.form is None else self.form == "projected"
+
     def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         names = self.noises_asked(terms, self.noise)
-        return {("tree", name): partial(self._course, terms, name) for name in names}
+        form, make = ("tree", self._course)
+        if self.projected:
+            form, make = ("projected", self._capped)
+        return {(form, name): partial(make, terms, name) for name in names}
 
     def _course(self, terms: Terms, noise: str) -> Sfw:
         convex_set = self.bounded_set
@@ -78,21 +116,60 @@ class SfwTreeModel(OnePassModel):
         runs = self.trees(convex_set, radius, make, self.phases, rehearse=True)
         return Sfw(convex_set, runs, self.records, None)
 
+    def _capped(self, terms: Terms, noise: str) -> Sfw:
+        convex_set = self.bounded_set
+        radius = _radius(convex_set)
+        bounded = {"loss": {"huber": 1.0}} if self.loss == "squared" else {}
+        glms = self.model_copy(update=bounded).glms(convex_set, radius)
+        make = partial(noisy_run, 2 * radius, noise, terms, kappa=KAPPA)
+        runs: list[TreeRun] = []
+        for k in range(MOST_RUNS):
+            records = self.records << k
+            phases = self.phases or max(1, min(7, records.bit_length() - 8))
+            run = self.best_width(
+                lambda width, n=records, r=phases: best_tree(  # type: ignore[misc]
+                    partial(make, glms(width)), n, r
+                )
+            )
+            again = k % 2 == 0 and k < REHEARSED_RUNS
+            guess = rehearsed(run, convex_set) if again else runs[-1].guess
+            runs.append(replace(run, predicted=guess, guess=guess))
+        return Sfw(convex_set, tuple(runs), self.records, None)
+
+    def notes(self, program: OnePass) -> Iterator[str]:
+        yield from super().notes(program)
+        if self.projected:
+            yield (
+                "No bound is claimed for projected steps: their excess risk is what a dry run on "
+                "public, evenly spread features comes to."
+            )
+        if self.projected and self.loss == "squared":
+            yield (
+                "The squared loss has its slope clipped where a prediction is further from the "
+                "target than half of the target's range: as {huber: 1}."
+            )
+
 
 def noisy_run(
-    diameter: float, noise: str, terms: Terms, glm: Glm, batch: int, phases: int
+    diameter: float,
+    noise: str,
+    terms: Terms,
+    glm: Glm,
+    batch: int,
+    phases: int,
+    kappa: float = 0.0,
 ) -> TreeRun:
-    """A run whose means have noise."""
+    """A run whose means have noise. kappa: see ``TreeRun``."""
     d, dual = glm.dimension, glm.dual
     budget = terms.epsilon, terms.delta
     root = NodeNoise.calibrated(glm.lipschitz, d, dual, noise, *budget)
-    clip = glm.smoothness * diameter
+    clip = glm.smoothness * diameter * (kappa or 1.0)
     right = NodeNoise.calibrated(clip, d, dual, noise, *budget)
     lengths = root.length(batch), right.length(batch // 2)
     noisy = math.hypot(lengths[0], math.sqrt(phases) * lengths[1])
     about = (glm, diameter, batch, phases, noisy)
     errors = (tree_error(*about), tree_guess(*about))
-    return TreeRun(glm, diameter, batch, phases, root, right, (), False, *errors)
+    return TreeRun(glm, diameter, batch, phases, root, right, (), False, *errors, kappa)
 
 
 def _exponent(convex_set: ConvexSet) -> tuple[float, float]:

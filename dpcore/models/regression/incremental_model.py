@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -250,6 +251,18 @@ class TwoTreesModel(SolvedModel):
         worst = {"moments over=all": float(np.max(program.stddev(terms.ticks())))}
         priced = Alternative("tree", "gaussian", True, 1.0, state, after, worst)
         return self.compiled(program, (priced,))
+
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        if not isinstance(program, Incremental):
+            return
+        fields = self.model_dump(exclude_unset=True, by_alias=True)
+        better = IncrementalModel.model_validate({**fields, "algorithm": "regression.incremental"})
+        ticks = terms.ticks()
+        with suppress(ConfigError):
+            other = cast(Incremental, better.compile(terms).program)
+            times = float(np.max(program.stddev(ticks)) / np.max(other.stddev(ticks)))
+            yield f"A baseline: regression.incremental has {times:.2g} times less noise."
 
 
 def trees(terms: Terms, moments: Moments) -> tuple[Tree, Tree]:

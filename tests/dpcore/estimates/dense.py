@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.estimates.bank import SEASONAL_DRIFT, Model
+from weir.dpcore.estimates.bank import SEASONAL_DRIFT, SignalModel
 from weir.dpcore.estimates.laws import NoiseLaw
 
 
@@ -29,7 +29,9 @@ class DenseModel:
     totals: Floats
 
     @classmethod
-    def of(cls, model: Model, member: Floats, n: int, flat: float, first: int = 0) -> DenseModel:
+    def of(
+        cls, model: SignalModel, member: Floats, n: int, flat: float, first: int = 0
+    ) -> DenseModel:
         drift, scatter, season = member
         cov = np.minimum.outer(np.arange(n), np.arange(n)) * drift + flat
         lag = np.subtract.outer(np.arange(n), np.arange(n))

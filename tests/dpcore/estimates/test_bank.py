@@ -20,7 +20,7 @@ from weir.dpcore.continual.tables import PERPETUAL
 from weir.dpcore.continual.tree import Tree
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.estimates import bank as banks
-from weir.dpcore.estimates.bank import Bank, Gains, Model, grid, likely, turn
+from weir.dpcore.estimates.bank import Bank, Gains, SignalModel, grid, likely, turn
 from weir.dpcore.estimates.hindsight import rising, smoothed
 from weir.dpcore.estimates.laws import BufferLaw, law_of
 
@@ -36,8 +36,8 @@ def mechanism(kind: type[ContinualSum], n: int = N, **more: Any) -> ContinualSum
     )  # fmt: skip
 
 
-def model_of(kind: type[ContinualSum], n: int = N, period: int | None = 7) -> Model:
-    return Model(law_of(canonical_mechanism(mechanism(kind, n))), period)
+def model_of(kind: type[ContinualSum], n: int = N, period: int | None = 7) -> SignalModel:
+    return SignalModel(law_of(canonical_mechanism(mechanism(kind, n))), period)
 
 
 def changes(totals: Floats) -> Floats:
@@ -155,7 +155,7 @@ def test_going_on_from_arrays_gives_the_same_bits() -> None:
 
 def test_the_bits_are_these() -> None:
     """On every machine: sums, products, divisions and exact functions in a fixed order."""
-    model = Model(BufferLaw(PERPETUAL), 7)
+    model = SignalModel(BufferLaw(PERPETUAL), 7)
     filters = Bank(model, 2, (None, 7))
     for t in range(20):
         out = filters.step(np.array([(t * 7919 % 13) / 4 - 1.0, (t * 104729 % 17) / 8.0]))
@@ -199,7 +199,7 @@ def test_rising_is_the_nearest_series_that_never_falls() -> None:
 def test_20000_ticks_with_the_slowest_buffers() -> None:
     """Variances stay positive and settle: 1 - theta is as small as 1.5e-11."""
     members = np.array([[1e-6, 0, 0], [1e-2, 1, 1], [1e6, 0, 0], [1e8, 0, 0]])
-    gains = Gains(Model(BufferLaw(PERPETUAL), None), members, (7,))
+    gains = Gains(SignalModel(BufferLaw(PERPETUAL), None), members, (7,))
     assert min(PERPETUAL.poles) < 1e-8
     least = np.inf
     rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -65,3 +66,33 @@ def test_one_that_was_chosen_well_or_on_purpose_is_left_alone(
     name: str, features: int, more: dict[str, Any]
 ) -> None:
     assert said(name, features, **more) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "more", "words"),
+    [
+        ("regression.two_trees", "set: {l2_ball: 2}", r"incremental has \d+ times less noise"),
+        ("regression.naive", "set: {l2_ball: 2}", r"erm, fitted less often, has \d+ times less"),
+        ("optimize.sfw_polyhedral", "form: one_sample", r"Below about [\d,]+ records a run goes"),
+    ],
+)
+def test_a_baseline_says_what_its_noise_costs(algorithm: str, more: str, words: str) -> None:
+    text = f"""
+name: baseline
+schema: {{time: t, id: i}}
+clock: {{start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-03T00:00:00Z}}
+privacy: {{epsilon: 1, delta: 1e-6, protect_for: all}}
+model:
+  algorithm: {algorithm}
+  features: [a, b]
+  target: y
+  ranges: {{a: [-1, 1], b: [-1, 1], y: [-1, 1]}}
+  {more}
+"""
+    plan = Plan.from_yaml(text)
+    assert [doubt for doubt in plan.doubts if re.search(words, doubt)]
+    assert set(plan.doubts) <= set(plan.warnings)
+    if algorithm.startswith("optimize"):
+        many = Plan.from_yaml(text + "  records: 2000000\n")
+        assert not [doubt for doubt in many.doubts if "noise chose" in doubt]

@@ -211,6 +211,7 @@ def test_a_stream_is_followed_and_its_price_stands_beside_the_minimiser(algorith
     assert made.digest != usual.digest
     assert made.program.loss(None).epsilon(1e-6) <= 2 * (1 + 1e-9)
     loud = CONFIG.replace("epsilon: 2.0", "epsilon: 20000.0")
+    own += "  regularise: 0.1\n"
     text = loud.format(algorithm=algorithm, block=20, model=f"{own}  solver: sgd\n  passes: 200",
                        more="", unit="")  # fmt: skip
     near = (

@@ -1,0 +1,161 @@
+"""Trees of projected, capped steps: the path that clips rest on, what a record moves, what is
+learned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+
+pytestmark = pytest.mark.slow  # a plan takes a second
+
+START = 1_704_067_200_000_000
+CONFIG = """
+name: capped
+schema: {time: t, id: i}
+clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-01T01:00:00Z}
+privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+model:
+  algorithm: optimize.sfw_tree
+  features: [a, b, c]
+  target: y
+  ranges: {a: [-1, 1], b: [-1, 1], c: [-1, 1], y: [-1, 1]}
+  records: 8192
+"""
+
+
+@cache
+def plan(more: str = "") -> Plan:
+    return Plan.from_yaml(CONFIG + more)
+
+
+def course(more: str = "") -> Sfw:
+    built = plan(more).program.course  # type: ignore[attr-defined]
+    assert isinstance(built, Sfw)
+    return built
+
+
+def longest(sfw: Sfw, run: TreeRun, gradients: Any) -> float:
+    """Longest way from a node's point to its right child's, over what the clip there allows."""
+    x = sfw.set.start()
+    points, worst = [x] * (run.phases + 1), 0.0
+    for index, stage in enumerate(run.stages):
+        if stage.depth:
+            way = float(np.linalg.norm(x - points[stage.depth - 1]))
+            worst = max(worst, way * run.glm.smoothness / run.clip(stage.depth))
+        for deeper in range(stage.depth, run.phases + 1):
+            points[deeper] = x
+        x = run.stepped(sfw.set, x[None], gradients(index, x)[None], stage.step)[0]
+    return worst
+
+
+class Uncapped(TreeRun):
+    """A mutant whose steps are as long as those of Frank-Wolfe, with clips of capped ones."""
+
+    def stepped(self, convex_set: Any, x: Any, gradient: Any, step: float) -> Any:
+        return replace(TreeRun(**vars(self)), kappa=1.0).stepped(convex_set, x, gradient, step)
+
+
+def test_no_path_is_longer_than_the_clip_of_its_differences() -> None:
+    sfw = course()
+    run, d = sfw.runs[0], sfw.dimension
+    assert run.kappa == 0.125 and run.phases == 6
+    rng = np.random.default_rng(1)
+    ways = rng.standard_normal((len(run.stages), d)) * 9
+    one = np.ones(d) * 9.0  # all steps one way, as long as may be
+    worst = 0.0
+    for gradients in (
+        lambda index, x: ways[index],
+        lambda index, x: one,
+        lambda index, x: -x * 100 + one / 100,
+    ):
+        found = longest(sfw, run, gradients)
+        assert found <= 1 + 1e-9
+        worst = max(worst, found)
+    assert worst > 0.9
+    assert longest(sfw, Uncapped(**vars(run)), lambda index, x: one) > 1.5
+
+
+class Unscaled(TreeRun):
+    """A mutant that clips differences as Frank-Wolfe's steps need, for noise of capped ones."""
+
+    def clip(self, depth: int) -> float:
+        return replace(TreeRun(**vars(self)), kappa=0.0).clip(depth)
+
+
+def most_moved(run: TreeRun, depth: int) -> float:
+    """Largest sum of one row, over what its noise is made for: the steps may be any."""
+    assert run.root is not None and run.right is not None
+    rng, d = np.random.default_rng(depth), run.glm.dimension
+    corners = np.sign(rng.standard_normal((64, d - 1))) / np.sqrt(d - 1)
+    rows = np.concatenate([corners, np.sign(rng.standard_normal((64, 1)))], axis=1)
+    clip, worst = run.clip(depth), 0.0
+    resolution = Lattice.fitting(clip).resolution
+    paid = (run.right.clip * 2.0 ** (1 - depth)) if depth else run.root.clip
+    for _ in range(10):
+        x, before = rng.standard_normal((2, d)) * 9
+        for row in rows:
+            sums = run.glm.sums(row[None], x, before if depth else None, clip, resolution)
+            worst = max(worst, float(np.linalg.norm(sums)) * resolution / paid)
+    return worst
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_no_record_moves_a_batch_by_more_than_its_noise_is_made_for(depth: int) -> None:
+    run = course().runs[0]
+    assert 0.5 < most_moved(run, depth) <= 1
+    if depth:
+        assert most_moved(Unscaled(**vars(run)), depth) > 1.5
+
+
+def test_a_record_pays_the_whole_budget_once_whatever_the_form() -> None:
+    for more in ("", "  phases: 2\n", "  loss: logistic\n"):
+        run = course(more).runs[0]
+        assert run.loss.epsilon(1e-6) <= 1 + 1e-9
+        assert run.loss.epsilon(1e-6) > 0.99
+    assert "kappa" not in replace(course().runs[0], kappa=0.0).canonical()
+    assert [run.phases for run in course().runs[:3]] == [6, 7, 7]
+    facts = " ".join(words for _, words in plan().facts)
+    assert "excess risk about" in facts and "at most" not in facts.partition("excess risk")[2][:20]
+
+
+def test_capped_steps_learn_where_steps_to_corners_do_not() -> None:
+    rng, n = np.random.default_rng(5), 8192
+    x = rng.uniform(-1, 1, (n, 3))
+    y = np.clip(x @ np.array([0.5, -0.3, 0.2]) + 0.1 * rng.standard_normal(n), -1, 1)
+    columns = {**dict(zip("abc", x.T, strict=True)), "y": y}
+    events = Events(np.full(n, START), None, columns, [f"e{i}" for i in range(n)])
+    long = np.maximum(np.linalg.norm(x, axis=1), 1.0)
+    points = np.concatenate([x / long[:, None], np.ones((n, 1))], axis=1)
+
+    def explained(more: str) -> float:
+        found = []
+        for seed in range(3):
+            (run,) = simulate(plan(more), events, bytes([seed]) * 32)
+            value = run.released[0].value
+            assert value is not None
+            found.append(1 - float(np.mean((y - points @ value[-1, 0]) ** 2)) / float(y.var()))
+        return float(np.median(found))
+
+    assert explained("") > max(0.6, 0.2 + explained("  form: frank_wolfe\n"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "  form: projected\n  set: {lp_ball: {radius: 2, p: 1.5}}\n",
+        "  form: corners\n",
+    ],
+)
+def test_what_projected_steps_do_not_serve_is_refused(more: str) -> None:
+    with pytest.raises(ConfigError, match=r"model\.form"):
+        plan(more)
