@@ -153,7 +153,13 @@ def test_it_runs_and_sums_up(weir: Weir, job: Path) -> None:
         ("loss", 2, False),
     }
     text = words(result.stdout)
-    for part in ("coefficients", "intercept", "per_tick", "480 events read", "one event protected"):
+    for part in (
+        "coefficients",
+        "intercept",
+        "per_tick",
+        "480 events read",
+        "per event, protection horizon",
+    ):
         assert part in text, part
 
 
