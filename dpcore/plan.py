@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weir.dpcore.accounting.groupings import noise_words
 from weir.dpcore.accounting.guarantee import NO_ASSUMPTIONS, Guarantee, RuntimeAssumptions
 from weir.dpcore.accounting.precision import refuse_uneven
 from weir.dpcore.aggregates.compile import found_by
@@ -102,25 +103,18 @@ class Plan:
                 "weir plan, weir run or weir.release.",
             )
         terms = config.terms()
-        key = config.key
-        keys = Keys.make(
-            None if key is None else key.names,
-            None if key is None else key.texts,
-            key is not None and (key.observed_keys_are_public or key.discover is not None),
-            config.blocks,
-            None if terms.discover is None else terms.discover.max_bytes,
-            () if key is None else key.groups or (),
-        )
+        keys = config.keys()
         built = compiled(config.algorithm, terms, config.release_every)
         program, alternatives = built.program, built.alternatives
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
         warnings = warnings_for(config, guarantee, terms.horizon, built, share)
-        rule = found_by(program, terms) if isinstance(program, Aggregates) else None
+        rule, notes = None, built.notes
+        if isinstance(program, Aggregates):
+            rule = found_by(program, terms)
+            notes += noise_words(keys.groupings, program.times)
         own = (config, terms.clock, keys, program, guarantee, alternatives, warnings)
-        return cls(
-            *own, circumstances, rule, built.facts, built.notes, built.left_out, built.doubts
-        )
+        return cls(*own, circumstances, rule, built.facts, notes, built.left_out, built.doubts)
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:

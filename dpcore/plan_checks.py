@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
+from weir.dpcore.accounting.groupings import KeyGroupings
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.config.key import Key
 from weir.dpcore.config.privacy import Privacy
@@ -24,7 +26,9 @@ def check_columns(key: Key, schema: Schema) -> None:
             )
 
 
-def check_groups(key: Key, privacy: Privacy, has_model: bool) -> None:
+def check_groups(
+    key: Key, privacy: Privacy, has_model: bool, aggregates: Mapping[str, Aggregate]
+) -> None:
     """Raises where several groupings are asked for and that cannot be served."""
     if key.groups is None:
         return
@@ -35,20 +39,37 @@ def check_groups(key: Key, privacy: Privacy, has_model: bool) -> None:
             asked,
             "is for aggregates; give each grouping of models a plan of its own.",
         )
-    if privacy.unit == "user":
+    for name, aggregate in aggregates.items():
+        if aggregate.distinct:
+            raise refusal(
+                "key.groups",
+                asked,
+                f"cannot be combined with aggregates.{name}: what distinct users of several ticks "
+                "move in several groupings at once is not known. Count users with over: 1 or per: "
+                "period, or give them a plan with one grouping.",
+            )
+        if getattr(aggregate, "at", None) == "events":
+            raise refusal(
+                f"aggregates.{name}.at",
+                "events",
+                "is of one key's bound, and key.groups has coarser keys in which several bounds "
+                "meet; remove it, or give it a plan with one grouping.",
+            )
+    discover = key.discover
+    if discover is None:
+        return
+    if key.weights is not None:
         raise refusal(
-            "key.groups",
-            asked,
-            "is for events: contribution bounds of users bound the keys of one grouping, and "
-            "several keys of a "
-            "user meet in a coarser one; set privacy.unit: event, or give each grouping a plan of "
-            "its own and their sum to a ledger.",
+            "key.weights",
+            [*key.weights],
+            "cannot be combined with key.discover, where all groupings have the same noise; "
+            "remove it, or list the keys (key.declared).",
         )
-    if key.discover is not None:
+    if discover.sample < 1:
         raise refusal(
-            "key.groups",
-            asked,
-            "cannot be combined with key.discover; list the keys (key.declared).",
+            "key.discover.sample",
+            discover.sample,
+            "would leave out totals as well as keys; remove it, or key.groups.",
         )
 
 
@@ -164,3 +185,22 @@ def check_discovery(key: Key, privacy: Privacy, has_model: bool, every: int | No
             "is for the end of a period, and privacy.per: all has one without end; say a shorter "
             "one, like 30d, or leave it out.",
         )
+
+
+def groups_of(
+    key: Key | None, privacy: Privacy, aggregates: Mapping[str, Aggregate]
+) -> KeyGroupings | None:
+    """Groupings of users, or of which the noise differs; None: there is one, or all are alike."""
+    caps = privacy.contributions
+    if key is None or key.groups is None or (caps is None and key.weights is None):
+        return None
+    named = tuple(tuple(name in own for name in key.names) for own in key.groups)
+    listed = None
+    if key.declared is not None:
+        combinations = [(item,) if isinstance(item, str) else item for item in key.declared]
+        listed = [
+            [tuple(itertools.compress(values, row)) for values in combinations] for row in named
+        ]
+    once = all(item.of_users is not None for item in aggregates.values())
+    shape = (key.weights, 1 if caps is None else caps.keys, once, key.discover is not None)
+    return KeyGroupings.of(named, listed, *shape)

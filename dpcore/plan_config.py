@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from weir.dpcore.accounting.groupings import KeyGroupings
 from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm, AnyAggregate
 from weir.dpcore.algorithm import Algorithm
 from weir.dpcore.config import durations, yaml
@@ -27,6 +28,7 @@ from weir.dpcore.config.ticks import in_ticks
 from weir.dpcore.config.validation import validate
 from weir.dpcore.config.yaml import yaml11_numbers
 from weir.dpcore.leaves.clock import ONCE, Clock
+from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.models.config import AnyModel
 from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.plan_checks import (
@@ -36,6 +38,7 @@ from weir.dpcore.plan_checks import (
     check_groups,
     check_order,
     check_users,
+    groups_of,
 )
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
@@ -166,9 +169,11 @@ class PlanConfig(Section):
     )
 
     _yaml11_numbers: tuple[str, ...] = PrivateAttr(default=())
+    _known_groups: tuple[tuple[Any, ...], KeyGroupings | None] | None = PrivateAttr(default=None)
     counted: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("release_every",),
         ("aggregates", "*", "over"),
+        ("aggregates", "*", "clip", "learn", "ticks"),
         ("model", "over"),
         ("model", "every"),
         ("privacy", "contributions", "spacing"),
@@ -236,7 +241,7 @@ class PlanConfig(Section):
         check_users(self.privacy, self.schema_, users, all_ticks)
         check_order(self.privacy, self.clock is None)
         if self.key is not None:
-            check_groups(self.key, self.privacy, self.model is not None)
+            check_groups(self.key, self.privacy, self.model is not None, self.aggregates)
             check_discovery(self.key, self.privacy, self.model is not None, self.release_every)
             check_columns(self.key, self.schema_)
         for name in self.aggregates:
@@ -361,8 +366,25 @@ class PlanConfig(Section):
             pure=mechanism.pure is not False,
             declared=mechanism.continual_sum is not None or mechanism.noise is not None,
             groupings=1 if self.key is None else len(self.key.groups or [()]),
+            groups=self._groups(),
             known_keys=self.known_keys,
         )
+
+    def keys(self) -> Keys:
+        """What releases are grouped by."""
+        key, discover = self.key, self.discover
+        if key is None:
+            return Keys.make(None, None, False, self.blocks)
+        longest = None if discover is None else discover.max_bytes
+        shape = (key.declared is None, self.blocks, longest, key.groups or ())
+        return Keys.make(key.names, key.texts, *shape)
+
+    def _groups(self) -> KeyGroupings | None:
+        """Groupings of users, or of which the noise differs: of many keys counted once."""
+        of, known = (self.key, self.privacy, self.aggregates), self._known_groups
+        if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
+            known = self._known_groups = (of, groups_of(*of))
+        return known[1]
 
     @property
     def known_keys(self) -> int | None:

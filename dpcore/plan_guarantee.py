@@ -18,7 +18,7 @@ from weir.dpcore.accounting.guarantee import (
     RuntimeAssumptions,
 )
 from weir.dpcore.accounting.joint import of_one
-from weir.dpcore.accounting.statement import statement, user_statement
+from weir.dpcore.accounting.statement import at_once, statement, user_statement
 from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.schema import Schema
@@ -85,10 +85,11 @@ def guarantee_of(
             keys_public=keys_public,
             min_users=None if terms.discover is None else terms.discover.min_users,
             circumstances=circumstances,
+            groupings=terms.groupings,
             once=terms.clock.once,
             by_hash=terms.person.caps.by_hash,
         )
-        return replace(reported, statement=text)
+        return replace(reported, statement=at_once(text, program.sums))
     has_id = config.schema_.id is not None
     if has_id and circumstances.id_horizon is not None:
         copies = (Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES)
@@ -104,7 +105,7 @@ def guarantee_of(
         groupings=terms.groupings,
         once=terms.clock.once,
     )
-    return replace(reported, statement=text)
+    return replace(reported, statement=at_once(text, program.sums))
 
 
 class ForEver(NamedTuple):
@@ -183,17 +184,35 @@ def groupings_of(
     if not keys.groups:
         return ()
     terms, count = config.terms(), len(keys.groups)
-    chosen = next((alternative for alternative in alternatives if alternative.chosen), None)
-    alone = replace(terms, groupings=1, noise=None if chosen is None else chosen.noise)
-    single = compiled(config.algorithm, alone, config.release_every).program
-    pairs = zip(outputs, single.describe(np.asarray(terms.ticks())), strict=True)
-    noise = max((a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst), default=1.0)
-    epsilon = of_one(program.loss(terms.lasting), count).epsilon(terms.delta)
     result = Counter(map(grouping_of, keys.declared))
     sizes = [result[tuple(i in own for i in range(len(keys.columns)))] for own in keys.groups]
+    noise = next((item.noise for item in alternatives if item.chosen), None)
+    ticks, known, groups = np.asarray(terms.ticks()), tuple(outputs), terms.groups
+    loss, prices = program.loss(terms.lasting), list[tuple[float, float]]()
+    times = (1,) if groups is None else groups.times(loss.kind)
+    for at in range(count if groups is not None else 1):
+        only = None if groups is None else groups.only(at)
+        alone = replace(terms, groupings=1, groups=only, noise=noise)
+        single = compiled(config.algorithm, alone, config.release_every).program
+        pairs = zip(known, single.describe(ticks), strict=True)
+        more = min(times) / times[at]
+        ratios = [more * a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst]
+        share = 1 / count
+        if groups is not None:
+            least = min(ratios, default=1.0)
+            share = min(1.0, 1 / (least if loss.kind == "pure" else least**2))
+        prices.append((share, max(ratios, default=1.0)))
+    if groups is None:
+        prices *= count
     return tuple(
-        Grouping(columns, None if keys.observed else size, 1 / count, epsilon, noise)
-        for columns, size in zip(keys.groupings, sizes, strict=True)
+        Grouping(
+            columns,
+            None if keys.observed else size,
+            share,
+            of_one(loss, count if groups is None else 1 / share).epsilon(terms.delta),
+            ratio,
+        )
+        for columns, size, (share, ratio) in zip(keys.groupings, sizes, prices, strict=True)
     )
 
 

@@ -199,6 +199,20 @@ class Program(ABC):
         """Sums rows into cells. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64, exact."""
 
     @property
+    def merges_cells(self) -> bool:
+        """Whether cells of a user that meet in a key of a coarser grouping count as one there."""
+        return False
+
+    @property
+    def coarser(self) -> tuple[int, ...]:
+        """Places of the groupings in which they do."""
+        return ()
+
+    def times_of(self, grouping: int) -> int:
+        """How often each contribution counts in the exact sums of a grouping."""
+        return 1
+
+    @property
     def sums_runs(self) -> bool:
         """Whether it has ``sum_runs``."""
         return False
@@ -251,6 +265,12 @@ class Program(ABC):
     @abstractmethod
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """Post-processing only, stateless. ticks: (n,) int64 absolute."""
+
+    def solve_keys(
+        self, noisy: tuple[Floats, ...], ticks: Ints, keys: Sequence[bytes]
+    ) -> tuple[Released, ...]:
+        """``solve``, by the names of keys: (K,). A key's name says which grouping it is of."""
+        return self.solve(noisy, ticks)
 
     # ---- what is public about it
 

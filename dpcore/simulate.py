@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.discovery.reference import lives
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.hashes import event_hashes, hashes_of_users
+from weir.dpcore.leaves.lattice import repeated
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.leaves.sparse_rows import Expanded, SparseRows
 from weir.dpcore.noise.key_ring import KeyRing
@@ -33,6 +34,7 @@ from weir.dpcore.users.cells import (
     user_hashes,
 )
 from weir.dpcore.users.closing import UsedBounds
+from weir.dpcore.users.coarse import coarse_pairs, meeting
 from weir.dpcore.users.unit import UserUnit
 
 STRIDE = 128
@@ -93,6 +95,8 @@ class Bound:
     Attributes:
       names: live keys, sorted. births: tick of each key's birth. keys: (n,) each event's key.
       others: (n,) each event's key of every further grouping.
+      merged: place of a coarser grouping, in which cells of a user meet -> order of the events, and
+        their rows there.
       ticks: (n,) each event's tick. rows: what the program's ``bound`` made of them.
       times: (n,) microseconds. ids: (n,) each event's id, or None.
       hashes: (n, 2) of each, where contribution bounds have chosen by them; else None.
@@ -107,6 +111,7 @@ class Bound:
     ids: list[str | None] | None
     hashes: NDArray[np.uint64] | None = None
     others: tuple[Ints, ...] = ()
+    merged: Mapping[int, tuple[Ints, Any]] = field(default_factory=dict)
 
     def born(self) -> dict[int, list[int]]:
         """Tick -> keys born then."""
@@ -155,12 +160,27 @@ def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -
     place = {name: i for i, name in enumerate(result)}
     keys, *others = [np.array([place[name] for name in own], dtype=np.int64) for own in named]
     births = np.full(len(result), ticks if observed else 0, dtype=np.int64)
-    for own in (keys, *others):
-        np.minimum.at(births, own, tick)
+    for place_of in (keys, *others):
+        np.minimum.at(births, place_of, tick)
     rows = plan.program.bound(columns, len(tick)).rows
     ids = None if events.ids is None else [events.ids[i] for i in retained.tolist()]
     live_from: list[int] = births.tolist()
-    return Bound(result, live_from, keys, tick, rows, times[retained], ids, hashes, tuple(others))
+    merged = _merged(plan, columns, (keys, *others))
+    plain = (result, live_from, keys, tick, rows, times[retained], ids, hashes)
+    return Bound(*plain, tuple(others), merged)
+
+
+def _merged(
+    plan: Plan, columns: Mapping[str, NDArray[Any]], keys: Sequence[Ints]
+) -> dict[int, tuple[Ints, Any]]:
+    """Of each coarser grouping in which cells of a user meet: order of the events, and rows."""
+    results = {}
+    for at in plan.program.coarser if plan.program.merges_cells else ():
+        order, cells = meeting(columns["@step"], keys[at])
+        own = {name: column[order] for name, column in columns.items()} | {"@cell": cells}
+        own["@new"] = own.get(f"@new{at}", own["@new"])
+        results[at] = order, plan.program.bound(own, len(order)).rows
+    return results
 
 
 def _grouped(plan: Plan, names: Any) -> list[Any]:
@@ -202,19 +222,39 @@ def within_caps(
     span = plan.program.reads_gaps
     lasting = lasting_hashes(users, key, keys) if span else None
     cells = cell_hashes(users, ticks, pairs, keys) if person.caps.by_hash else None
-    hashed = Hashed(users, pairs, rows, ticks, has_id, contents, lasting, cells)
+    coarse = _coarse(plan, users, person.periods.of(ticks), key or (), keys)
+    hashed = Hashed(users, pairs, rows, ticks, has_id, contents, lasting, cells, coarse)
     stop = int(ticks.max()) + 1 if len(ticks) else 0
     retained = cap_events(UsedBounds.nothing(0), hashed, stop, person, span=span)
     who_high, who_low = np.ascontiguousarray(users[retained.rows].T)
     columns_of_cells: dict[str, NDArray[Any]] = {"@cell": retained.cell, "@new": retained.new}
     if retained.gap is not None:
         columns_of_cells["@gap"] = retained.gap
+    if retained.coarse is not None:
+        columns_of_cells["@step"] = retained.coarse.step
+        for at, new in zip(plan.program.coarser, retained.coarse.new, strict=False):
+            columns_of_cells[f"@new{at}"] = new
     hashes, program = rows[retained.rows], plan.program
     if takes_rows(program):
         columns_of_cells |= {"@unit_high": who_high, "@unit_low": who_low}
         if program.by_users:
             hashes = hashes_of_users(who_high, who_low, program.hash_ticks(ticks[retained.rows]))
     return live[retained.rows], columns_of_cells, hashes
+
+
+def _coarse(
+    plan: Plan, users: Digests, periods: Ints, names: Sequence[bytes], keys: CapKeys
+) -> tuple[Digests, ...] | None:
+    """Hashes by which cells are new to keys of coarser groupings; None: no cells meet."""
+    program = plan.program
+    if not program.merges_cells:
+        return None
+    if not program.reads_new:
+        return ()
+    named, codes = np.unique(np.asarray(names, dtype=object), return_inverse=True)
+    texts = [name.decode() for name in named]
+    shape = (texts, codes, plan.keys.grouped, program.coarser, keys)
+    return coarse_pairs(users, periods, *shape)
 
 
 def _numbers(values: Any, declared: Sequence[str] | None) -> Any:
@@ -230,9 +270,13 @@ def sum_leaves(plan: Plan, bound: Bound, ticks: int) -> Ints:
     """(ticks, K, D) int64, exact sums."""
     n_keys = len(bound.names)
     sums: Any = 0
-    for keys in (bound.keys, *bound.others):
-        cells = bound.ticks * n_keys + keys
-        sums = sums + plan.program.accumulate(bound.rows, cells, ticks * n_keys)
+    for at, keys in enumerate((bound.keys, *bound.others)):
+        cells, rows = bound.ticks * n_keys + keys, bound.rows
+        if at in bound.merged:
+            order, rows = bound.merged[at]
+            cells = cells[order]
+        rows = repeated(rows, plan.program.times_of(at))
+        sums = sums + plan.program.accumulate(rows, cells, ticks * n_keys)
     return np.asarray(sums, dtype=np.int64).reshape(ticks, n_keys, plan.program.dimension)
 
 
@@ -339,7 +383,8 @@ def simulate(
                 return noise or KeyedNoise(ring.at(start), part, keys, start)
 
             state, noisy = plan.program.step(state, leaves(start, stop), of_part)
-            pieces.append(plan.program.solve(noisy, np.arange(start, stop, dtype=np.int64)))
+            span = np.arange(start, stop, dtype=np.int64)
+            pieces.append(plan.program.solve_keys(noisy, span, keys))
         for row, key in enumerate(keys):
             simulateds.append(Simulated(key.decode(), birth, _row(pieces, row)))
     return sorted(simulateds, key=lambda item: item.key.encode())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,18 +128,36 @@ class Spaced(Program):
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """What the program makes of each release, once; NaN before the first."""
+        return self._solved(noisy, ticks, self.program.solve)
+
+    def solve_keys(
+        self, noisy: tuple[Floats, ...], ticks: Ints, keys: Sequence[bytes]
+    ) -> tuple[Released, ...]:
+        """The same, by the names of keys."""
+        return self._solved(noisy, ticks, partial(self.program.solve_keys, keys=keys))
+
+    def _solved(
+        self,
+        noisy: tuple[Floats, ...],
+        ticks: Ints,
+        solve: Callable[[tuple[Floats, ...], Ints], tuple[Released, ...]],
+    ) -> tuple[Released, ...]:
         spans = (ticks + 1) // self.every
         last = np.flatnonzero(np.append(spans[1:] != spans[:-1], True))
         place = np.searchsorted(spans[last], spans)
         some = [item[last] for item in noisy]
         silent = np.asarray(np.isnan(some[0]).any(axis=2))
         filled = tuple(np.nan_to_num(item, nan=0.0) for item in some)
-        result = self.program.solve(filled, np.maximum(spans[last] - 1, 0))
+        result = solve(filled, np.maximum(spans[last] - 1, 0))
 
         def told(numbers: Floats) -> Floats:
             return np.asarray(np.where(silent[:, :, None], np.nan, numbers)[place])
 
         return tuple(item.mapped(told)._replace(over=self._ticks_of(item.over)) for item in result)
+
+    def times_of(self, grouping: int) -> int:
+        """As the program's."""
+        return self.program.times_of(grouping)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the program, in its own steps."""

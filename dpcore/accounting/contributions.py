@@ -72,6 +72,74 @@ class Pattern:
         """A single cell of those."""
         return replace(self, ticks=1, keys=1, key_ticks=1, period_keys=1, cells=1)
 
+    @property
+    def longest_key(self) -> int:
+        """Most ticks of any key whose rows are looked at."""
+        return self.key_ticks
+
+    @property
+    def apart_units(self) -> float:
+        """Squared change where every tick has a unit of its own."""
+        return self.cells
+
+    @property
+    def spread(self) -> tuple[int, float]:
+        """Ticks of a key in a period, and how many keys have so many: their squares add up."""
+        return (1, self.cells) if self.key_ticks == 1 else (self.ticks, self.keys)
+
+
+@dataclass(frozen=True)
+class MergedPattern(Pattern):
+    """Cells of a user in several groupings of keys, some of which meet in a coarser key.
+
+    The fields of ``Pattern`` are of the finest keys. Squares of changes add up over groupings; what
+    each adds is proved in ``dpcore.accounting.groupings``.
+
+    Attributes:
+      finest: squared factor of what the finest grouping moves; 0: there is none.
+      coarse: the same of all coarser ones together, times what ``coarse_ticks`` contributions of
+        one key move.
+      single_cell: the same of a single cell. coarse_ticks: ticks of a coarser key.
+    """
+
+    finest: float
+    coarse: float
+    single_cell: float
+    coarse_ticks: int
+
+    @property
+    def plain(self) -> Pattern:
+        """Of the finest grouping alone."""
+        own = (self.span, self.shortest, self.ticks, self.spacing, self.keys, self.key_ticks)
+        return Pattern(*own, self.period_keys, self.cells)
+
+    def once(self) -> Pattern:
+        raise AssertionError("what counts once is merged with a pattern of its own.")
+
+    def single(self) -> Pattern:
+        """A single cell of the finest grouping, and the keys that it is in."""
+        return replace(
+            self, ticks=1, keys=1, key_ticks=1, period_keys=1, cells=1,
+            coarse=self.single_cell, coarse_ticks=1,
+        )  # fmt: skip
+
+    @property
+    def longest_key(self) -> int:
+        """Most ticks of any key whose rows are looked at."""
+        return max(self.key_ticks, self.coarse_ticks)
+
+    @property
+    def apart_units(self) -> float:
+        """Squared change where every tick has a unit of its own."""
+        return (self.finest * self.cells + self.coarse * self.coarse_ticks) * (1 + 2.0**-36)
+
+    @property
+    def spread(self) -> tuple[int, float]:
+        """Ticks of a key in a period, and how many keys have so many: their squares add up."""
+        if self.coarse_ticks == 1 and self.key_ticks == 1:
+            return 1, self.finest * self.cells + self.coarse
+        return self.ticks, self.finest * self.keys + self.coarse
+
 
 def toeplitz_participation(c: NDArray[np.float64], p: int, g: int, horizon: int) -> float:
     """Largest || sum_j C[:, i_j] ||_2 over admissible tick sets, rows 0 .. horizon - 1; rounded up.
@@ -135,8 +203,11 @@ def over_keys(of_key: Callable[[int], float], pattern: Pattern) -> float:
 
     Args:
       of_key: F, for 1 .. m; not decreasing, and k F(m) holds as said.
-      pattern: which cells there may be.
+      pattern: which cells there may be, in one grouping or in several.
     """
+    if isinstance(pattern, MergedPattern):
+        own = pattern.finest * over_keys(of_key, pattern.plain) if pattern.finest else 0.0
+        return (own + pattern.coarse * of_key(pattern.coarse_ticks)) * (1 + 2.0**-36)
     whole = pattern.key_ticks == pattern.ticks
     results = []
     if whole:

@@ -377,8 +377,9 @@ def over_groupings(sensitivity: float, count: int, kind: LossKind) -> float:
     return sensitivity * (math.sqrt(count) * (1 + 2.0**-50))
 
 
-def of_one(loss: PrivacyLoss, count: int) -> PrivacyLoss:
-    """Loss against the keys of one of ``count`` groupings, of the loss against all of them."""
+def of_one(loss: PrivacyLoss, count: float) -> PrivacyLoss:
+    """Loss against the keys of one of ``count`` groupings, of the loss against all of them; or of
+    one with a share of 1 / ``count`` of the budget."""
     if count == 1:
         return loss
     share = math.sqrt(count) if loss.kind == "gdp" else count

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import (
@@ -83,13 +85,28 @@ def statement(
     if forgotten is not None:
         text += f" {forgetting(forgotten, guarantee.copies)}"
     if groupings > 1:
-        text += (
-            f" An event counts in one key of each of {groupings} groupings; the guarantee is for "
-            "all of them together."
-        )
+        text += f" {in_groupings(groupings)}"
     if keys_public:
         text += f" {public_keys(once)}"
     return " ".join([text, *circumstances.limits])
+
+
+def at_once(text: str, sums: Iterable[Any]) -> str:
+    """A statement, with what is lost where some noise is fitted to the whole clock."""
+    if not any(part.caveat for part in sums):
+        return text
+    return (
+        f"{text} The loss does not fade by degrees: all of it may fall on the releases right after "
+        "an event."
+    )
+
+
+def in_groupings(count: int) -> str:
+    """What several groupings mean for the guarantee."""
+    return (
+        f"An event counts in one key of each of {count} groupings; the guarantee is for all of "
+        "them together."
+    )
 
 
 def public_keys(once: bool) -> str:
@@ -170,6 +187,7 @@ def user_statement(
     keys_public: bool,
     min_users: int | None,
     circumstances: RuntimeAssumptions,
+    groupings: int = 1,
     once: bool = False,
     by_hash: bool = False,
 ) -> str:
@@ -181,7 +199,8 @@ def user_statement(
       adaptive: whether it holds where later events follow releases.
       keys_public: keys are found in the data and published as they are. min_users: that a key
         needs to be found in private; None: none is.
-      circumstances: what the job adds. once: whether there is a single release.
+      circumstances: what the job adds. groupings: in how many keys an event counts at once.
+      once: whether there is a single release.
       by_hash: whether releases follow from later events of the period too.
     """
     change = (
@@ -227,6 +246,8 @@ def user_statement(
     elif adaptive and not once:
         sentences.append("It holds where what users do follows what has been released, too.")
     sentences += user_conditions(once)
+    if groupings > 1:
+        sentences.append(in_groupings(groupings))
     if keys_public:
         sentences.append(public_keys(once))
     return " ".join([*sentences, *circumstances.limits])

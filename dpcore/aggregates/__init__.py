@@ -2,8 +2,9 @@
 
 ``algorithm`` is the section of a config, which compiles to the ``Aggregates`` of ``program``.
 ``compile`` finds the count that partition selection reads; ``bounding`` names the columns of
-predicates. A new aggregate subclasses ``Aggregate`` (``aggregate``) and asks a ``Layout``
-(``channel``) for channels. ``counts`` and ``moments`` have outputs that add up over ticks.
+predicates, ``learned`` clips that are learned in private. A new aggregate subclasses ``Aggregate``
+(``aggregate``) and asks a ``Layout`` (``channel``) for channels. ``counts`` and ``moments`` have
+outputs that add up over ticks.
 """
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "channel",
     "compile",
     "counts",
+    "learned",
     "moments",
     "program",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from weir.dpcore.aggregates.aggregate import Aggregate, AggregateOutput
-from weir.dpcore.aggregates.program import ChannelLeaf
+from weir.dpcore.aggregates.leaf import ChannelLeaf
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.alternatives import noises_for

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.compile import compile_aggregates
+from weir.dpcore.aggregates.learned import learned_notes
 from weir.dpcore.aggregates.moments import SumOutput
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.algorithm import Compiled, Error, Reading, Role, Shown
@@ -187,7 +188,7 @@ class AggregatesAlgorithm:
 
     def compiled(self, program: Program, alternatives: tuple[Alternative, ...]) -> Compiled:
         left_out = {name: aggregate.left_out for name, aggregate in self.aggregates.items()}
-        notes = (*self._notes(), *centred_notes(program))
+        notes = (*self._notes(), *centred_notes(program), *learned_notes(program))
         return Compiled(program, alternatives, notes=notes, left_out=left_out)
 
     def shown(self, output: str) -> Shown:

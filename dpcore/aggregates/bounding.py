@@ -57,8 +57,9 @@ class Clips:
         if channel.column is None or channel.kind == "count":
             return None
         raw = np.asarray(self.columns[channel.column], dtype=np.float64)
-        if channel.kind == "bins":
-            self._note(channel.column, raw, np.isnan)
+        if channel.edges:
+            bins = channel.kind == "bins"
+            self._note(channel.column, raw, np.isnan if bins else _not_finite)
             return raw
         if channel.takes == "events":
             return self._clipped(channel, raw)
@@ -150,7 +151,8 @@ class Predicated(NamedTuple):
         result = channel.contribution(values)
         outside = 0
         if result.coordinate is not None and values is not None:
-            outside = int(np.count_nonzero(result.coordinate < 0))
+            bins = channel.kind == "bins"
+            outside = int(np.count_nonzero(result.coordinate < 0)) if bins else 0
             outside -= int(np.count_nonzero(np.isnan(values))) if outside else 0
         if channel.takes != "events":
             assert self.clips.cells is not None
@@ -243,6 +245,17 @@ class BoundedAggregate(Aggregate):
         )
 
 
+def only_for_sums(value: Any) -> None:
+    """Raises where a clip of another aggregate is to be learned."""
+    if isinstance(value, Mapping) and "learn" in value:
+        raise refusal(
+            "clip",
+            dict(value),
+            "is learned for sums only; release the sum and {count: events} over one span and "
+            "divide them, which costs nothing more, or write two public numbers.",
+        )
+
+
 class ClippedAggregate(BoundedAggregate):
     """An aggregate with a clip of every event's value, of events or of users."""
 
@@ -298,6 +311,8 @@ class ClippedAggregate(BoundedAggregate):
     @model_validator(mode="before")
     @classmethod
     def _given(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            only_for_sums(data.get("clip"))
         if isinstance(data, dict) and "clip" not in data:
             raise refusal(
                 "clip",

@@ -113,6 +113,14 @@ class UserCells(NamedTuple):
             out[first] = coordinate[first]
         return out
 
+    def first_of_new(self, coordinate: Ints | None) -> Ints:
+        """Coordinates (n,) of the first row of each cell that is new, -1 elsewhere."""
+        assert coordinate is not None
+        out = np.full(len(coordinate), -1, dtype=np.int64)
+        first = self.starts[self.new]
+        out[first] = coordinate[first]
+        return out
+
     def by_gap(self, span: int, n_events: int) -> Ints:
         """Coordinates (n,) of first rows: 0 for a gap of one tick, span - 1 for one of ``span`` and
         more; -1 on the others."""
@@ -129,7 +137,10 @@ class UserCells(NamedTuple):
         return out
 
 
-ChannelKind = Literal["count", "value", "square", "bins"]
+ChannelKind = Literal["count", "value", "square", "bins", "sizes", "parts", "signs"]
+BY_SIZE = ("sizes", "parts", "signs")
+"""Kinds of a learned clip, by bins of |x|: how many, their sum in steps of their bin's edge / 2^20,
+and how many are above 0 less how many are below."""
 Presence = Literal["present", "absent"]
 """Of events that have a finite number in a column, or of the others."""
 
@@ -219,7 +230,7 @@ class Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
         bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where)
         bare = replace(bare, presence=presence, full=full, span=span)
-        if whole and kind in ("count", "bins"):
+        if (whole and kind in ("count", "bins")) or kind in BY_SIZE:
             return bare
         return replace(bare, resolution=resolution_for(bare.bound))
 
@@ -231,11 +242,13 @@ class Channel:
     @property
     def size(self) -> int:
         """How many coordinates."""
-        return len(self.edges) - 1 if self.kind == "bins" else self.span
+        return len(self.edges) - 1 if self.edges else self.span
 
     @property
     def width(self) -> int:
         """How many numbers of it are released."""
+        if self.kind in BY_SIZE:  # the sum and its clip stand in the place of one
+            return 2 if self.kind == "sizes" else 0
         return 1 if self.takes == "active" else self.size
 
     @property
@@ -287,6 +300,8 @@ class Channel:
         of (n,) for bins."""
         if self.takes == "active":
             return Contribution(cells.by_gap(self.span, n_events), contribution.amount)
+        if self.kind == "sizes":
+            return Contribution(cells.first_of_new(contribution.coordinate), contribution.amount)
         if contribution.coordinate is not None:
             return Contribution(cells.once(contribution.coordinate), contribution.amount)
         amount = contribution.amount
@@ -301,6 +316,8 @@ class Channel:
         step = self.resolution
         if self.kind == "count" or values is None:
             return Contribution(None, round(1.0 / step))
+        if self.kind in BY_SIZE:
+            return self._by_size(values)
         if self.kind == "bins":
             edges = np.asarray(self.edges)
             index = np.searchsorted(edges, values, side="right") - 1
@@ -319,6 +336,20 @@ class Channel:
         low, high = (np.trunc(limit / step) for limit in self.limits)
         np.clip(amount, low, high, out=amount)
         return Contribution(None, amount)
+
+    def _by_size(self, values: NDArray[np.float64]) -> Contribution:
+        """By bins of |x|; nothing of 0 and of what is no finite number."""
+        edges = np.asarray(self.edges[1:])
+        size = np.minimum(np.abs(values), edges[-1])
+        index = np.minimum(np.searchsorted(edges, size), len(edges) - 1).astype(np.int64)
+        index[~np.isfinite(values) | (values == 0)] = -1
+        if self.kind == "sizes":
+            return Contribution(index, 1)
+        sign = np.where(np.isfinite(values), np.sign(values), 0.0)
+        if self.kind == "signs":
+            return Contribution(index, sign)
+        steps = np.trunc(np.nan_to_num(size) / edges[index] * 2.0**20)
+        return Contribution(index, sign * np.minimum(steps, 2.0**20))
 
     def canonical(self) -> Mapping[str, Any]:
         """Public numbers that shape a release."""

@@ -15,9 +15,17 @@ from weir.dpcore.aggregates.aggregate import ONLY, Aggregate, AggregateOutput
 from weir.dpcore.aggregates.channel import Channel
 from weir.dpcore.aggregates.counts import CountOutput
 from weir.dpcore.aggregates.layout import ByAbsent, Centred, Layout
-from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf, SumPart
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.learned import (
+    LearnedLeaf,
+    learns,
+    leaves_of,
+    refuse_learned,
+)
+from weir.dpcore.aggregates.program import Aggregates, SumPart
 from weir.dpcore.continual.active_users import ActiveUsers
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.learned import LearnedSum
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.pricing.alternatives import SPLIT, Offer, Strategy, best_way, sums_for
@@ -54,12 +62,15 @@ def found_by(program: Aggregates, terms: Terms) -> DiscoveryRule | None:
             "is a rule on what a key releases, and no output releases its users; add an aggregate "
             "{count: users, per: period}, or leave it out.",
         )
+    touched = person.pattern.touched
+    if terms.groups is not None:
+        touched = terms.groups.touched_by(touched)
     before = part.channels[: part.channels.index(channel)]
     coordinate = sum(program.channels[item].size for item in before)
     return DiscoveryRule(
         discover,
         person.periods,
-        person.pattern.touched,
+        touched,
         terms.delta_sel / terms.factor,
         part.mechanism,
         coordinate,
@@ -150,6 +161,7 @@ def compile_aggregates(
     """
     refuse_users(aggregates, terms)
     refuse_active(aggregates, terms)
+    refuse_learned(aggregates, terms)
 
     def ways(noise: str) -> dict[str, Strategy[Aggregates]]:
         # A count of all that is replaced in its place is public, and has a channel of its own.
@@ -157,11 +169,12 @@ def compile_aggregates(
         whole, events = noise == "discrete_gaussian", events_of(terms)
         layouts: list[Outputs] = []
         for rule in rules:
-            plain = outputs_of(aggregates, whole, events, rule)
+            users = terms.person is not None
+            plain = outputs_of(aggregates, whole, events, rule, users=users)
             middle = set[Centred]() if terms.declared else centred_sums(aggregates, plain[0])
             layouts.append(plain)
             if middle:
-                layouts.append(outputs_of(aggregates, whole, events, rule, middle))
+                layouts.append(outputs_of(aggregates, whole, events, rule, middle, users))
         norm = 1 if noise == "laplace" else 2
         leaves = [
             ChannelLeaf(channels, outputs, overs_of(outputs), terms, norm)
@@ -177,7 +190,7 @@ def compile_aggregates(
         }
 
     def ways_over(noise: str, leaf: ChannelLeaf) -> dict[str, Strategy[Aggregates]]:
-        rest = tuple(output for output in leaf.outputs if not counts_active(leaf, output))
+        rest = tuple(output for output in leaf.outputs if not own_part(leaf, output))
         others = replace(leaf, outputs=rest, overs=overs_of(rest))
 
         def joint(mechanism: ContinualSum) -> Offer[Aggregates]:
@@ -190,7 +203,8 @@ def compile_aggregates(
             if noise not in ActiveUsers.kinds:
                 return {}
             if not rest:
-                return {ActiveUsers.name: partial(apart, leaf, by_user, None)}
+                own = ActiveUsers.name if counts_active(leaf, leaf.outputs[0]) else LearnedSum.name
+                return {own: partial(apart, leaf, by_user, None)}
             result = {name: partial(apart, leaf, by_user, name) for name in result}
         elif len(by_user) > 1:
             for name, way in result.items():
@@ -246,15 +260,18 @@ def outputs_of(
     events: int = 1,
     by_absent: ByAbsent = "covered",
     middle: Set[Centred] = frozenset(),
+    users: bool = False,
 ) -> Outputs:
     """What a plan's outputs read, and what runs.
 
     whole: counts live on the integers (discrete noise). events: of the unit in a cell. by_absent,
-    middle: see Layout.
+    middle, users: see Layout.
     """
     averages = [item.average for item in aggregates.values() if item.average is not None]
     spans = [over or 1 for item in aggregates.values() if item.distinct for over in item.overs]
-    layout = Layout(whole, averages, events, by_absent, middle, span=max(spans, default=1))
+    layout = Layout(
+        whole, averages, events, by_absent, middle, [], None, max(spans, default=1), users
+    )
     outputs = tuple(
         aggregate.output(name, layout.under(aggregate.where))
         for name, aggregate in aggregates.items()
@@ -270,6 +287,11 @@ def overs_of(outputs: tuple[AggregateOutput, ...]) -> tuple[int | None, ...]:
 
 def offer(program: Aggregates, terms: Terms) -> Offer[Aggregates]:
     """The error: sum over outputs and overs of weight * (worst error / one event's effect)^2."""
+    if terms.groups is not None:
+        groups, kind = terms.groups, program.loss(1).kind
+        program = replace(
+            program, groups=groups.names, times=groups.times(kind), most_keys=groups.keys
+        )
     ticks = terms.ticks()
     named = {
         f"{info.name} over={'all' if info.over is None else info.over}": info.stddev_worst
@@ -312,6 +334,9 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[Part]:
     for over in overs_of(active):
         outputs = tuple(output for output in active if over in output.overs)
         results.append((ActiveUsers, ActiveLeaf(leaf.channels, outputs, (over,), leaf.terms)))
+    learned = tuple(output for output in leaf.outputs if learns(output))
+    results.extend(leaves_of(leaf, learned))
+    active += learned
     for over in leaf.overs if by_over else (None,):
         spans = (over,) if by_over else leaf.overs
         for newcomers in (False, True):
@@ -327,6 +352,11 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[Part]:
                 name = RUNNING if over is None else "independent" if over == 1 else "sliding"
                 results.append((name, replace(leaf, outputs=outputs, overs=overs)))
     return results
+
+
+def own_part(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
+    """Whether an output has a part of its own, whatever serves the others."""
+    return counts_active(leaf, output) or learns(output)
 
 
 def counts_once(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
@@ -351,8 +381,12 @@ def apart(
     def program(fractions: list[float]) -> Aggregates:
         built = []
         for (own, leaf), fraction in zip(parts, fractions, strict=True):
-            named = (name or own) if isinstance(own, str) else own
-            mechanism = calibrated(named, leaf, leaf.terms, share(budget, fraction))
+            part = share(budget, fraction)
+            if isinstance(own, str) and isinstance(leaf, LearnedLeaf):
+                mechanism: ContinualSum = leaf.mechanism(own, part)
+            else:
+                named = (name or own) if isinstance(own, str) else own
+                mechanism = calibrated(named, leaf, leaf.terms, part)
             built.append(SumPart(mechanism, leaf.read, leaf.coordinates))
         return Aggregates(whole.channels, whole.outputs, tuple(built))
 

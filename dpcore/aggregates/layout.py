@@ -58,6 +58,7 @@ class Layout:
       channels: so far, in the order of a leaf.
       where: predicate of the events that count in channels that are asked for; None: all do.
       span: the longest span of ticks for which active users are asked.
+      users: whether the unit is a user.
     """
 
     whole: bool
@@ -68,6 +69,7 @@ class Layout:
     channels: list[Channel] = field(default_factory=list)
     where: str | None = None
     span: int = 1
+    users: bool = False
 
     def under(self, where: str | None) -> Layout:
         """The same channels, to be asked for those of the events that satisfy a predicate."""
@@ -165,6 +167,14 @@ class Layout:
         """Index of the sum of squares of a centred column, or of each user's average of it."""
         fields = {"clip": (low, high), "centre": (low + high) / 2, "takes": takes}
         return self.add("square", column=column, presence=presence, **fields)
+
+    def by_size(self, column: str, edges: tuple[float, ...]) -> tuple[int, int, int]:
+        """Indices of what a learned clip reads: of events, or of the first one that a user has in a
+        key and period, how many there are by size; sums by size; and signs."""
+        fields: dict[str, Any] = {"column": column, "edges": (0.0, *edges)}
+        takes: Takes = "newcomers" if self.users else "events"
+        sizes = self.add("sizes", takes=takes, **fields)
+        return sizes, self.add("parts", **fields), self.add("signs", **fields)
 
     def bins(self, column: str, edges: tuple[float, ...], takes: Takes = "events") -> int:
         """Index of the counts of events, or of users, by a column's value."""

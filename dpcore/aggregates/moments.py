@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from weir.dpcore.aggregates.aggregate import AggregateOutput, Noisy, Solved, takes
 from weir.dpcore.aggregates.bounding import CLIP, BoundedAggregate, ClippedAggregate
 from weir.dpcore.aggregates.layout import Layout, Term
+from weir.dpcore.aggregates.learned import Clip, Learn, LearnClip, LearnedOutput
 from weir.dpcore.aggregates.margins import ratio_margin, square_range
 from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.arrays import Floats
@@ -26,7 +27,11 @@ class Sum(BoundedAggregate):
     words: ClassVar[str] = "sum of {column}"
 
     sum: Column = Field(description="Sums this column.", examples=["dollar_value"])
-    clip: Pair | None = Field(default=None, description=CLIP, examples=[[0, 200]])
+    clip: Clip = Field(
+        default=None,
+        description=f"{CLIP} Or {{learn: ...}}: learned in private from the first ticks.",
+        examples=[[0, 200], "{learn: {ticks: 30, top: 1e6, start: 100}}"],
+    )
     clip_user: Pair | None = Field(
         default=None,
         description="In place of clip: [low, high] of what all events of a user in a key and tick "
@@ -43,7 +48,8 @@ class Sum(BoundedAggregate):
             raise refusal(
                 "clip",
                 None,
-                "is missing; a sum needs public bounds for its values, like `clip: [0, 200]`.",
+                "is missing; a sum needs public bounds for its values, like `clip: [0, 200]`; or "
+                "learn one in private: `clip: {learn: {ticks: 30, top: 1e6, start: 100}}`.",
             )
         if data.get("clip") is not None and data.get("clip_user") is not None:
             raise refusal(
@@ -58,8 +64,15 @@ class Sum(BoundedAggregate):
     def clips(self) -> tuple[str, tuple[float, ...]]:
         if self.clip_user is not None:
             return "clip_user", self.clip_user
-        assert self.clip is not None
+        if self.learn is not None:
+            return "clip", (-self.learn.top, self.learn.top)
+        assert isinstance(self.clip, tuple)
         return "clip", self.clip
+
+    @property
+    def learn(self) -> Learn | None:
+        """How its clip is learned; None: it is public."""
+        return self.clip.learn if isinstance(self.clip, LearnClip) else None
 
     @property
     def of_users(self) -> tuple[str, Any, str] | None:
@@ -70,6 +83,9 @@ class Sum(BoundedAggregate):
 
     @property
     def left_out(self) -> Bias:
+        if self.learn is not None:
+            first = f"nothing of the first {self.learn.ticks:,} ticks is in it"
+            return Bias((first, "values beyond the learned bound count as the bound"), "events")
         low, high = self.bounds
         # A value below a clip from 0 on, or a total, would be raised to 0.
         below = f"if no value of {self.sum} is below 0" if low == 0 else None
@@ -79,6 +95,12 @@ class Sum(BoundedAggregate):
         return Bias((total,), "totals", low >= 0, below)
 
     def refused(self, name: str) -> Iterator[str]:
+        if self.learn is not None:
+            yield (
+                f"{name}: values of {self.column} count within a bound that is learned from the "
+                f"first {self.learn.ticks:,} ticks; missing and non-finite ones count as 0"
+            )
+            return
         if self.clip_user is None:
             yield from super().refused(name)
             return
@@ -102,6 +124,9 @@ class Sum(BoundedAggregate):
         return None if self.clip_user is not None or low == -high else (self.sum, low, high)
 
     def output(self, name: str, layout: Layout) -> AggregateOutput:
+        if self.learn is not None:
+            channels = layout.by_size(self.sum, self.learn.edges)
+            return LearnedOutput(name, self.sum, self.overs, self.weight, *channels, self.learn)
         low, high = self.bounds
         totals = self.clip_user is not None
         who: Takes = "totals" if totals else "events"

@@ -2,121 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.accounting.guarantee import PrivacyLoss, Relation, compose
-from weir.dpcore.accounting.joint import ChannelGroup, joint_sensitivity
+from weir.dpcore.accounting.guarantee import PrivacyLoss, compose
 from weir.dpcore.aggregates.aggregate import AggregateOutput, Noisy
 from weir.dpcore.aggregates.bounding import GATE, Predicated
 from weir.dpcore.aggregates.channel import Channel, ChannelGate
-from weir.dpcore.aggregates.split import split_groups
 from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum, canonical_mechanism
-from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import grouping_of
 from weir.dpcore.leaves.lattice import LatticeRows, sum_cells
-from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
-
-
-@dataclass(frozen=True)
-class ChannelLeaf:
-    """The channels that some outputs read, their noise split optimally.
-
-    Attributes:
-      channels: of the whole plan. outputs: those that are served. overs: which sums.
-      terms: relation and ticks.
-      norm: in which its sensitivity is measured: 2, or 1 for independent Laplace noise.
-    """
-
-    channels: tuple[Channel, ...]
-    outputs: tuple[AggregateOutput, ...]
-    overs: tuple[int | None, ...]
-    terms: Terms
-    norm: int = 2
-
-    @property
-    def once(self) -> bool:
-        """Whether only the first cell of a key that a user has in a period adds anything."""
-        return all(self.channels[channel].takes == "newcomers" for channel in self.read)
-
-    @property
-    def read(self) -> tuple[int, ...]:
-        """Indices of the channels that the outputs read, in order."""
-        return tuple(sorted({channel for output in self.outputs for channel in output.channels}))
-
-    @property
-    def dimension(self) -> int:
-        """Coordinates of the channels that are read."""
-        return sum(self.channels[channel].size for channel in self.read)
-
-    @property
-    def coordinates(self) -> tuple[int, ...]:
-        """Where those lie among all channels."""
-        starts = np.cumsum([0, *(channel.size for channel in self.channels)])
-        return tuple(
-            int(starts[channel]) + i
-            for channel in self.read
-            for i in range(self.channels[channel].size)
-        )
-
-    @property
-    def groups(self) -> list[ChannelGroup]:
-        """For the accountant, in the leaf's own coordinates."""
-        groups: list[ChannelGroup] = []
-        start = 0
-        for channel in self.read:
-            groups.append(self.channels[channel].group(start))
-            start += self.channels[channel].size
-        return groups
-
-    def scales(self, unit: Callable[[], ContinualSum]) -> tuple[float, ...]:
-        """Noise weights by how much each channel matters at the worst tick."""
-        trial, ticks = unit(), self.terms.ticks()
-        worst = {over: float(trial.factor(ticks, over).max()) for over in self.overs}
-        importance = dict.fromkeys(self.read, 0.0)
-        for output in self.outputs:
-            for over in output.overs:
-                for channel, weight in output.importance().items():
-                    if over in worst:
-                        importance[channel] += weight * worst[over]
-        terms, groups = self.terms, self.groups
-        steps = [self.channels[item].resolution for item in self.read]
-        weights = list(importance.values())
-        of = (terms.cell_relation, terms.may_vanish, self.norm)
-        split = split_groups(groups, steps, weights, *of)
-        return tuple(
-            scale for scale, group in zip(split, groups, strict=True) for _ in range(group.size)
-        )
-
-    def sensitivity(self, scales: Sequence[float], add_up: bool) -> float:
-        """Joint sensitivity: of an event, or of what a user adds to one cell.
-
-        Under replace_anywhere the two versions of a record may lie in different ticks or keys. The
-        bound max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a
-        strategy whose columns have no negative inner product; without (``add_up``) it is the sum
-        of the norms.
-
-        Raises:
-          ConfigError: nothing changes.
-        """
-        relation: Relation = self.terms.cell_relation
-        scale, may_vanish, times = np.asarray(scales), self.terms.may_vanish, 1
-        if relation == "replace_anywhere" and add_up:
-            times, relation = 2, "add_remove"
-        result = times * joint_sensitivity(self.groups, scale, relation, may_vanish, self.norm)
-        if result == 0:
-            raise ConfigError(
-                "aggregates",
-                [output.name for output in self.outputs],
-                "nothing here depends on what a neighbour changes: counts are public under "
-                "replace_one. Use relation: add_remove to protect them.",
-            )
-        return result
 
 
 @dataclass(frozen=True)
@@ -177,11 +78,17 @@ class Aggregates(Program):
 
     Attributes:
       channels: what a leaf holds, in order. outputs: what is released. parts: the continual sums.
+      groups: of several groupings which columns each names, where their noise differs or a user's
+        cells are merged; () elsewhere. times: how often a contribution counts in the sums of each.
+      most_keys: keys of the finest grouping that a user has in a tick, at most.
     """
 
     channels: tuple[Channel, ...]
     infos: tuple[AggregateOutput, ...]
     parts: tuple[SumPart, ...]
+    groups: tuple[tuple[bool, ...], ...] = ()
+    times: tuple[int, ...] = ()
+    most_keys: int = 1
 
     @property
     def dimension(self) -> int:
@@ -216,7 +123,7 @@ class Aggregates(Program):
         rows: list[LatticeRows] = []
         outside = 0
         gates: dict[ChannelGate, Predicated] = {}
-        most = max(channel.events for channel in self.channels)
+        most = self.most_keys * max(channel.events for channel in self.channels)
         for start, channel in zip(self.starts, self.channels, strict=True):
             gate = channel.gate
             if gate not in gates:
@@ -232,6 +139,25 @@ class Aggregates(Program):
         # An event counts once for a column, however many channels and predicates read it there.
         non_finite = sum(len(np.unique(np.concatenate(some))) for some in missing.values())
         return Bounded(tuple(rows), clipped, non_finite, outside)
+
+    @property
+    def merges_cells(self) -> bool:
+        """Whether a user's cells that meet in a coarser key count as one there."""
+        return bool(self.groups) and any(channel.takes != "events" for channel in self.channels)
+
+    @property
+    def coarser(self) -> tuple[int, ...]:
+        """Places of the groupings in which they do."""
+        return tuple(at for at, names in enumerate(self.groups) if not all(names))
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key and tick that its sums have room for."""
+        return super().capacity // max(self.times, default=1)
+
+    def times_of(self, grouping: int) -> int:
+        """How often each contribution counts in the sums of a grouping."""
+        return self.times[grouping] if self.times else 1
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Exact sums per cell. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64."""
@@ -263,8 +189,24 @@ class Aggregates(Program):
             noisy.extend(released)
         return tuple(states), tuple(noisy)
 
-    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
-        """Noisy channel sums -> the user's aggregates with error margins."""
+    def solve_keys(
+        self, noisy: tuple[Floats, ...], ticks: Ints, keys: Sequence[bytes]
+    ) -> tuple[Released, ...]:
+        """Of each key by the grouping that it is of."""
+        if not any(times > 1 for times in self.times):
+            return self.solve(noisy, ticks)
+        places = {names: at for at, names in enumerate(self.groups)}
+        times = [self.times[places[grouping_of(key.decode())]] for key in keys]
+        return self.solve(noisy, ticks, np.asarray(times, dtype=np.float64))
+
+    def solve(
+        self, noisy: tuple[Floats, ...], ticks: Ints, times: Floats | None = None
+    ) -> tuple[Released, ...]:
+        """Noisy channel sums -> the user's aggregates with error margins.
+
+        times: (K,) how often contributions count in each key; None: once.
+        """
+        over_times = 1.0 if times is None else 1.0 / times[None, :, None]
         where: dict[tuple[int, int | None], tuple[int, int, SumPart]] = {}
         index = 0
         for part in self.parts:
@@ -287,7 +229,8 @@ class Aggregates(Program):
                     info = self.channels[channel]
                     span = slice(at, at + info.width)
                     value = noisy[position][:, :, span] * info.resolution
-                    return value, stddevs[spot][:, None, span] * info.resolution
+                    spread = stddevs[spot][:, None, span] * info.resolution
+                    return value * over_times, spread * over_times
 
                 noise, _ = where[output.channels[0], over][2].mechanism.real_noise
                 released.append(Released(output.name, over, *output.solve(Noisy(get, noise))))
@@ -337,7 +280,7 @@ class Aggregates(Program):
                 at = sum(
                     self.channels[c].width for c in part.channels[: part.channels.index(channel)]
                 )
-                stddev = part.mechanism.stddev(ticks, over)[:, at]
+                stddev = part.mechanism.stddev(ticks, over)[:, at] / min(self.times, default=1)
                 return np.asarray((stddev * self.channels[channel].resolution) ** 2)
         raise KeyError((channel, over))
 
@@ -392,4 +335,5 @@ class Aggregates(Program):
                 }
                 for part in self.parts
             ],
+            **({"times": list(self.times)} if self.times else {}),
         }

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from weir.dpcore.config.schema import Column
-from weir.dpcore.config.section import Says, Section, as_tuple, nearest, refusal
+from weir.dpcore.config.section import Says, Section, Weight, as_tuple, nearest, refusal
 from weir.dpcore.leaves.keys import key_text
 
 MIN_USERS = 1
@@ -180,6 +180,13 @@ class Key(Section):
         examples=[[["city"], ["city", "product"], []]],
     )
 
+    weights: Annotated[tuple[Weight, ...], BeforeValidator(as_tuple)] | None = Field(
+        default=None,
+        description="How much the accuracy of each of groups counts, in their order, when the "
+        "noise is split between them; without it, all alike.",
+        examples=[[1, 1, 4]],
+    )
+
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the key, one or several."""
@@ -251,8 +258,16 @@ class Key(Section):
     def _check_groups(self) -> None:
         """Raises unless groupings are several ways to group by the columns."""
         if self.groups is None:
+            if self.weights is not None:
+                raise refusal("weights", [*self.weights], "is for groups; remove it.")
             return
         shown = [list(own) for own in self.groups]
+        if self.weights is not None and len(self.weights) != len(shown):
+            raise refusal(
+                "weights",
+                [*self.weights],
+                f"must have a number for each of {len(shown)} groups, in their order.",
+            )
         if not shown:
             raise refusal("groups", [], "must list at least one grouping, like [[]] for the total.")
         seen: set[frozenset[str]] = set()

@@ -303,10 +303,13 @@ class ContinualSum(ABC):
 
 def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
     """Name and every field of a mechanism; floats as hex strings. Without a pattern, none."""
-    fields = canonical_value(mechanism)
+    result = canonical_value(mechanism)
     if mechanism.pattern is None:
-        del fields["pattern"]
-    return {"name": mechanism.name, **fields}
+        del result["pattern"]
+    for item in fields(mechanism):
+        if isinstance(inner := getattr(mechanism, item.name), ContinualSum):
+            result[item.name] = canonical_mechanism(inner)
+    return {"name": mechanism.name, **result}
 
 
 def canonical_value(value: Any) -> Any:

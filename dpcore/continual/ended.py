@@ -147,8 +147,8 @@ class EndedSum(ContinualSum):
                 window,
                 f"is shorter than {cls.name} serves on a clock of {n:,} ticks; take all, or blt.",
             )
-        if pattern is not None and pattern.key_ticks * n > MOST_CELLS:
-            raise too_many(pattern.key_ticks, n)
+        if pattern is not None and pattern.longest_key * n > MOST_CELLS:
+            raise too_many(pattern.longest_key, n)
         form, knots, gains, scales = fit(n, window, pattern)
         units = units_of(form, n, knots, gains, scales, window, pattern)
         ended = cls(
@@ -355,7 +355,7 @@ def units_of(
         if ticks is not None and ticks <= 0:
             return 0.0
         return float((products.at(0, ticks) / (r * r)).max()) * (1 + MARGIN)
-    lags = pattern.spacing * np.arange(1, pattern.key_ticks)
+    lags = pattern.spacing * np.arange(1, pattern.longest_key)
     most = contributions(products, r, lags, pattern.spacing)
     return over_keys(lambda count: float(most[min(count, len(most)) - 1]), pattern)
 
@@ -372,7 +372,7 @@ def units_of_periods(
 ) -> float:
     """Units that contributions of so many periods move; infinite if they are too many to look at.
     Keys as in one period: k at a tick, or N of which each contributes once a period."""
-    each, times = (1, pattern.cells) if pattern.key_ticks == 1 else (pattern.ticks, pattern.keys)
+    each, times = pattern.spread
     item = pattern.single() if each == 1 else pattern
     lags = apart(np.arange(1, min(periods * each, n)), item)
     products = _products(form, n, knots, gains)

@@ -220,18 +220,18 @@ class Independent(CoverSum):
     @classmethod
     def fitted(cls, request: SumRequest) -> Independent:
         """The mechanism with the least noise whose loss, for ever, is at most the budget."""
-        return cls.of(request, 1 if request.pattern is None else request.pattern.cells)
+        return cls.of(request, 1 if request.pattern is None else request.pattern.apart_units)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """A unit a cell, whenever one looks."""
         if self.pattern is not None:
-            return self.loss_of(0 if self.rows(ticks) == 0 else self.pattern.cells)
+            return self.loss_of(0 if self.rows(ticks) == 0 else self.pattern.apart_units)
         return self.loss_of(0 if ticks is not None and ticks <= 0 else 1)
 
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
         """No two periods share a unit."""
         assert self.pattern is not None
-        return self.loss_of(periods * self.pattern.cells)
+        return self.loss_of(periods * self.pattern.apart_units)
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """t + 1 units in a running total, min(N, t + 1) in a sum over N ticks: (m,)."""

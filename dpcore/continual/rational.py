@@ -284,7 +284,7 @@ def user_units_of_periods(
     Keys as in one period: k at a tick, or N of which each contributes once a period. Inner products
     of columns fall with their distance, and adding rows only adds to them.
     """
-    each, times = (1, pattern.cells) if pattern.key_ticks == 1 else (pattern.ticks, pattern.keys)
+    each, times = pattern.spread
     count = periods * each
     if rows is None or count > MOST:
         return math.inf

@@ -66,7 +66,7 @@ def user_units(form: Rational, rows: int | None, over: int, pattern: Pattern) ->
 @lru_cache(maxsize=1024)
 def user_units_of_periods(form: Rational, periods: int, over: int, pattern: Pattern) -> float:
     """Units that contributions of so many periods move, ever: by their distances."""
-    each, times = (1, pattern.cells) if pattern.key_ticks == 1 else (pattern.ticks, pattern.keys)
+    each, times = pattern.spread
     count = periods * each
     if count > MOST:
         return np.inf

@@ -104,6 +104,8 @@ def facts_of(plan: Plan) -> dict[str, Any]:
 
     Returns:
       season: ticks, or None. outputs: one entry an output, with its law, or with ``refused``.
+      adds_up: of a plan with several groupings the outputs whose coarser keys are the sums of the
+        finer ones, each with whether its true values are 0 or more.
     """
     program = plan.program
     entries: list[dict[str, Any]] = []
@@ -115,12 +117,34 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         )
     elif plan.clock.once:
         refused = "has no estimates: there is one release. Set a clock to release over time."
+    elif isinstance(program, Aggregates) and len(set(program.times)) > 1:
+        refused = (
+            "has no estimates: keys of different groupings have noise of different sizes. Read its "
+            "releases, or give each grouping a plan of its own."
+        )
     names = dict.fromkeys(output.name for output in plan.outputs)
     if refused or not isinstance(program, Aggregates):
         entries = [{"name": name, "refused": refused or OTHER} for name in names]
     else:
         entries = [_entry(output, program, plan) for output in program.infos]
-    return {"season": season_of(plan.clock), "outputs": entries}
+    return {
+        "season": season_of(plan.clock),
+        "outputs": entries,
+        **({"adds_up": _adding_up(program, plan)} if plan.keys.groups else {}),
+    }
+
+
+def _adding_up(program: Any, plan: Plan) -> list[list[Any]]:
+    """Outputs of events: users count once in a coarser key too, which is no sum of its parts."""
+    if not isinstance(program, Aggregates):
+        return []
+    results = []
+    for output in program.infos:
+        terms = _terms(output)
+        if terms and {program.channels[channel].takes for channel in terms} == {"events"}:
+            least = plan.config.algorithm.shown(output.name).between[0]
+            results.append([output.name, least is not None and least >= 0])
+    return results
 
 
 def _entry(output: AggregateOutput, program: Aggregates, plan: Plan) -> dict[str, Any]:

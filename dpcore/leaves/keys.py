@@ -114,7 +114,7 @@ class Keys:
         known = combinations = tuple(declared or ()) if columns else ("",)
         places = tuple(tuple(i for i, item in enumerate(columns) if item in own) for own in groups)
         if places:
-            each = (key for text in known for key in _grouped(text, len(columns), places))
+            each = (key for text in known for key in key_in_groups(text, len(columns), places))
             known = tuple(dict.fromkeys(each))
         if blocks is None:
             blocks = FEWEST
@@ -138,7 +138,7 @@ class Keys:
         """A combination of values -> its key in each grouping."""
         if not self.groups:
             return (combination,)
-        return _grouped(combination, len(self.columns), self.groups)
+        return key_in_groups(combination, len(self.columns), self.groups)
 
     @property
     def shared(self) -> dict[str, object]:
@@ -189,9 +189,10 @@ class Keys:
         return out
 
 
-def _grouped(
+def key_in_groups(
     combination: str, columns: int, groups: tuple[tuple[int, ...], ...]
 ) -> tuple[str, ...]:
+    """A combination of values of so many columns -> its key in each grouping."""
     values = json.loads(combination) if columns > 1 else [combination]
     return tuple(
         key_text([value if place in own else None for place, value in enumerate(values)])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -194,6 +194,13 @@ class LatticeRows(NamedTuple):
     start: int
     coordinate: Ints | None
     amount: Floats | Ints | int
+
+
+def repeated(rows: Any, times: int) -> Any:
+    """What events add if each counts so many times: groups of ``LatticeRows``, or anything once."""
+    if times == 1:
+        return rows
+    return tuple(row._replace(amount=row.amount * times) for row in rows)
 
 
 def sum_cells(cells: Ints, rows: Sequence[LatticeRows], n_cells: int, dimension: int) -> Ints:

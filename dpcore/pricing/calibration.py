@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+from weir.dpcore.accounting.contributions import Pattern
+from weir.dpcore.accounting.groupings import CellPowers
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.joint import over_groupings
 from weir.dpcore.continual.base import ContinualSum
@@ -140,6 +142,10 @@ class SummedLeaf(Protocol):
         """Whether only the first cell of a key that a user has in a period adds anything. Asked
         where the unit is a user."""
 
+    def powers(self, scales: tuple[float, ...]) -> CellPowers:
+        """Squares of what a user adds to a cell, by what counts. Asked where a plan of users has
+        several groupings."""
+
 
 @dataclass(frozen=True)
 class FixedLeaf:
@@ -170,6 +176,10 @@ class FixedLeaf:
     def sensitivity(self, scales: tuple[float, ...], add_up: bool) -> float:
         return self.added_up if add_up else self.in_squares
 
+    def powers(self, scales: tuple[float, ...]) -> CellPowers:
+        """All of it may add up where keys meet."""
+        return CellPowers(self.in_squares**2, 0.0, 0.0)
+
 
 def calibrated(
     named: str | type[ContinualSum], leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss
@@ -184,7 +194,8 @@ def calibrated(
       cells of a period that there may be (``Pattern``): twice as much where a user's period is
       replaced by another, as both are pairs of neighbours with a stream that has neither.
       Where an event counts in a key of each of several groupings, the sensitivity is what it moves
-      in all of them (``over_groupings``).
+      in all of them (``over_groupings``); a user's cells may meet there, and the noise of groupings
+      may differ (``KeyGroupings``).
 
     Raises:
       ConfigError: it cannot serve.
@@ -220,7 +231,14 @@ def calibrated(
             common["known_keys"] = terms.known_keys
     scales = leaf.scales(unit)
     sensitivity = terms.factor * leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
-    sensitivity = over_groupings(sensitivity, terms.groupings, budget.kind)
+    groups, kind = terms.groups, budget.kind
+    if groups is None:
+        sensitivity = over_groupings(sensitivity, terms.groupings, kind)
+    elif terms.person is None or kind == "pure":
+        sensitivity = groups.sensitivity(sensitivity, kind)
+    else:
+        own: Pattern = common["pattern"]
+        common["pattern"] = groups.pattern(own, leaf.powers(scales), kind, leaf.once)
     created = cls.calibrated(scales=scales, sensitivity=sensitivity, **common)
     within_memory(name, created.state_bytes())
     return replace(created, noise_scale=round_up(created.noise_scale))

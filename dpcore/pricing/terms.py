@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weir.dpcore.accounting.groupings import KeyGroupings
 from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.key import DiscoverConfig
@@ -47,7 +48,9 @@ class Terms:
       unit
         and under the relation; 0: no key is found in private.
       discover: how keys are found in private; None: they are not.
-      groupings: in how many keys each event counts, one of each grouping (accounting/groupings.py).
+      groupings: in how many keys each event counts, one of each grouping.
+      groups: these, where the unit is a user or their noise differs; None: an event moves the same
+        in each.
       known_keys: keys that there are; None: any number.
     """
 
@@ -69,6 +72,7 @@ class Terms:
     delta_sel: float = 0.0
     discover: DiscoverConfig | None = None
     groupings: int = 1
+    groups: KeyGroupings | None = None
     pure: bool = True
     declared: bool = False
     known_keys: int | None = None

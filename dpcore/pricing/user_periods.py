@@ -154,9 +154,10 @@ def cap_prices(
             changed = UserUnit(caps, person.periods)
         except ConfigError:
             continue
-        if cap == "events" or now is None:
+        if cap == "events" or now is None or terms.groups is not None:
+            groups = terms.groups and replace(terms.groups, keys=caps.keys)
             try:
-                ratio = of_events(replace(terms, person=changed))
+                ratio = of_events(replace(terms, person=changed, groups=groups))
             except ConfigError:
                 continue
         else:

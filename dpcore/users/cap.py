@@ -35,6 +35,7 @@ from weir.dpcore.arrays import Ints
 from weir.dpcore.leaves.hash_sets import Entries, TimedSet, entries
 from weir.dpcore.users.cells import Hashed, SortedCells, gather, ranges
 from weir.dpcore.users.closing import PAIR_NOTES, STAYS, USER_NOTES, WHY, Closing, UsedBounds
+from weir.dpcore.users.coarse import CoarseCells, coarse_cells, joined
 from weir.dpcore.users.hash_order import HashClosing
 from weir.dpcore.users.last_seen import gaps_of
 from weir.dpcore.users.unit import ContributionBounds, UserUnit
@@ -80,6 +81,7 @@ class KeptEvents(NamedTuple):
       gap: (r,) int64, ticks since the last cell of its user and key that stayed, 0 where that is
         longer ago than is asked; None: nobody asks.
       seen: what to remember of these; nothing where nobody asks.
+      coarse: of each event, where its cell meets others in coarser groupings; None: nobody asks.
     """
 
     rows: Ints
@@ -89,6 +91,7 @@ class KeptEvents(NamedTuple):
     capped: CappedCells
     gap: Ints | None
     seen: Entries
+    coarse: CoarseCells | None = None
 
 
 def keeps_pairs(caps: ContributionBounds, reads_new: bool) -> bool:
@@ -128,6 +131,13 @@ def cap_events(
         hashes = events.lasting.take(gathered.rows[starts[stays]], axis=0)
         gap, remembered = gaps_of(seen, hashes, cells.ticks[stays], span)
         gap = np.repeat(gap, sizes)
+    coarse = None
+    if events.coarse is not None:
+        first, own = gathered.rows[starts[stays]], cells.ticks[stays]
+        hashes_of = [hashes.take(first, axis=0) for hashes in events.coarse]
+        shape = (cells.users[stays], own, person.periods.of(own), hashes_of, capped.period)
+        coarse = coarse_cells(spent.pairs, *shape).repeated(sizes)
+        capped = capped._replace(pairs=joined([capped.pairs, *coarse.pairs]))
     return KeptEvents(
         gathered.rows[ranges(starts[stays], sizes)],
         np.repeat(np.arange(len(sizes)), sizes),
@@ -136,6 +146,7 @@ def cap_events(
         capped,
         gap,
         remembered,
+        coarse,
     )
 
 

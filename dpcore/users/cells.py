@@ -186,6 +186,8 @@ class Hashed(NamedTuple):
       lasting: (n, 2) uint64 of user and key in any period; None: nobody asks for them.
       cells: (n, 2) uint64 of their cells (``cell_hashes``); None: bounds are used up in order of
         time.
+      coarse: (n, 2) uint64 of user, period and key of each coarser grouping asked for; None:
+        nobody asks where cells meet.
     """
 
     users: Digests
@@ -196,6 +198,7 @@ class Hashed(NamedTuple):
     contents: NDArray[np.uint64]
     lasting: Digests | None = None
     cells: Digests | None = None
+    coarse: tuple[Digests, ...] | None = None
 
 
 class SortedCells(NamedTuple):

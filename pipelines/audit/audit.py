@@ -84,6 +84,14 @@ class Audited:
                 "cannot be audited: each key of an audit is a trial of its own, and coarser keys "
                 "would add trials up; audit the config without groups.",
             )
+        for name, aggregate in job.aggregates.items():
+            if getattr(aggregate, "learn", None) is not None:
+                raise ConfigError(
+                    f"aggregates.{name}.clip.learn",
+                    None,
+                    "cannot be audited: what is attacked would follow the clip that each key "
+                    "learns; audit the config with two public numbers as clip.",
+                )
         job = _keyed(job, names(4))
         full = job.release_clock.ticks
         wanted = ticks if ticks is not None else full

@@ -268,7 +268,8 @@ def undecided(found: Mapping[str, Any], target: str | None, once: bool) -> Itera
     if found["numbers"] and target is None:
         yield (
             f"sums, like that of {word(found['numbers'][0])}: a clip is public, and the smallest "
-            "and largest value of a file are not. Write what can happen, and remove the #."
+            "and largest value of a file are not. Write what can happen, and remove the #; where "
+            "nobody knows, learn the clip in private from the first ticks (clip: {learn: ...})."
         )
 
 
@@ -360,6 +361,10 @@ def aggregates(numbers: Sequence[str], users: bool = False, once: bool = False) 
     for place, column in enumerate(numbers[:MOST_NUMBERS]):
         name = output_name(column)
         yield f"  # {name}: {{sum: {word(column)}, clip: [LOW, HIGH]}}"
+        if place == 0 and not once:
+            learn = "{learn: {ticks: 30d, top: 1e6, start: 100}}"
+            yield "  #   where nobody knows a bound, learn it in private from the first ticks:"
+            yield f"  #   {{sum: {word(column)}, clip: {learn}}}"
         if place == 0:
             yield f"  # {name}_mean: {{mean: {word(column)}, clip: [LOW, HIGH]}}"
             yield f"  # {name}_usual: {{quantile: {word(column)}, at: [0.5, 0.95],"

@@ -176,7 +176,9 @@ def _compared(
 ) -> Rehearsal:
     """Runs the twins, and holds the releases to them. known: see ``advised``."""
     plan = result.plan
-    clipped, caps = clipped_of(plan, seen), caps_of(plan, seen)
+    folder = result.folder
+    assert folder is not None
+    clipped, caps = clipped_of(plan, seen, folder), caps_of(plan, seen)
     clean = jobs.unpromised(found, place / "clean")
     try:
         run(parts_of(clean, LOCAL), LOCAL, rehearsal=True)
@@ -190,11 +192,10 @@ def _compared(
         )
         result = dataclasses.replace(result, notes=(*result.notes, text))
         return Rehearsal(result, within, (), clipped, caps)
-    assert result.folder is not None
     last = place / ("clean" if whole is None else "whole")
-    held = score(plan, result.folder, place / "clean", last, within, seen)
+    held = score(plan, folder, place / "clean", last, within, seen)
     remedies = advised(plan, held, seen, caps, within, known)
-    filtered = () if plan.clock.once else estimate_scores(result.folder, place / "clean")
+    filtered = () if plan.clock.once else estimate_scores(folder, place / "clean")
     own = (held, clipped, caps, remedies, grid_of(plan, held))
     return Rehearsal(result, within, *own, estimates=filtered)
 

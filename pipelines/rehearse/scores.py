@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
 from weir.dpcore.users.unit import ContributionBounds
 from weir.pipelines.rehearse.event_stats import EventStats
+from weir.pipelines.results.learned import learned_bounds
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.results.series import ends
 
@@ -74,12 +75,16 @@ class BoundLoss:
         return dict(vars(self))
 
 
-def clipped_of(plan: Plan, seen: EventStats) -> tuple[ClippingLoss, ...]:
-    """For each output with bounds."""
-    return tuple(_clipped(plan, seen))
+def clipped_of(plan: Plan, seen: EventStats, folder: Path) -> tuple[ClippingLoss, ...]:
+    """For each output with bounds; of those that are learned by the lowest and the highest of all
+    keys. folder: of the releases."""
+    learned = learned_bounds(plan, folder)
+    return tuple(_clipped(plan, seen, learned))
 
 
-def _clipped(plan: Plan, seen: EventStats) -> Iterator[ClippingLoss]:
+def _clipped(
+    plan: Plan, seen: EventStats, learned: Mapping[str, Mapping[str, float]]
+) -> Iterator[ClippingLoss]:
     for name, aggregate in plan.config.aggregates.items():
         bounds, column = aggregate.bounds, aggregate.column
         some = seen.where(aggregate.where)
@@ -87,21 +92,32 @@ def _clipped(plan: Plan, seen: EventStats) -> Iterator[ClippingLoss]:
         if values is None or not bounds or column is None:
             continue
         values = values[np.isfinite(values)]
+        if name in learned:
+            of_keys = sorted(float(f"{bound:.6g}") for bound in learned[name].values())
+            for bound in dict.fromkeys(of_keys[:1] + of_keys[-1:]):
+                yield _moved(name, "clip, learned", (-bound, bound), column, values)
+            continue
         low, high = min(bounds), max(bounds)
         if isinstance(aggregate, BoundedAggregate):
             field = aggregate.clips[0]
             if field == "clip_user":
                 values = some.user_totals(column)
-            moved = (values < low) | (values > high)
-            size = float(np.abs(values).sum())
-            taken = float(np.abs(values - np.clip(values, low, high)).sum())
-            amount = taken / size if size > 0 else 0.0
+            yield _moved(name, field, tuple(bounds), column, values)
         else:
-            field, amount = "edges", math.nan
-            moved = (values < low) | (values > high)
-        yield ClippingLoss(
-            name, field, tuple(bounds), column, len(values), int(moved.sum()), amount
-        )
+            moved = int(((values < low) | (values > high)).sum())
+            yield ClippingLoss(name, "edges", tuple(bounds), column, len(values), moved, math.nan)
+
+
+def _moved(
+    name: str, field: str, bounds: tuple[float, ...], column: str, values: Floats
+) -> ClippingLoss:
+    """What a clip does to values."""
+    low, high = bounds[0], bounds[-1]
+    moved = int(((values < low) | (values > high)).sum())
+    size = float(np.abs(values).sum())
+    taken = float(np.abs(values - np.clip(values, low, high)).sum())
+    amount = taken / size if size > 0 else 0.0
+    return ClippingLoss(name, field, bounds, column, len(values), moved, amount)
 
 
 def caps_of(plan: Plan, seen: EventStats) -> tuple[BoundLoss, ...]:

@@ -15,6 +15,7 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
 from weir.pipelines.graph.budget import Spent, entered, resumes
 from weir.pipelines.graph.parts import Parts
+from weir.pipelines.results.learned import not_learned
 from weir.pipelines.results.verdict import DIVERGENT, Result, judge
 from weir.pipelines.run.owed import owed
 from weir.pipelines.run.progress import Progress, Total
@@ -174,9 +175,12 @@ def _started(
         sink.finish(plan, not streaming)
     if how in (DONE, HELD):
         spent.over()
+    folder = None if sink.place is None else Path(sink.place)
+    if how == DONE and not streaming:
+        said.extend(not_learned(plan, folder))
     return Result(
         plan=plan,
-        folder=None if sink.place is None else Path(sink.place),
+        folder=folder,
         sink=sink.named,
         counters=counts,
         seconds=time.monotonic() - began,

@@ -13,6 +13,7 @@ from tests.contracts.cases import BUDGET, OVERS, cases, windows_of
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual.active_users import ActiveUsers
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.learned import LearnedSum
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.noise.noise import KINDS, kind_of
 from weir.dpcore.registry import CONTINUAL_SUMS, describe
@@ -25,8 +26,8 @@ def test_every_concrete_continual_sum_is_registered():
         for _, cls in inspect.getmembers(loaded, inspect.isclass):
             if issubclass(cls, ContinualSum) and not inspect.isabstract(cls):
                 classes.add(cls)
-    # Active users are a mechanism of one kind of channel: nobody chooses it for another.
-    assert classes == {*CONTINUAL_SUMS.values(), ActiveUsers}
+    # Active users and learned clips are of one kind of channel: nobody chooses them for another.
+    assert classes == {*CONTINUAL_SUMS.values(), ActiveUsers, LearnedSum}
     assert all(cls.name == name for name, cls in CONTINUAL_SUMS.items())
 
 

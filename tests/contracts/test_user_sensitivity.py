@@ -13,7 +13,8 @@ from tests.contracts.people import config_of, terms_of
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.algorithm import kind_of
 from weir.dpcore.aggregates.compile import outputs_of, overs_of
-from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.config.validation import validate
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import AGGREGATES

@@ -208,6 +208,12 @@ def of_people() -> Iterator[tuple[str, str]]:
     found = PEOPLE.replace("declared: [east, north, west]", "discover: {min_users: 3}")
     found = found.replace("epsilon: 2.0", "epsilon: 90.0")  # so that there is a key
     yield "users/discover", found + USERS.replace("OVER", "all") + COUNTED
+    several = "k, groups: [[], [k]], weights: [1, 3], "
+    grouped = PEOPLE.replace("k, ", several)
+    yield "users/groups", grouped + USERS.replace("OVER", "all, 5") + COUNTED
+    learn = "aggregates: {paid: {sum: y, clip: {learn: {ticks: 8, top: 1000, start: 1}}}}\n"
+    yield "users/learned", PEOPLE + learn
+    yield "learned", HEAD + learn
     yield "users/active_users", PEOPLE + "aggregates: {active: {count: users, over: [2, 5]}}\n"
 
 

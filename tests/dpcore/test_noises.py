@@ -307,6 +307,7 @@ def test_what_is_lost_is_said_and_the_guarantee_is_that_of_the_whole_clock() -> 
     (row,) = [row for row in shown["alternatives"] if row["chosen"]]
     assert (row["mechanism"], row["note"]) == ("ended", "no graded expiration")
     assert "does not fade by degrees" in shown["choice"]
+    assert "fall on the releases right after" in plan.guarantee.statement
     assert plan.outputs[0].stddev_worst == pytest.approx(12.58, rel=2e-3)
     assert plan.program.loss(None).epsilon(1e-6) <= 1.0
     lost = plan.program.loss(1).value

@@ -56,7 +56,7 @@ def test_refusals(key: str, field: str, says: str) -> None:
     assert says in str(refused.value)
 
 
-def test_models_users_found_keys_and_audits_are_refused_by_name() -> None:
+def test_models_and_audits_are_refused_by_name() -> None:
     head, _, rest = TWO.partition("aggregates:")
     model = (
         "model: {algorithm: online.follow_the_leader, features: [u], target: y, "
@@ -64,17 +64,6 @@ def test_models_users_found_keys_and_audits_are_refused_by_name() -> None:
     )
     with pytest.raises(ConfigError, match=r"key\.groups.*is for aggregates"):
         loads(head + model + rest[rest.index("mechanism:") :])
-    users = TWO.replace("{time: at, id: id}", "{time: at, id: id, unit: who}").replace(
-        "protect_for: 8 ticks}",
-        "protect_for: 8 ticks, unit: user, per: 8h, contributions: {ticks: 2, keys: 2, events: 1}}",
-    )
-    with pytest.raises(
-        ConfigError, match=r"key\.groups.*contribution bounds of users bound the keys of one"
-    ):
-        loads(users)
-    found = users.replace(f"declared: {json.dumps(PAIRS)}", "discover: {min_users: 20}")
-    with pytest.raises(ConfigError, match=r"key\.groups"):
-        loads(found)
     with pytest.raises(ConfigError, match=r"key\.groups.*audit the config without groups"):
         Audited.of(loads(TWO))
     with pytest.raises(ConfigError, match="--truth.*a single column, ungrouped"):
@@ -109,6 +98,27 @@ def test_the_plan_prices_each_grouping(weir: Weir, small: Path) -> None:
     together = plan_of(loads(TWO)).outputs[0].stddev_worst
     assert together / alone == pytest.approx(3**0.5, rel=1e-6)
     assert "groupings" not in json.loads(_plan(weir, small, with_key(KEY)))
+
+
+USERS = TWO.replace("{time: at, id: id}", "{time: at, id: id, unit: who}").replace(
+    "protect_for: 8 ticks}",
+    "protect_for: 8 ticks, unit: user, per: 8h, contributions: {ticks: 2, keys: 2, events: 1}}",
+)
+
+
+def test_the_plan_prices_groupings_of_users(weir: Weir, small: Path) -> None:
+    small.write_text(USERS.replace(GROUPS, f"{GROUPS}, weights: [1, 1, 4]"))
+    assert "times as much for" in " ".join(weir("plan", small).stdout.split())
+    shown = " ".join(weir("plan", small, "--full").stdout.split())
+    assert "An event counts in one key of each of 3 groupings" in shown
+    facts = json.loads(weir("plan", small, "--json").stdout)["groupings"]
+    assert [one["keys"] for one in facts] == [2, 3, 1]
+    shares = [one["share"] for one in facts]
+    assert sum(shares) == pytest.approx(1, abs=0.2) and shares[2] > shares[0], shares
+    for one in facts:
+        assert f"{one['noise']:.2f} x that of a plan of its own" in shown
+    found = USERS.replace(f"declared: {json.dumps(PAIRS)}", "discover: {min_users: 20}")
+    assert plan_of(loads(found)).discovery is not None
 
 
 def _plan(weir: Weir, small: Path, text: str) -> str:

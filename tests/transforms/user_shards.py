@@ -73,8 +73,7 @@ def batch_of(events: Sequence[Event], plan: Plan, keys: CapKeys) -> pa.RecordBat
     named = hashed(batch, "@unit", (UNIT_HIGH, UNIT_LOW), user_hashes(users, keys).hashes)
     return prepared(
         named.append_column("who", batch.column("@unit")),
-        plan.program,
-        plan.person,
+        plan,
         keys,
     )
 

@@ -87,7 +87,7 @@ class ToUsers(beam.DoFn):
     def __init__(self, secret: SecretRef, plan: Plan, shards: int) -> None:
         assert plan.person is not None
         self._secret, self._digest, self._shards = secret, plan.digest, shards
-        self._person, self._program = plan.person, plan.program
+        self._plan = plan
         self._layout = bytes.fromhex(plan.layout)
         self._keys: CapKeys | None = None
         self._spread = self._empty()
@@ -119,7 +119,7 @@ class ToUsers(beam.DoFn):
         if letters is not None:
             yield TaggedOutput(DEAD, letters)
         if known.num_rows:
-            yield from self._spread.add(prepared(known, self._program, self._person, self._keys))
+            yield from self._spread.add(prepared(known, self._plan, self._keys))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Sends on what is left."""
@@ -295,7 +295,7 @@ class CloseTicks(beam.DoFn):
             cells.write(retained.capped, far.period)
             cells.note(retained.seen, far.following, stop)
         count(retained.dropped)
-        yield from batches(without_hashes(due, self._program), retained)
+        yield from batches(without_hashes(due, self._program), retained, self._program.coarser)
 
     def _remind(self, far: Closed, timer: Any) -> None:
         """One timer, at the end of the earliest open tick; of files, of the last. None behind what

@@ -12,3 +12,12 @@ CELL, NEW, GAP = "@cell", "@new", "@gap"
 """Behind the caps of users: the number of an event's cell (user, key, tick) in its batch, int64;
 whether it is the first of this user and key in its period; and, where a program asks, ticks since
 the last one that counts, int64, 0 where that is long ago."""
+
+STEP = "@step"
+"""Where cells meet in coarser groupings of keys: the number of an event's user and tick in its
+batch, int64."""
+
+
+def new_in(grouping: int) -> str:
+    """The column that is ``NEW`` of a coarser grouping, by its place."""
+    return f"{NEW}{grouping}"

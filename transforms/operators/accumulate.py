@@ -13,9 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.leaves.lattice import repeated
 from weir.dpcore.program import Bounded, Program, Runs
+from weir.dpcore.users.coarse import meeting
+from weir.transforms.columns.names import CELL, NEW, STEP, new_in
 from weir.transforms.operators import partial_sums as partial
-from weir.transforms.operators.bound import bound, summed
+from weir.transforms.operators.bound import bound, columns_of, summed
 from weir.transforms.operators.key_index import INDEX, KeyIndex
 from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.operators.sparse_cells import SparseCells
@@ -103,8 +106,24 @@ class Gatherer:
                 batch, ticks = batch.take(pa.array(rest)), ticks[rest]
                 groupings = [None if keys is None else keys[rest]]
         bounded = bound(batch, self._program)
-        for keys in groupings:
-            self._add(bounded, ticks, keys)
+        for at, keys in enumerate(groupings):
+            if keys is not None and self._program.merges_cells and at in self._program.coarser:
+                self._add_merged(batch, at, keys)
+            else:
+                self._add(bounded, ticks, keys, self._program.times_of(at))
+
+    def _add_merged(self, batch: pa.RecordBatch, at: int, keys: Ints) -> None:
+        """Adds events to the keys of a coarser grouping, in which cells of a user may meet."""
+        order, cells = meeting(batch.column(STEP).to_numpy(), keys)
+        batch = batch.take(pa.array(order))
+        columns = {CELL: pa.array(cells)}
+        if new_in(at) in batch.schema.names:
+            columns[NEW] = batch.column(new_in(at))
+        for name, values in columns.items():
+            batch = batch.set_column(batch.schema.get_field_index(name), name, values)
+        bounded = self._program.bound(columns_of(batch, self._program), batch.num_rows)
+        ticks = batch.column("@tick").to_numpy()
+        self._add(bounded, ticks, keys[order], self._program.times_of(at))
 
     def _add_runs(self, batch: pa.RecordBatch, ticks: Ints, keys: Ints | None) -> Ints | None:
         """Adds what lies together, if most events do: columns are then gone through once.
@@ -132,8 +151,10 @@ class Gatherer:
         self._add_cells(cells - first * n_keys, counts, values, first, last - first + 1)
         return gaps(asked, len(ticks))
 
-    def _add(self, bounded: Bounded, ticks: Ints, keys: Ints | None) -> None:
-        """Adds events to the keys of one grouping."""
+    def _add(self, bounded: Bounded, ticks: Ints, keys: Ints | None, times: int = 1) -> None:
+        """Adds events to the keys of one grouping, each so many times."""
+        if times > 1:
+            bounded = bounded._replace(rows=repeated(bounded.rows, times))
         n = len(ticks)
         first, last = int(ticks.min()), int(ticks.max())
         n_keys, span = self._index.size, last - first + 1

@@ -35,6 +35,7 @@ from weir.transforms.operators.users import (
     completed,
     count,
     hashes_of,
+    in_groups,
     of_users,
     with_row_hashes,
     without_hashes,
@@ -132,7 +133,7 @@ class BoundUsers:
 
     def __init__(self, plan: Plan, secret: bytes, reject: Reject) -> None:
         assert plan.person is not None
-        self._person, self._program = plan.person, plan.program
+        self._plan, self._person, self._program = plan, plan.person, plan.program
         self._keys, self._reject = CapKeys.derive(secret, plan.digest), reject
         self._sieve, self._names = Sieve(UNIT_LOW), KeyNumbers()
 
@@ -164,8 +165,8 @@ class BoundUsers:
 
     def _marks(self, part: pa.RecordBatch) -> Marks:
         """Of all events of some users, which of them have to be asked: all, where it matters when a
-        user came before."""
-        if self._program.reads_gaps:
+        user came before, or which cells of theirs meet."""
+        if self._program.reads_gaps or self._program.merges_cells:
             return np.full(part.num_rows, ASKED, dtype=np.uint8)
         ticks = part.column("@tick").to_numpy()
         high, low = (part.column(name).to_numpy() for name in (UNIT_HIGH, UNIT_LOW))
@@ -192,6 +193,9 @@ class BoundUsers:
         named: Digests | None = None
         if KEY in batch.schema.names:
             named = self._names.hashes_of(batch.column(KEY))
+        if program.merges_cells:
+            batch = self._named(batch)
+        batch = in_groups(batch, self._plan, self._keys)
         whole = completed(batch, named, program, person, self._keys)
         first = int(person.periods.of(ticks[:1] * 0)[0])
         retained = cap_events(
@@ -203,8 +207,8 @@ class BoundUsers:
             span=program.reads_gaps,
         )
         count(retained.dropped)
-        for item in batches(without_hashes(whole, program), retained):
-            yield self._named(item)
+        for item in batches(without_hashes(whole, program), retained, program.coarser):
+            yield item if program.merges_cells else self._named(item)
 
     def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Names in place of numbers."""

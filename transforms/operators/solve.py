@@ -22,7 +22,8 @@ class Solve:
     def process(self, stride: NoisyStride) -> Iterator[pa.RecordBatch]:
         """Solves all keys of a stride at once."""
         ticks = np.arange(stride.first_tick, stride.first_tick + stride.ticks, dtype=np.int64)
-        released = self._plan.program.solve(stride.arrays, ticks) if stride.keys else ()
+        program, keys = self._plan.program, stride.keys
+        released = program.solve_keys(stride.arrays, ticks, keys) if keys else ()
         batch = self._writer.batch(
             stride.block,
             stride.first_tick,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from weir.dpcore.arrays import Digests
 from weir.dpcore.leaves.hashes import IdHashes
+from weir.dpcore.plan import Plan
 from weir.dpcore.program import Program, takes_rows
 from weir.dpcore.users.cap import KeptEvents
 from weir.dpcore.users.cells import (
@@ -23,9 +24,20 @@ from weir.dpcore.users.cells import (
     row_hashes,
     user_hashes,
 )
+from weir.dpcore.users.coarse import coarse_pairs
 from weir.dpcore.users.unit import UserUnit
-from weir.transforms.columns.keys import KEY
-from weir.transforms.columns.names import CELL, GAP, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.columns.keys import KEY, compact
+from weir.transforms.columns.names import (
+    CELL,
+    GAP,
+    HIGH,
+    LOW,
+    NEW,
+    STEP,
+    UNIT_HIGH,
+    UNIT_LOW,
+    new_in,
+)
 from weir.transforms.operators.bound import columns_of
 from weir.transforms.operators.hash_partition import hashed
 from weir.transforms.runtime import counters
@@ -56,19 +68,41 @@ def of_users(batch: pa.RecordBatch, keys: CapKeys) -> tuple[pa.RecordBatch, pa.R
     return named.filter(pa.array(~users.null)), letters
 
 
-def prepared(
-    batch: pa.RecordBatch, program: Program, person: UserUnit, keys: CapKeys
-) -> pa.RecordBatch:
+def prepared(batch: pa.RecordBatch, plan: Plan, keys: CapKeys) -> pa.RecordBatch:
     """Events of known users, with every hash that caps choose by; ids leave.
 
     Args:
-      batch: with the hashes of users. program: what reads them.
+      batch: with the hashes of users.
     """
+    assert plan.person is not None
     named: Digests | None = None
     if KEY in batch.schema.names:
         entries = name_hashes(batch.column(KEY).dictionary, keys)
         named = entries.take(batch.column(KEY).indices.to_numpy(), axis=0)
-    return completed(batch, named, program, person, keys)
+    return completed(in_groups(batch, plan, keys), named, plan.program, plan.person, keys)
+
+
+def in_groups(batch: pa.RecordBatch, plan: Plan, keys: CapKeys) -> pa.RecordBatch:
+    """Events with the hashes of user, period and key of each coarser grouping, where a program
+    asks which are new."""
+    program = plan.program
+    if not (program.merges_cells and program.reads_new):
+        return batch
+    assert plan.person is not None
+    key = compact(batch.column(KEY))
+    pairs = coarse_pairs(
+        words(batch, UNIT_HIGH, UNIT_LOW),
+        plan.person.periods.of(batch.column("@tick").to_numpy()),
+        key.dictionary.cast(pa.string()).to_pylist(),
+        key.indices.to_numpy(),
+        plan.keys.grouped,
+        program.coarser,
+        keys,
+    )
+    columns: dict[str, Any] = {}
+    for at, hashes in zip(program.coarser, pairs, strict=True):
+        columns |= {f"{PAIR_HIGH}{at}": hashes[:, 0], f"{PAIR_LOW}{at}": hashes[:, 1]}
+    return _with(batch, columns)
 
 
 def completed(
@@ -138,7 +172,14 @@ def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
         contents(batch, program),
         words(batch, SEEN_HIGH, SEEN_LOW) if program.reads_gaps else None,
         words(batch, CELL_HIGH, CELL_LOW) if CELL_HIGH in batch.schema.names else None,
+        _coarse_of(batch, program) if program.merges_cells else None,
     )
+
+
+def _coarse_of(batch: pa.RecordBatch, program: Program) -> tuple[Digests, ...]:
+    if not program.reads_new:
+        return ()
+    return tuple(words(batch, f"{PAIR_HIGH}{at}", f"{PAIR_LOW}{at}") for at in program.coarser)
 
 
 def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
@@ -167,12 +208,18 @@ ROW = (UNIT_HIGH, UNIT_LOW, HIGH, LOW, "@time")
 def without_hashes(batch: pa.RecordBatch, program: Program) -> pa.RecordBatch:
     """Events without the columns that caps alone have read."""
     gone = CHOICE if takes_rows(program) else CHOICE + ROW
-    return batch.select([name for name in batch.schema.names if name not in gone])
+    pairs = (PAIR_HIGH, PAIR_LOW)  # of coarser groupings, too
+    left = [name for name in batch.schema.names if name not in gone]
+    return batch.select([name for name in left if not name.startswith(pairs)])
 
 
-def batches(due: pa.RecordBatch, kept: KeptEvents) -> Iterator[pa.RecordBatch]:
-    """Events that stay, as batches; no cell is in two of them."""
-    first = np.flatnonzero(np.diff(kept.cell, prepend=-1))
+def batches(
+    due: pa.RecordBatch, kept: KeptEvents, coarser: Sequence[int] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Events that stay, as batches; no cell is in two of them, and none of what meets in the
+    coarser groupings, by their places."""
+    together = kept.cell if kept.coarse is None else kept.coarse.step
+    first = np.flatnonzero(np.diff(together, prepend=-1))
     at, n = 0, len(kept.rows)
     while at < n:
         end = n
@@ -186,6 +233,10 @@ def batches(due: pa.RecordBatch, kept: KeptEvents) -> Iterator[pa.RecordBatch]:
         columns = {CELL: cells, NEW: kept.new[at:end]}
         if kept.gap is not None:
             columns[GAP] = kept.gap[at:end]
+        if kept.coarse is not None:
+            columns[STEP] = kept.coarse.step[at:end]
+            for place, new in zip(coarser, kept.coarse.new, strict=False):
+                columns[new_in(place)] = new[at:end]
         yield _with(part, columns)
         at = end
 

@@ -20,7 +20,8 @@ from weir.dpcore.aggregates.bounding import GATE, Predicated
 from weir.dpcore.aggregates.channel import ChannelGate, UserCells
 from weir.dpcore.aggregates.compile import outputs_of, overs_of
 from weir.dpcore.aggregates.layout import ByAbsent
-from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.aggregates.split import split_groups
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.validation import validate

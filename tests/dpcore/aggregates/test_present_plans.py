@@ -12,7 +12,8 @@ from tests.contracts.corners import candidates, moved, weights
 from tests.dpcore.aggregates.test_present import COUNT, OTHER, RELATIONS, SUM
 from tests.dpcore.aggregates.test_where import config
 from weir.dpcore.accounting.guarantee import Relation
-from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.arrays import Floats
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig

@@ -16,7 +16,8 @@ from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.aggregates.algorithm import kind_of
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.aggregates.compile import outputs_of, overs_of
-from weir.dpcore.aggregates.program import Aggregates, ChannelLeaf
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan

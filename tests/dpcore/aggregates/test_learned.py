@@ -1,0 +1,345 @@
+"""Clips that are learned in private: what they cost, what they choose, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from weir.dpcore.aggregates.learned import LearnedOutput
+from weir.dpcore.continual import learned
+from weir.dpcore.continual.learned import FULL, LearnedSum, clipped, narrowed
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.key_ring import KeyRing
+from weir.dpcore.noise.prf import KeyedNoise
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
+
+DAY, TICKS, FIRST = 86_400_000_000, 12, 4
+USERS = "unit: user, per: 4d, contributions: {ticks: 3, keys: 2, events: 2},"
+LEARN = "{learn: {ticks: 4d, top: 1000, start: 10}}"
+
+
+def plan_of(
+    clip: str = LEARN,
+    over: str = "all",
+    privacy: str = "",
+    more: str = "",
+    keys: str = "declared: [a, b]",
+    budget: str = "epsilon: 1, delta: 1e-6, protect_for: all",
+    rest: str = "",
+) -> Plan:
+    unit = "unit: who," if "unit: user" in privacy else ""
+    return Plan.from_yaml(f"""
+name: learned
+schema: {{time: t, {unit} id: i}}
+key: {{column: k, {keys}}}
+clock: {{start: 2024-01-01T00:00:00Z, period: 1d, end: 2024-01-13T00:00:00Z}}
+privacy: {{{privacy} {budget}}}
+aggregates:
+  s: {{sum: x, clip: {clip}, over: {over}}}
+  {more}
+{rest}
+""")
+
+
+def mechanism_of(plan: Plan) -> LearnedSum:
+    (result,) = [p.mechanism for p in plan.program.parts if isinstance(p.mechanism, LearnedSum)]  # type: ignore[attr-defined]
+    return result
+
+
+Row = tuple[int, str, float, str]
+
+
+def events_of(plan: Plan, rows: list[Row]) -> Events:
+    ticks, keys, values, users = zip(*rows, strict=True)
+    times = plan.clock.start + np.array(ticks, dtype=np.int64) * DAY
+    ids = [f"e{i}" for i in range(len(rows))]
+    return Events(times, list(keys), {"x": np.array(values, dtype=np.float64)}, ids, list(users))
+
+
+def leaves_of(plan: Plan, rows: list[Row]) -> Any:
+    return sum_leaves(plan, bounded(plan, events_of(plan, rows), TICKS), TICKS)
+
+
+def squares(plan: Plan, one: Any, other: Any) -> float:
+    """Largest squared mu of the histogram and the sums, over the clips that it may choose."""
+    mechanism = mechanism_of(plan)
+    bins = len(mechanism.edges)
+    (part,) = [p for p in plan.program.parts if p.mechanism is mechanism]  # type: ignore[attr-defined]
+    a, b = (leaf[:, :, list(part.coordinates)] for leaf in (one, other))
+    sizes = (a - b)[: mechanism.ticks, :, :bins].sum(axis=0)
+    inner, worst = mechanism.inner, 0.0
+    dense = inner.materialize(TICKS)
+    for clip in range(bins):
+        places = np.full(a.shape[1], clip)
+        change = (clipped(a[:, :, bins:], places) - clipped(b[:, :, bins:], places)).astype(float)
+        change[: mechanism.ticks] = 0
+        totals = np.cumsum(change, axis=0) / inner.scales[0]
+        units = np.linalg.lstsq(dense, totals, rcond=None)[0]
+        worst = max(worst, float((units**2).sum()) / inner.unit_variance)
+    return float((sizes**2).sum()) / mechanism.sizes_scale**2 + worst
+
+
+BASE: list[Row] = [(1, "a", 7.0, "o"), (6, "a", -40.0, "o"), (7, "b", 3.0, "o")]
+VALUES = (1000.0, -1e300, 999.9, 0.5, -31.0, math.nan, 0.0)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_an_event_is_in_the_histogram_or_in_sums_and_paid_for_once(relation: str) -> None:
+    plan = plan_of(privacy=f"relation: {relation},")
+    paid = plan.program.loss(None).value ** 2
+    results = []
+    for tick in (0, 3, 4, 5, 11):
+        for i, value in enumerate(VALUES):
+            others = VALUES[:i] if relation == "replace_one" else (0.0,)
+            one = leaves_of(plan, [*BASE, (tick, "a", value, "n")])
+            for other in others:
+                results.append(
+                    squares(plan, one, leaves_of(plan, [*BASE, (tick, "a", other, "n")]))
+                )
+    assert 0.99 * paid <= max(results) <= paid * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_a_user_of_a_period_moves_no_more_than_is_paid_for(relation: str) -> None:
+    plan = plan_of(privacy=f"{USERS} relation: {relation},")
+    paid, rng, results = plan.program.loss(None).value ** 2, np.random.default_rng(0), []
+    for period in (0, 1, 2):
+        for _ in range(6):
+            drawn = [
+                (4 * period + int(t), "ab"[k], float(v), "one")
+                for t, k, v in zip(
+                    rng.integers(0, 4, 14), rng.integers(0, 2, 14), rng.choice(VALUES[:5], 14),
+                    strict=True,
+                )
+            ]  # fmt: skip
+            half = drawn[:7] if relation == "replace_one" else []
+            one = leaves_of(plan, [*BASE, *drawn[7:]])
+            results.append(squares(plan, one, leaves_of(plan, [*BASE, *half])))
+        full = [(4 * period + t, k, 1000.0, "one") for t in range(3) for k in "ab" for _ in (0, 1)]
+        results.append(squares(plan, leaves_of(plan, [*BASE, *full]), leaves_of(plan, BASE)))
+    assert max(results) <= paid * (1 + 1e-9)
+    if relation == "add_remove":
+        # Sums are charged as if they began with the clock.
+        assert max(results[7:]) >= 0.85 * paid
+        assert results[6] == pytest.approx(paid, rel=1e-6), "of the first period: one a key"
+
+
+def test_rounding_moves_a_narrowed_sum_by_no_more_than_a_full_step() -> None:
+    rng = np.random.default_rng(1)
+    sums = rng.integers(-(1 << 60), 1 << 60, 4000)
+    for halves in range(40):
+        for event in (FULL, -FULL, FULL - 1, 1):
+            moved = narrowed(sums + event, halves) - narrowed(sums, halves)
+            assert np.abs(moved).max() <= FULL
+        near = np.abs(narrowed(sums, halves) - sums * 2.0 ** (-halves / 2))
+        assert (near <= 2 + np.abs(sums) * 2.0**-32).all()
+
+
+def test_sums_are_those_of_clipped_values() -> None:
+    plan = plan_of()
+    mechanism = mechanism_of(plan)
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=300) * rng.choice([0.1, 5, 200, 4000], 300)
+    rows = [
+        (FIRST + int(t), "a", float(v), "o")
+        for t, v in zip(rng.integers(0, 8, 300), values, strict=True)
+    ]
+    leaves = leaves_of(plan, rows)
+    ticks = np.array([row[0] for row in rows])
+    for place, edge in enumerate(mechanism.edges):
+        got = clipped(leaves[:, :, 40:], np.full(2, place))[:, 0] * edge / FULL
+        for tick in range(FIRST, TICKS):
+            want = np.clip(values[ticks == tick], -edge, edge).sum()
+            assert abs(got[tick] - want) <= 100 * edge / FULL
+
+
+def noise_of(keys: int, seed: int, first: int = 0) -> KeyedNoise:
+    ring = KeyRing.derive(bytes([seed]) * 32, "n", bytes(32), ())
+    return KeyedNoise(ring.at(0), 0, [f"k{i}".encode() for i in range(keys)], first)
+
+
+def test_the_histogram_has_noise_of_the_scale_that_is_paid_for_and_of_no_other() -> None:
+    """A bin that lies one scale above the threshold is found in 84.1 % of keys."""
+    mechanism, keys = replace(mechanism_of(plan_of()), sizes_scale=50.0, threshold=200.0), 4000
+    sizes = np.zeros((keys, 40), dtype=np.int64)
+    sizes[:, 39] = 250
+    clip = mechanism.decided(sizes, noise_of(keys, 1), np.zeros((keys, 2), dtype=np.uint64))
+    share, error = float((clip == 39).mean()), 4 * math.sqrt(0.13 / keys)
+    assert abs(share - norm.cdf(1)) < error
+    assert abs(norm.cdf(1 / 1.2) - norm.cdf(1)) > error, "a scale that is off would show"
+
+
+def test_an_empty_histogram_gives_the_start_value_almost_always() -> None:
+    mechanism = mechanism_of(plan_of())
+    keys = 3000
+    sizes = np.zeros((keys, 40), dtype=np.int64)
+    clip = mechanism.decided(sizes, noise_of(keys, 2), np.zeros((keys, 2), dtype=np.uint64))
+    assert (clip != mechanism.start).mean() < 0.02
+    assert mechanism.edges[mechanism.start] == pytest.approx(11.05, rel=0.01)
+    assert mechanism.edges[mechanism.start - 1] < 10
+
+
+def test_sums_have_noise_in_proportion_to_the_clip() -> None:
+    rng, shares = np.random.default_rng(3), []
+    plan = plan_of()
+    rows: list[Row] = [(int(t), "a", 200.0, "o") for t in rng.integers(0, TICKS, 3000)]
+    truth = np.cumsum(np.bincount([t for t, *_ in rows if t >= FIRST], minlength=TICKS)) * 200.0
+    for seed in range(25):
+        a, b = simulate(plan, events_of(plan, rows), bytes([seed]) * 32)
+        value, spread = (item[:, 0, 0] for item in (a.released[0].value, a.released[0].stddev))  # type: ignore[index]
+        assert np.isnan(value[:FIRST]).all() and np.isnan(spread[:FIRST]).all()
+        unit = spread / mechanism_of(plan).stddev(np.arange(TICKS), None)[:, 0]
+        # 200 lies in the bin that ends at 250: twice that, frozen.
+        assert unit[FIRST:] == pytest.approx(500.0)
+        shares.extend(((value - truth) / spread)[[FIRST, -1]])
+        other = b.released[0].stddev
+        assert other is not None
+        assert (other[FIRST:, 0, 0] < spread[FIRST:]).all(), "nobody is there: the start value"
+    assert abs(np.std(shares) - 1) < 4 / math.sqrt(2 * len(shares))
+
+
+def test_strides_and_late_keys_change_nothing() -> None:
+    rng = np.random.default_rng(4)
+    plan = plan_of(keys="observed_keys_are_public: true")
+    rows: list[Row] = [(int(t), "a", 30.0, "o") for t in rng.integers(0, TICKS, 500)]
+    rows += [(9, "late", 900.0, "o")] * 50
+    events = events_of(plan, rows)
+    whole = simulate(plan, events, bytes(32))
+    for stride in (1, 3, 5):
+        pieces = simulate(plan, events, bytes(32), stride=stride)
+        for one, other in zip(whole, pieces, strict=True):
+            np.testing.assert_array_equal(one.released[0].value, other.released[0].value)
+    late = next(one for one in whole if one.key == "late").released[0]
+    assert late.stddev is not None
+    units = mechanism_of(plan).stddev(np.arange(TICKS), None)[:, 0]
+    start = plan.outputs[0].stddev_worst / units[-1]
+    assert late.stddev[:, 0, 0] / units[9:] == pytest.approx(start), "nothing was learned of it"
+
+
+def test_plans_say_what_a_bound_needs_and_keep_parts_apart() -> None:
+    plan = plan_of(more="n: {count: events}", over="[all, 3]")
+    assert any("first 4 ticks choose its bound" in note for note in plan.notes)
+    assert plan.program.loss(None).epsilon(1e-6) <= 1 + 1e-9
+    (output,) = [out for out in plan.program.infos if isinstance(out, LearnedOutput)]  # type: ignore[attr-defined]
+    assert output.unit == pytest.approx(11.05, rel=0.01)
+    assert "nothing of the first 4 ticks" in plan.left_out("s")
+    users = plan_of(privacy=USERS, budget="epsilon: 1, delta: 1e-6, protect_for: 4d")
+    mechanism = mechanism_of(users)
+    two, three = (mechanism.loss_of_periods(n, 4, n).value for n in (2, 3))
+    assert mechanism.loss(4).value < two < three
+
+
+# ---- mutants
+
+
+def test_a_mutant_whose_sums_begin_too_early_is_seen() -> None:
+    """Users: an event of the first ticks in both would be charged for one."""
+    plan = plan_of()
+    paid = plan.program.loss(None).value ** 2
+    one, other = leaves_of(plan, [*BASE, (0, "a", 1000.0, "n")]), leaves_of(plan, BASE)
+    assert squares(plan, one, other) <= paid * (1 + 1e-9)
+    part = plan.program.parts[0]  # type: ignore[attr-defined]
+    early = replace(part.mechanism, ticks=0)
+    wrong = replace(plan, program=replace(plan.program, parts=(replace(part, mechanism=early),)))  # type: ignore[type-var]
+    sizes = (one - other)[:FIRST, :, :40].sum() / part.mechanism.sizes_scale
+    assert squares(wrong, one, other) + sizes**2 > 1.9 * paid
+
+
+def test_a_mutant_that_counts_a_user_more_than_once_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from weir.dpcore.aggregates.channel import UserCells
+
+    monkeypatch.setattr(UserCells, "first_of_new", lambda self, coordinate: coordinate)
+    plan = plan_of(privacy=USERS)
+    full: list[Row] = [(t, k, 1000.0, "one") for t in range(3) for k in "ab" for _ in (0, 1)]
+    found = squares(plan, leaves_of(plan, [*BASE, *full]), leaves_of(plan, BASE))
+    assert found > 10 * plan.program.loss(None).value ** 2
+
+
+def test_a_mutant_that_clips_by_the_top_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "narrowed", lambda values, halves: values)
+    one, other = np.zeros((1, 1, 80), dtype=np.int64), np.zeros((1, 1, 80), dtype=np.int64)
+    one[0, 0, 5] = FULL  # a value of a low bin, as if it were one of the clip's
+    assert clipped(one, np.array([9]))[0, 0] == FULL != 0 == clipped(other, np.array([9]))[0, 0]
+    monkeypatch.undo()
+    assert clipped(one, np.array([9]))[0, 0] == FULL // 4
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "says"),
+    [
+        ({"clip": "{learn: {ticks: 4, top: 5, start: 10}}"}, "clip.learn.start", "at most top"),
+        ({"clip": "{learn: {ticks: 12, top: 50, start: 10}}"}, "clip.learn.ticks", "fewer than"),
+        ({"privacy": "relation: replace_anywhere,"}, "privacy.relation", "moves events"),
+        ({"budget": "epsilon: 1, delta: 0, protect_for: all"}, "privacy.delta", "Gaussian"),
+        ({"rest": "mechanism: {noise: k_norm}"}, "mechanism.noise", "Gaussian"),
+        (
+            {"privacy": USERS, "clip": "{learn: {ticks: 3, top: 50, start: 10}}"},
+            "clip.learn.ticks",
+            "end with a period",
+        ),
+        ({"privacy": USERS.replace("4d", "all")}, "privacy.per", "one period"),
+        (
+            {"privacy": USERS, "keys": "discover: {min_users: 2}"},
+            "key.discover",
+            "cannot be combined",
+        ),
+        ({"keys": "declared: [a], groups: [[k], []]"}, "key.groups", "cannot be combined"),
+        ({"clip": "{learn: {ticks: 4, top: 50}}"}, "clip.learn.start", "is missing"),
+        ({"clip": "{learn: {ticks: 4, top: 50, start: 1, times: 0.5}}"}, "learn.times", "from 1"),
+        ({"clip": "[5, 1]"}, "clip", "low below high"),
+        ({"clip": "7"}, "clip", "[low, high]"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_by_name(
+    change: dict[str, str], field: str, says: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        plan_of(**change)
+    assert refused.value.field.endswith(field) and says in str(refused.value), refused.value
+
+
+def test_a_mean_is_told_what_to_do_instead() -> None:
+    with pytest.raises(ConfigError, match=r"clip = .*learned for sums only.*divide them"):
+        plan_of(more=f"m: {{mean: x, clip: {LEARN}}}")
+
+
+def test_an_audit_and_a_run_say_what_to_do(tmp_path: Path) -> None:
+    from weir.pipelines.audit.audit import Audited
+    from weir.pipelines.config.job import loads
+    from weir.pipelines.graph.parts import parts_of
+    from weir.pipelines.results.learned import learned_bounds
+    from weir.pipelines.run.run import run
+
+    lines = ["t,i,k,x"]
+    lines += [f"2024-01-{1 + i % 12:02d}T00:00:00Z,e{i},a,{100 + i % 7}" for i in range(2400)]
+    (tmp_path / "e.csv").write_text("\n".join([*lines, "2024-01-09T00:00:00Z,z,b,3"]) + "\n")
+    text = f"""
+name: learned
+source: {{csv: {tmp_path}/e.csv}}
+schema: {{time: t, id: i}}
+key: {{column: k, declared: [a, b]}}
+clock: {{start: 2024-01-01T00:00:00Z, period: 1d, end: 2024-01-13T00:00:00Z}}
+privacy: {{epsilon: 1, delta: 1e-6, protect_for: all}}
+aggregates: {{s: {{sum: x, clip: {LEARN}}}}}
+sink: {{parquet: {tmp_path}/out}}
+"""
+    job = loads(text)
+    with pytest.raises(ConfigError, match="two public numbers as clip"):
+        Audited.of(job)
+    result = run(parts_of(job, "local"), "local")
+    (note,) = [note for note in result.notes if note.startswith("s: ")]
+    assert "1 key of 2 have the start value, 11.05" in note and "Learn from more ticks" in note
+    bounds = learned_bounds(result.plan, tmp_path / "out")["s"]
+    assert bounds == {"a": pytest.approx(250.0), "b": pytest.approx(11.05, rel=0.01)}
