@@ -57,12 +57,11 @@ class Predictor(Section):
       outputs: name of each release -> how it is shown.
       told: what the table of releases tells the noise of. wide: whether it takes rows of more
         features than ``MOST_DENSE``, packed.
-      predicts_by: name of the release that predictions are made with.
-      public: releases that are computed from public numbers and noise alone.
+      predicts_by: name of the release that predictions are made with. public: releases that are
+        computed from public numbers and noise alone.
       own_schedule: see Algorithm. event_only: why a plan of users cannot take it, and what to take;
-        "": ``compile`` takes into account all that a user may add to a cell (``Terms.person``). It
-        is said next to ``compile``, or below it: a class that compiles in another way does not
-        inherit it.
+        "": ``compile`` takes into account all that a user may add to a cell (``Terms.person``). Said
+        next to ``compile``, or below: a class that compiles in another way does not inherit it.
     """
 
     algorithm: str = Field(
