@@ -60,7 +60,7 @@ class Predictor(Section):
       predicts_by: name of the release that predictions are made with. public: releases that are
         computed from public numbers and noise alone.
       own_schedule: see Algorithm. event_only: why a plan of users cannot take it, and what to take;
-        "": ``compile`` takes into account all that a user adds to a cell (``Terms.person``). Said next
+        "": ``compile`` takes into account what a user adds to a cell (``Terms.person``). Said next
         to ``compile``, or below: a class that compiles in another way does not inherit it.
     """
 
