@@ -55,14 +55,13 @@ class Predictor(Section):
       title: in a few words. about: in a sentence or two. source: where it is from.
       noises: which noises it can use. reading: how its pictures are to be read.
       outputs: name of each release -> how it is shown.
-      told: what the table of releases tells the noise of.
-      wide: whether it takes rows of more features than ``MOST_DENSE``, packed.
-      predicts_by: name of the release that predictions are made with.
-      public: releases that are computed from public numbers and noise alone.
-      own_schedule: see Algorithm.
-      event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
-        account all that a user may add to a cell (``Terms.person``). It is said next to
-        ``compile``, or below it: a class that compiles in another way does not inherit it.
+      told: what the table of releases tells the noise of. wide: whether it takes rows of more
+        features than ``MOST_DENSE``, packed.
+      predicts_by: name of the release that predictions are made with. public: releases that are
+        computed from public numbers and noise alone.
+      own_schedule: see Algorithm. event_only: why a plan of users cannot take it, and what to take;
+        "": ``compile`` takes into account what a user adds to a cell (``Terms.person``). Said next
+        to ``compile``, or below: a class that compiles in another way does not inherit it.
     """
 
     algorithm: str = Field(
@@ -292,8 +291,7 @@ class Predictor(Section):
         )
 
     def settled(self, terms: Terms) -> Self:
-        """The same with every default named that predictions need and that follows from terms."""
-        return self
+        return self  # with defaults that predictions need and that follow from terms named
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         """What a model that was released says of other events.

@@ -15,7 +15,8 @@ import numpy as np
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.steps import StepsFit, StepsFitter, StepsLevel
+from weir.dpcore.models.blocks.steps import StepsLevel
+from weir.dpcore.models.blocks.steps_fit import StepsFit, StepsFitter
 from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.online.pocg import Pocg
 from weir.dpcore.models.online.pqftl import Pqftl

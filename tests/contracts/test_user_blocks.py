@@ -23,7 +23,8 @@ from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Participation, presence_of
 from weir.dpcore.models.blocks.sliding_window import SlidingBlocks
-from weir.dpcore.models.blocks.steps import GRADIENTS, LENGTH, MOMENTS, StepsFit
+from weir.dpcore.models.blocks.steps import GRADIENTS, LENGTH, MOMENTS
+from weir.dpcore.models.blocks.steps_fit import StepsFit
 from weir.dpcore.models.blocks.training import BlockTraining
 
 TICKS, KEYS = 16, 2

@@ -16,7 +16,8 @@ from weir.dpcore.models.blocks.level import FitLevel, Level
 from weir.dpcore.models.blocks.objective import Objective, Scored
 from weir.dpcore.models.blocks.partition import Blocks, ByUsers
 from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation, Waits, spread
-from weir.dpcore.models.blocks.steps import StepsFitter, StepsLevel
+from weir.dpcore.models.blocks.steps import StepsLevel
+from weir.dpcore.models.blocks.steps_fit import StepsFitter
 from weir.dpcore.models.blocks.stochastic import Stochastic
 from weir.dpcore.models.blocks.training import BlockTraining
 from weir.dpcore.models.kit.inputs import InputRows, Inputs

@@ -272,18 +272,13 @@ class BlockModel(ClassifiedModel):
             )
         width = self.inputs.outputs + self.intercept
         if self.inputs.sparse or width > MOST_WIDTH:
+            words = f"keeps second moments of {width:,} numbers, more than {MOST_WIDTH:,}"
             raise ConfigError(
-                name,
-                STEPS,
-                f"keeps the second moments of {width:,} numbers, which are more than "
-                f"{MOST_WIDTH:,}; take model.map: {{projection: 50}}, or {write}",
+                name, STEPS, f"{words}; take model.map: {{projection: 50}}, or {write}"
             )
         if self.regularise is not None:
-            raise ConfigError(
-                "model.regularise",
-                self.regularise,
-                "belongs to model.solver: output and sgd; remove it.",
-            )
+            words = "belongs to model.solver: output and sgd; remove it."
+            raise ConfigError("model.regularise", self.regularise, words)
 
     def settled(self, terms: Terms) -> Self:
         """See Predictor: with its solver named."""

@@ -94,13 +94,14 @@ def test_early_and_late_ticks_are_told_apart(in_time: Rehearsal) -> None:
 def test_the_plan_says_which_ticks_bounds_keep(weir: Weir, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(TEXT)
-    text = " ".join(weir("plan", path).stdout.split())
+    by_hash = ("--set", "privacy.contributions.order=hash")
+    text = " ".join(weir("plan", path, "--full").stdout.split())
     assert "Bounds are used up in order of time: of a user with a key in every tick" in text
     assert "of 30, the first 5 keep 5, the others none" in text
-    text = " ".join(weir("plan", path, "--set", "privacy.contributions.order=hash").stdout.split())
+    text = " ".join(weir("plan", path, "--full", *by_hash).stdout.split())
     assert "order of time" not in text and "early and late ticks keep the same share" in text
     sets = ("--set", "privacy.contributions.total=null", "--set", "privacy.contributions.ticks=30")
-    assert "of time" not in " ".join(weir("plan", path, *sets).stdout.split())
+    assert "of time" not in " ".join(weir("plan", path, "--full", *sets).stdout.split())
     assert in_order(plan_of(loads(TEXT)))
 
 

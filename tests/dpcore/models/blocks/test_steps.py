@@ -17,15 +17,13 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.blocks.objective import Objective, Softmax
 from weir.dpcore.models.blocks.steps import (
-    CHUNK,
     GRADIENTS,
     LENGTH,
     MOMENTS,
-    StepsFit,
-    StepsFitter,
     StepsLevel,
     steps_level,
 )
+from weir.dpcore.models.blocks.steps_fit import CHUNK, StepsFit, StepsFitter
 from weir.dpcore.models.kit.eigen import eigen
 from weir.dpcore.models.kit.filter import LENGTHS, TIMES, FilterRule
 from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic

@@ -1,0 +1,218 @@
+"""How fits by noisy preconditioned steps run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.models.blocks.fitter import Draws, FitResult, Fitter
+from weir.dpcore.models.blocks.steps import CLIP, SHORTEST, StepsLevel
+from weir.dpcore.models.kit.eigen import combination, dot, eigen
+from weir.dpcore.models.kit.filter import MOST_TIMES, TIMES
+from weir.dpcore.models.kit.loss import exact_exp
+from weir.dpcore.models.kit.point import PointNoise
+from weir.dpcore.noise.noise import label
+
+CHUNK = 1 << 13
+"""Rows that are multiplied at once. Sums of their products are whole numbers below 2^53, which
+every order of adding gives the same."""
+FINE = 2.0**17
+"""Steps of a normalised row in 1."""
+SLOPES = 2.0**22
+"""Steps of a normalised slope in 1."""
+SQUARES = 2.0**20
+"""Steps of a squared length in 1."""
+BELOW = 1 - 2.0**-40
+"""Shortens by more than all rounding."""
+
+
+@dataclass(frozen=True)
+class StepsFitter(Fitter):
+    """Makes the fits of a level: see ``StepsLevel`` for what they cost.
+
+    The first iteration makes the filter, the others are steps; those beyond T do nothing.
+    """
+
+    level: StepsLevel
+
+    @property
+    def dimension(self) -> int:
+        return self.level.objective.dimension
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """See Fitter: w; and A, T and the filter."""
+        return self.dimension, 2 + self.level.objective.width**2
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]  # a field of other fitters
+        return 1 + MOST_TIMES
+
+    @property
+    def work(self) -> int:
+        width = self.level.objective.width
+        return 2 * self.level.most * self.dimension + self.dimension * width
+
+    def fit(
+        self,
+        features: Any,
+        targets: Floats,
+        after: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+        places: Ints | None = None,
+    ) -> StepsFit:
+        objective = self.level.objective
+        points = objective.points(features)
+        targets = objective.targets_of(targets)
+        weights = np.ones(len(targets)) if weights is None else weights
+        return StepsFit(self.level, after, points, targets, weights, draws)
+
+
+@dataclass(frozen=True)
+class StepsFit:
+    """One fit: see FitRun.
+
+    Attributes:
+      level: its public numbers. centre: (D,), where it starts. points: (n, width). targets: (n,).
+      weights: (n,), of rows. draws: of its noise.
+    """
+
+    level: StepsLevel
+    centre: Floats
+    points: Floats
+    targets: Floats
+    weights: Floats
+    draws: Draws
+
+    def start(self) -> tuple[Floats, Floats]:
+        return self._rounded(self.centre), np.zeros(2 + self.level.objective.width**2)
+
+    def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
+        for at in range(done, done + steps):
+            if at == 0:
+                y = self.filtered()
+            elif at <= y[1]:
+                x = self.stepped(x, y, at)
+        return x, y
+
+    def finish(self, x: Floats, y: Floats) -> FitResult:
+        """See FitRun: where steps end has noise in it."""
+        return FitResult(x)
+
+    def filtered(self) -> Floats:
+        """A, T and the filter U diag(a / (c e)) U^T, row after row."""
+        level, objective = self.level, self.level.objective
+        low = SHORTEST + objective.intercept
+        high = max(low, objective.norm**2 + objective.intercept)
+        mean = float(self._released(level.length, self.mean_length(), 1, np.zeros(1))[0])
+        squares = min(max(mean + objective.intercept, low), high)
+        reach = math.sqrt(squares)
+        own = self._released(level.moments, self.second_moments(reach), 2, np.array([reach]))
+        values, rows = eigen(_matrix(own, objective.width) * squares)
+        chosen = level.choose(values, squares, bool(self.centre.any()))
+        inverse = chosen.lengths / (level.rule.smoothness * level.raised(values, squares))
+        matrix = np.zeros_like(rows)
+        for weight, row in zip(inverse.tolist(), rows, strict=True):
+            if weight:
+                matrix += np.multiply.outer(row * weight, row)
+        return np.concatenate([[reach, float(chosen.steps)], matrix.reshape(-1)])
+
+    def stepped(self, x: Floats, y: Floats, number: int) -> Floats:
+        """One step. x: (D,), w. y: what ``filtered`` gave. number: from 1."""
+        level, objective = self.level, self.level.objective
+        clip = CLIP * float(y[0])
+        noise = level.gradients[TIMES.index(int(y[1]))]
+        seen = np.concatenate([y, x])
+        gradient = self._released(noise, self.gradient(x, clip), 2 + number, seen)
+        gradient *= objective.loss.slope(math.inf) * clip
+        matrix = y[2:].reshape(objective.width, objective.width)
+        moved = [combination(row, matrix) for row in gradient.reshape(-1, objective.width)]
+        return self._rounded(x - np.concatenate(moved))
+
+    def mean_length(self) -> Floats:
+        """(1,): the mean of |x|^2 over the public N, without noise."""
+        x = self.points[:, : self.level.objective.features]
+        square = np.einsum("ij,ij->i", x, x)  # of whole numbers below 2^53: exact
+        total = int(np.trunc(square * self.weights * SQUARES).astype(np.int64).sum())
+        return np.array([total / SQUARES / self.level.divisor])
+
+    def second_moments(self, reach: float) -> Floats:
+        """(D (D + 1) / 2,): the mean of z z^T, without noise; entries off the diagonal times
+        sqrt(2)."""
+        root, width = np.sqrt(self.weights), self.level.objective.width
+        total = np.zeros((width, width), dtype=np.int64)
+        for piece in self._pieces():
+            z = np.trunc(self._short(piece, reach) * (root[piece] * FINE)[:, None])
+            total += (z.T @ z).astype(np.int64)
+        mean = total[np.triu_indices(width)] / (FINE * FINE) / self.level.divisor
+        return np.asarray(mean * _doubled(width))
+
+    def gradient(self, w: Floats, clip: float) -> Floats:
+        """(D,): the mean of clipped gradients over slope and clip, without noise."""
+        objective = self.level.objective
+        outputs, width = objective.outputs, objective.width
+        total = np.zeros((outputs, width), dtype=np.int64)
+        matrix = w.reshape(outputs, width).T
+        for piece in self._pieces():
+            slopes = self._slopes(self.points[piece] @ matrix, self.targets[piece])
+            slopes = np.trunc(slopes * (self.weights[piece] * SLOPES)[:, None])
+            rows = np.trunc(self._short(piece, clip) * FINE)
+            total += (slopes.T @ rows).astype(np.int64)
+        return np.asarray(total.reshape(-1) / (SLOPES * FINE) / self.level.divisor)
+
+    def _pieces(self) -> list[slice]:
+        return [slice(at, at + CHUNK) for at in range(0, len(self.points), CHUNK)]
+
+    def _short(self, piece: slice, bound: float) -> Floats:
+        """Rows over a bound, longer ones shortened: of length below 1."""
+        points = self.points[piece]
+        size = np.sqrt(np.einsum("ij,ij->i", points, points))
+        return np.asarray(points * (BELOW / np.maximum(size, bound))[:, None])
+
+    def _slopes(self, scores: Floats, targets: Floats) -> Floats:
+        """(n, outputs), each row of l2 norm below 1; the same bits on every CPU."""
+        loss = self.level.objective.loss
+        if loss.outputs == 1:
+            slopes = loss.derivative(scores[:, 0], targets)[:, None]  # type: ignore[union-attr]
+        else:
+            raised = exact_exp(scores - scores.max(axis=1, keepdims=True))
+            total = np.zeros(len(scores))
+            for column in raised.T:
+                total += column
+            slopes = raised / total[:, None]
+            slopes[np.arange(len(slopes)), targets.astype(np.int64)] -= 1.0
+        return np.asarray(slopes * (BELOW / loss.slope(math.inf)))
+
+    def _rounded(self, w: Floats) -> Floats:
+        """w on a grid on which scores of rows are exact whatever order they are added in."""
+        size = self.level.objective.reach * math.sqrt(dot(w, w))
+        grid = math.ldexp(1.0, math.frexp(size)[1] - 32)
+        return np.asarray(np.rint(w / grid) * grid + 0.0)
+
+    def _released(self, noise: PointNoise, point: Floats, number: int, seen: Floats) -> Floats:
+        """A point with noise that is keyed by its number and by all that it follows from."""
+        draws = self.draws
+        words = np.ascontiguousarray(seen + 0.0).view(np.int64)
+        digest: Digests = draws.digest ^ draws.noise.leaf_digests(words[None, None])[0, 0]
+        return noise.released(
+            point, draws.noise, label(draws.place + (number << 16), draws.complete), digest
+        )
+
+
+def _doubled(width: int) -> Floats:
+    """(D (D + 1) / 2,): 1 of the diagonal, sqrt(2) of entries above it."""
+    row, column = np.triu_indices(width)
+    return np.where(row == column, 1.0, math.sqrt(2.0))
+
+
+def _matrix(own: Floats, width: int) -> Floats:
+    """The symmetric matrix of noisy moments."""
+    result = np.empty((width, width))
+    row, column = np.triu_indices(width)
+    result[row, column] = result[column, row] = own / _doubled(width)
+    return result
