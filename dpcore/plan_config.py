@@ -169,7 +169,6 @@ class PlanConfig(Section):
     )
 
     _yaml11_numbers: tuple[str, ...] = PrivateAttr(default=())
-    _known_groups: tuple[tuple[Any, ...], KeyGroupings | None] | None = PrivateAttr(default=None)
     counted: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("release_every",),
         ("aggregates", "*", "over"),
@@ -381,10 +380,12 @@ class PlanConfig(Section):
 
     def _groups(self) -> KeyGroupings | None:
         """Groupings of users, or of which the noise differs: of many keys counted once."""
-        of, known = (self.key, self.privacy, self.aggregates), self._known_groups
+        of, known = (self.key, self.privacy, self.aggregates), self.__dict__.get("groups")
         if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
-            known = self._known_groups = (of, groups_of(*of))
-        return known[1]
+            # As a cached property, which equality ignores; a copy may have other sections.
+            known = self.__dict__["groups"] = (of, groups_of(*of))
+        result: KeyGroupings | None = known[1]
+        return result
 
     @property
     def known_keys(self) -> int | None:

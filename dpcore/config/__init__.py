@@ -4,13 +4,14 @@
 ``validation`` turns plain values into a section, or one of several, or one ``ConfigError``.
 ``clock``, ``key``, ``privacy`` and ``schema`` are the sections of every plan;
 ``durations`` and ``ticks`` read lengths of time, ``yaml`` reads text; ``one_shot`` is about configs
-without a clock.
+without a clock, ``lookup`` about joins with a public table.
 """
 
 __all__ = [
     "clock",
     "durations",
     "key",
+    "lookup",
     "one_shot",
     "privacy",
     "schema",

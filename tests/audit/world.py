@@ -68,6 +68,7 @@ def make(
     """A plan that is forced to use a mechanism and a noise."""
     if window is None:
         window = "all" if mechanism == "ended" else WINDOW
+    lasting = window if window == "all" else f"{window} ticks"
     named = f"continual_sum: {mechanism}, noise: {noise}"
     return Plan.from_yaml(
         CONFIG
@@ -76,7 +77,7 @@ def make(
             "end": np.datetime_as_string(np.datetime64("2020-01-01") + ticks) + "T00:00:00Z",
             "epsilon": epsilon,
             "delta": delta,
-            "window": window,
+            "window": lasting,
             "relation": relation,
             "mechanism": named,
             "extra": extra,

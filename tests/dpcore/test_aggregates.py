@@ -46,6 +46,8 @@ def make(aggregates: str = ALL, extra: str = "", **change: object) -> Plan:
         "aggregates": aggregates,
         "extra": extra,
     } | change
+    if values["window"] != "all":
+        values["window"] = f"{values['window']} ticks"
     return Plan.from_yaml(BASE % values)
 
 

@@ -143,6 +143,7 @@ def test_a_server_that_is_away_is_waited_for_and_a_refusal_is_not(
     writer = PostgresqlWriter(table, FLAT, lambda: sum(slept), slept.append)
     ready = sorted_table([batch(0, 1, [b"a"])])
     assert writer.write(0, 0, ready) == 0 and len(slept) == 3
+    assert writer.write(0, 0, sorted_table([])) == 0
     left[0] = 10**6
     with pytest.raises(WeirError, match="does not answer") as failed:
         writer.write(0, 0, ready)

@@ -161,9 +161,12 @@ class PostgresqlWriter(Writer):
         """As text for COPY: null is nothing, and text stands in quotes."""
         import pyarrow.csv
 
+        if not table.num_rows:
+            return b""
         out = io.BytesIO()
         options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
-        rows = file_table(self.shape.table(table)).cast(RELEASE_SCHEMA)
+        # Combined: of a first chunk without rows the writer makes a line where there is no header.
+        rows = file_table(self.shape.table(table)).cast(RELEASE_SCHEMA).combine_chunks()
         pyarrow.csv.write_csv(rows, out, options)
         return out.getvalue()
 
@@ -175,6 +178,8 @@ class PostgresqlWriter(Writer):
         """
         import psycopg
 
+        if not content:
+            return 0
         began = self.now()
         while True:
             try:
