@@ -53,7 +53,7 @@ def test_plan_and_its_json_show_what_copies_cost(weir: Weir, small: Path) -> Non
     assert 1 < two["epsilon"] < ten["epsilon"]
     page = " ".join(weir(*words).stdout.split())
     assert "an id is remembered for 3 ticks (3 hours)" in page
-    assert f"2 copies that count have epsilon {number(two['epsilon'])}" in page
+    assert f"2 copies that count: epsilon {number(two['epsilon'])}" in page
     plain = json.loads(weir("plan", small, "--json").stdout)
     assert plain["id_horizon"] is None and plain["copies"] == []
 
