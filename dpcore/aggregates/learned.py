@@ -110,7 +110,7 @@ def _check(field: str, learn: Learn, terms: Terms) -> None:
         words = f"must be fewer than the {horizon:,} ticks of the clock, as sums begin behind them."
         refuse(f"{field}.ticks", ticks, words)
     if terms.relation == "replace_anywhere":
-        words = "moves events between ticks, and clip.learn needs them apart; use add_remove."
+        words = "moves events between ticks, and clip.learn needs them apart; write add_remove."
         refuse("privacy.relation", terms.relation, words)
     if terms.discover is not None:
         asked = terms.discover.model_dump(exclude_defaults=True)

@@ -76,7 +76,9 @@ def noises_of_sums(terms: Terms) -> tuple[str, ...]:
             terms.noise,
             f"is no noise of a sum; write one of {', '.join(KINDS)}, or leave it out.",
         )
-    if terms.noise is not None or terms.continual_sum is not None:
+    # One release of all rows has one mechanism, which nobody had to name.
+    named = terms.continual_sum is not None and not terms.clock.once
+    if terms.declared or terms.noise is not None or named:
         return noises
     if 0 < terms.delta < FINEST_PURE or (terms.delta > 0 and not terms.pure):
         return noises

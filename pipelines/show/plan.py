@@ -199,9 +199,10 @@ def sizes(plan: Plan) -> list[str]:
     """Which public size would let the plan mark what noise hides; none where it has it."""
     if plan.config.expect is not None or not plan.config.aggregates:
         return []
+    each = "a key has" if plan.clock.once else "a key has in a tick"
     return [
         "Which outputs noise hides depends on their size: add expect: {events: N}, the events that "
-        "a key has in a tick, and the plan marks them."
+        f"{each}, and the plan marks them."
     ]
 
 

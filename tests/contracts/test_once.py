@@ -119,10 +119,36 @@ def test_its_error_is_that_of_the_exact_gaussian_mechanism(
         f"name: n\nschema: {{{'unit: u' if unit else ''}}}\n"
         "key: {column: k, declared: [a, b, c, d]}\n"
         f"privacy: {{epsilon: {epsilon}, delta: {delta}{unit}}}\naggregates: {outputs}\n"
+        "mechanism: {noise: gaussian}\n"
     )
     exact = gaussian(epsilon, delta, sensitivity)
     assert plan.outputs[0].stddev_worst == pytest.approx(exact, rel=1e-8)
     assert plan.outputs[0].stddev_worst >= exact * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "outputs", "noise", "error"),
+    [
+        ("epsilon: 1, delta: 1e-6", "{n: {count: events}}", "k_norm", math.sqrt(2)),
+        ("epsilon: 1, delta: 1e-6, unit: user, contributions: {keys: 4, events: 3}",
+         "{n: {count: users}}", "k_norm", 4 * math.sqrt(2)),
+        ("epsilon: 1, delta: 1e-6, unit: user, contributions: {keys: 400, events: 1}",
+         "{n: {count: users}}", "gaussian", gaussian(1, 1e-6, 20)),
+        ("epsilon: 1, delta: 1e-12", "{n: {count: events}}", "gaussian", gaussian(1, 1e-12, 1)),
+    ],
+)  # fmt: skip
+def test_pure_noise_is_taken_where_it_has_less_error(
+    privacy: str, outputs: str, noise: str, error: float
+) -> None:
+    keys = ", ".join(f"k{i}" for i in range(400))
+    unit = "unit: u" if "user" in privacy else ""
+    plan = Plan.from_yaml(
+        f"name: n\nschema: {{{unit}}}\nkey: {{column: k, declared: [{keys}]}}\n"
+        f"privacy: {{{privacy}}}\naggregates: {outputs}\n"
+    )
+    (chosen,) = (a for a in plan.alternatives if a.chosen)
+    assert chosen.noise == noise
+    assert plan.outputs[0].stddev_worst == pytest.approx(error, rel=1e-4)
 
 
 @pytest.mark.slow

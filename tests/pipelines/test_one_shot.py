@@ -181,7 +181,7 @@ def test_a_plan_says_this_release_and_nothing_of_ticks(weir: Weir, users: Path) 
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     assert "Whatever an observer looks for in this release" in text
-    assert "none: all rows are one release" in text and "> independent gaussian" in text
+    assert "none: all rows are one release" in text and "> independent" in text
     assert "tick" not in text and "since the start" not in text and "period" not in text
     assert "blt" not in text and "tree" not in text.replace("window_tree discrete", "")
     (facts,) = [json.loads(weir("plan", users, "--json").stdout)]
