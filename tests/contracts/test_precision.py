@@ -128,7 +128,8 @@ SMALL = {"gaussian": (1e-300, 1e-12), "k_norm": (1e-12, 0.0)}
     [(name, noise) for name, model in MODELS.items() for noise in SMALL if noise in model.noises],
 )
 def test_every_algorithm_refuses_noise_that_would_miss_steps(name: str, noise: str) -> None:
-    with pytest.raises(ConfigError, match=r"2\^53"):
+    # A regulariser that follows from epsilon is too strong for doubles before the noise is.
+    with pytest.raises(ConfigError, match=r"2\^53|no double precision"):
         Plan.from_yaml(config(name, noise, *SMALL[noise]))
 
 

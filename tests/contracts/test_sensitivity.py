@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.corners import candidates, moved, weights
-from weir.dpcore.aggregates import program as aggregates
+from weir.dpcore.aggregates import leaf as aggregates
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.models.regression import event_kernel
 from weir.dpcore.models.regression import rows as module
