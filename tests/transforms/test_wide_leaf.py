@@ -33,7 +33,7 @@ NAMES = tuple(f"f{i}" for i in range(D - 1))
 class Wide:
     """What the leaf asks of a program."""
 
-    leaf, by_id, sums_runs = "sum", False, False
+    leaf, by_id, sums_runs, merges_cells = "sum", False, False, False
     texts: Mapping[str, Any] = {}
     lists: Mapping[str, int] = {}
 
@@ -43,6 +43,9 @@ class Wide:
         self.columns, self.row_width = self._rows.columns, D + 1
         self.dimension, self.capacity = self._rows.moments.dimension, capacity
         self.bound = self._rows.bound
+
+    def times_of(self, grouping: int) -> int:
+        return 1
 
     def accumulate(self, rows: Any, cells: Any, n_cells: int) -> Any:
         return self._rows.moments.accumulate(rows, cells, n_cells)
