@@ -167,8 +167,9 @@ def sums_for(
     def over(name: str, budget: PrivacyLoss) -> Offer[P]:
         return build(calibrated(name, leaf, terms, budget))
 
-    names = list(CONTINUAL_SUMS.own)
     named = terms.continual_sum
+    # One release of all rows: no mechanism over ticks has less noise than one that adds it once.
+    names = [named] if terms.clock.once and named is not None else list(CONTINUAL_SUMS.own)
     if named is not None and named in CONTINUAL_SUMS and named not in names:
         names.append(named)
     results = {name: CONTINUAL_SUMS[name] for name in names}

@@ -89,14 +89,15 @@ def _noise_reason(alternatives: Sequence[Alternative], terms: Terms) -> str:
     ratio = best.score / chosen.score if chosen.score else math.inf
     cost, other = (loss_words(loss_json(item.loss)) for item in (chosen, best))
     name, else_name = (item.noise.replace("_", " ") for item in (chosen, best))
+    later = "later plans and ledgers" if terms.clock.once else "later periods, plans and ledgers"
     if pure:
         return (
             f"Why {name} noise: {else_name} noise ({best.mechanism}) has {ratio:.2f} times the "
-            f"error. It costs later periods, plans and ledgers more: {cost}, where {else_name} "
+            f"error. It costs {later} more: {cost}, where {else_name} "
             f"noise costs {other}. Set mechanism.noise: {best.noise} to spend less there."
         )
     error = f"{ratio:.2f} times the error" if ratio >= 1 else f"{1 - ratio:.1%} less error"
     return (
-        f"Why {name} noise: {else_name} noise ({best.mechanism}) has {error}, and would cost later "
-        f"periods, plans and ledgers {other} in place of {cost}."
+        f"Why {name} noise: {else_name} noise ({best.mechanism}) has {error}, and would cost "
+        f"{later} {other} in place of {cost}."
     )

@@ -70,7 +70,7 @@ def plan(mechanism: str, what: str, keys: int = KEYS) -> Plan:
                 "privacy": {
                     "epsilon": 2.0,
                     "delta": 0.01,
-                    "protect_for": WINDOW,
+                    "protect_for": f"{WINDOW} ticks",
                     "unit": "user",
                     "per": f"{SPAN}d",
                     "contributions": {**CAPS, "keys": 1} if what == "model" else CAPS,
