@@ -25,8 +25,8 @@ from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.calibration import band_of
 
 Solved = tuple[Floats, Floats] | tuple[Floats, Floats | None, Floats, Floats]
-"""Value and standard deviation, and low and high where the margin is an interval of its own, beside
-which there may be no standard deviation."""
+"""Value and standard deviation, and low and high where the margin is an interval of its own; then
+there may be no standard deviation."""
 
 
 @dataclass(frozen=True)

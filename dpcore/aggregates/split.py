@@ -27,7 +27,7 @@ def split_groups(
 ) -> list[float]:
     """Noise weight of each group in lattice units, by how much it matters; 0: it is public.
 
-    What the joint sensitivity allows beside that costs nothing: an event that is replaced by
+    What the joint sensitivity allows in addition costs nothing: an event that is replaced by
     another may move a count of present values by less than their sum, and an event that lacks a
     number is none of those that have it. So the count of the present ones has no more noise than
     fits under what their sums may change by, and that of the absent ones as much as makes an event
@@ -48,14 +48,14 @@ def split_groups(
         scales[at] = round_up(float(scale) / steps[at])
 
     def powers(of: ChannelGroup) -> tuple[float, float]:
-        """Of the present groups beside one: size of an event, and a change between two."""
-        beside = [
+        """Of the present groups next to one: size of an event, and a change between two."""
+        others = [
             group_powers(group, np.full(group.size, scale), norm)
             for group, scale in zip(groups, scales, strict=True)
             if (group.gate, group.column, group.absent) == (of.gate, of.column, False)
             and group is not of
         ]
-        one, two = (math.fsum(part) for part in zip(*beside, strict=True)) if beside else (0.0, 0.0)
+        one, two = (math.fsum(part) for part in zip(*others, strict=True)) if others else (0.0, 0.0)
         return one, two
 
     def root(power: float) -> float:

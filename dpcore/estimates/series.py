@@ -65,7 +65,7 @@ class Tracker:
                 "a shorter span, or a longer clock.period.",
             )
         self.own = self._bank()
-        self.beside: tuple[Bank, Bank] | None = None
+        self.pair: tuple[Bank, Bank] | None = None
 
     def _bank(self) -> Bank:
         model = SignalModel(self.source.law, self.season)
@@ -88,7 +88,7 @@ class Tracker:
             assert count is not None
             self.counted.append(count)
         moments = self.own.step(self._change(self.totals) / self.source.unit)
-        pair = self._step_beside()
+        pair = self._step_pair()
         n = len(self.totals)
         out = {}
         for over, item in moments.items():
@@ -96,7 +96,9 @@ class Tracker:
             result = self._alone(release, item, stddevs[over])
             if pair is not None:
                 counted = self._released(self.counted, over)
-                both = self._beside(release, counted, pair[0][over], pair[1][over], stddevs[over])
+                both = self._with_count(
+                    release, counted, pair[0][over], pair[1][over], stddevs[over]
+                )
                 result = claimed(both, result)
             if n < LEAST_TICKS:
                 result = without(release, stddevs[over])
@@ -137,13 +139,13 @@ class Tracker:
 
     def _take_apart(self, factor: Floats) -> None:
         """Filters the count, and the sum less ``factor`` times the count, from the first tick."""
-        self.factor, self.beside = factor, (self._bank(), self._bank())
-        self._replay(*self.beside)
+        self.factor, self.pair = factor, (self._bank(), self._bank())
+        self._replay(*self.pair)
 
     def _rest(self) -> list[Floats]:
         """Totals of the sum less the factor times the count, in units of their noise."""
         assert self.factor is not None
-        unit = self.source.unit_beside(self.factor)
+        unit = self.source.unit_with_count(self.factor)
         pairs = zip(self.totals, self.counted, strict=True)
         return [(total - self.factor * count) / unit for total, count in pairs]
 
@@ -153,18 +155,18 @@ class Tracker:
         for change in np.diff(np.stack(self._rest()), axis=0, prepend=0.0):
             rest.step(change)
 
-    def _step_beside(
+    def _step_pair(
         self,
     ) -> tuple[dict[int | None, NoiseMoments], dict[int | None, NoiseMoments]] | None:
-        if self.beside is None or self.factor is None:
+        if self.pair is None or self.factor is None:
             return None
         count = self._change(self.counted)
         change = self._change(self.totals) - self.factor * count
-        unit = self.source.unit_beside(self.factor)
-        counts, rest = self.beside
+        unit = self.source.unit_with_count(self.factor)
+        counts, rest = self.pair
         return counts.step(count / self.count_unit), rest.step(change / unit)
 
-    def _beside(
+    def _with_count(
         self,
         release: Floats,
         counted: Floats,
@@ -174,7 +176,7 @@ class Tracker:
     ) -> Estimates:
         """factor x the count's estimate + the rest's; both errors may agree, so they add up."""
         assert self.factor is not None
-        factor, unit = self.factor, self.source.unit_beside(self.factor)
+        factor, unit = self.factor, self.source.unit_with_count(self.factor)
         events = counted - self.count_unit * count.mean
         value = factor * events + (release - factor * counted) - unit * rest.mean
         spread = self.count_unit**2 * count.variance + np.maximum(events, 0.0)
@@ -210,11 +212,11 @@ class Tracker:
         pair = None
         if self.counts and n >= FIRST_FACTOR:
             self._take_apart(self._factor())
-            assert self.beside is not None
+            assert self.pair is not None
             counted = np.stack(self.counted)
             changes = np.diff(counted, axis=0, prepend=0.0) / self.count_unit
             rest = np.diff(np.stack(self._rest()), axis=0, prepend=0.0)
-            pair = smoothed(self.beside[0], changes), smoothed(self.beside[1], rest)
+            pair = smoothed(self.pair[0], changes), smoothed(self.pair[1], rest)
         out = {}
         for over in self.source.overs:
             release, noise = windows(totals, over), _stacked(alone[over])
@@ -226,8 +228,8 @@ class Tracker:
             if pair is not None:
                 both = (_stacked(pair[0][over]), _stacked(pair[1][over]))
                 counted = windows(np.stack(self.counted), over)
-                beside = self._beside(release, counted, *both, stddevs[over])
-                result = claimed(beside, result)
+                estimate = self._with_count(release, counted, *both, stddevs[over])
+                result = claimed(estimate, result)
             out[over] = result
         return out
 
@@ -236,8 +238,8 @@ class Tracker:
     def to_arrays(self) -> dict[str, Any]:
         """Everything that the next tick needs, by name."""
         banks = {"own": self.own}
-        if self.beside is not None:
-            banks |= {"counts": self.beside[0], "rest": self.beside[1]}
+        if self.pair is not None:
+            banks |= {"counts": self.pair[0], "rest": self.pair[1]}
         arrays = {
             f"{part}.{name}": array
             for part, bank in banks.items()
@@ -260,8 +262,8 @@ class Tracker:
         self.totals, self.counted = list(arrays["totals"]), list(arrays["counted"])
         self.factor = arrays.get("factor")
         if self.factor is not None:
-            self.beside = (self._bank(), self._bank())
-            for bank, name in zip(self.beside, ("counts", "rest"), strict=True):
+            self.pair = (self._bank(), self._bank())
+            for bank, name in zip(self.pair, ("counts", "rest"), strict=True):
                 bank.restore(part(name))
         if len(self.totals) != self.own.age:
             raise WeirError("stored estimates are of another number of ticks; delete them.")

@@ -71,7 +71,7 @@ class EstimateSource:
             clip=(_f(facts["clip"][0]), _f(facts["clip"][1])),
         )
 
-    def unit_beside(self, factor: Any) -> Any:
+    def unit_with_count(self, factor: Any) -> Any:
         """Unit of noise in (this - factor x its count); factor: any shape."""
         variance = sum(((own - factor * other) * unit) ** 2 for own, other, unit in self.shares)
         return variance**0.5

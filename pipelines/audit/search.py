@@ -142,12 +142,12 @@ def _backgrounds(choice: Choice) -> list[tuple[str, tuple[Placed, ...]]]:
         # As many users as make it an even chance that the key is found, with the change or without.
         bar = int(np.ceil(float(rule.thresholds(0, 1)[0]) / rule.step))
         for users in (bar, bar - 1, bar + max(1, (bar - rule.discover.min_users) // 3)):
-            words = f"beside {users - 1:,} users"
+            words = f"next to {users - 1:,} users"
             results.append((words, tuple(Placed(0, 0, 0) for _ in range(max(0, users - 1)))))
         return results
     some = range(min(offered.sound, 6))
     if takes_rows(choice.plan.program):
-        results += [(f"beside: {offered.names[item]}",
+        results += [(f"next to: {offered.names[item]}",
                    tuple(placed._replace(candidate=item) for placed in usual))
                   for item in some]  # fmt: skip
         results.append(("next to nothing", ()))
@@ -161,9 +161,9 @@ def _backgrounds(choice: Choice) -> list[tuple[str, tuple[Placed, ...]]]:
                 for at, placed in enumerate(usual)
             )
             if entry != other:
-                words = f"beside {offered.names[entry]}, and {offered.names[other]} of a quarter"
+                words = f"next to {offered.names[entry]}, and {offered.names[other]} of a quarter"
             else:
-                words = f"beside {offered.names[entry]}"
+                words = f"next to {offered.names[entry]}"
             results.append((words, mixed))
     return results
 

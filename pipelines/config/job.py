@@ -37,7 +37,7 @@ JOB_NEEDS_CLOCK = (
     ("secret", "rotate"),
     ("sink", "every"),
 )
-"""Fields beside those of a plan that say when, or for how many ticks."""
+"""Fields next to those of a plan that say when, or for how many ticks."""
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 

@@ -85,7 +85,7 @@ def choose(
     split: str | None,
     noises: tuple[str, ...],
     build: Build,
-    beside: Mapping[str, Build] = MappingProxyType({}),
+    unchosen: Mapping[str, Build] = MappingProxyType({}),
     stepped: bool = False,
 ) -> tuple[BlockProgram, tuple[Alternative, ...]]:
     """The program with the least noise in what it releases; every split and noise is priced.
@@ -94,7 +94,7 @@ def choose(
       presence: of the unit. split: the one that was named; None: the best.
       noises: that the algorithm can use.
       build: budget and shares -> the program.
-      beside: the same of other solvers, by name: priced to compare, at one split, never taken.
+      unchosen: the same of other solvers, by name: priced to compare, at one split, never taken.
       stepped: whether ``build`` makes noisy steps.
 
     Raises:
@@ -116,7 +116,7 @@ def choose(
         return {name: partial(offer, build, name) for name in names}
 
     def others(noise: str) -> Mapping[str, Callable[[PrivacyLoss], Offer[BlockProgram]]]:
-        return {name: partial(offer, make, split or names[0]) for name, make in beside.items()}
+        return {name: partial(offer, make, split or names[0]) for name, make in unchosen.items()}
 
     among = _noises(terms, noises)
     tried = tries(terms, among, ways)

@@ -345,9 +345,9 @@ class BlockModel(ClassifiedModel):
             self.steppable(terms)
             noises = GAUSSIAN
         others = (OUTPUT, SGD) if cut.by_count and self.stepped else (OUTPUT,)
-        beside = {name: of(name) for name in others if name != self.solver}
+        unchosen = {name: of(name) for name in others if name != self.solver}
         shape = (terms, schedule, presence, self.split, noises)
-        program, alternatives = choose(*shape, of(self.solver), beside, self.solver == STEPS)
+        program, alternatives = choose(*shape, of(self.solver), unchosen, self.solver == STEPS)
         program.waits.check("model.block", self.block, terms)
         state = program.state_bytes()
         if state > MOST_STATE:

@@ -41,8 +41,8 @@ def eigen(matrix: Floats) -> tuple[Floats, Floats]:
 
     Source: Householder's reduction and the implicit QL method (Martin, Wilkinson 1968).
     """
-    diagonal, beside, rows = _tridiagonal(matrix)
-    _rotate(diagonal, beside, rows)
+    diagonal, off, rows = _tridiagonal(matrix)
+    _rotate(diagonal, off, rows)
     return np.array(diagonal), rows
 
 

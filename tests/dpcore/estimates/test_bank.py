@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 from typing import Any
@@ -86,7 +87,7 @@ def test_one_member_is_dense_conditioning(
 @pytest.mark.slow
 def test_a_library_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     """statsmodels, with xi as a state of its own, in place of noise in two equations."""
-    structural = pytest.importorskip("statsmodels.tsa.statespace.mlemodel")
+    structural = importlib.import_module("statsmodels.tsa.statespace.mlemodel")
     monkeypatch.setattr(banks, "FLAT", 100.0)
     model, n = model_of(Blt, period=None), N
     move, m = model.at(0), model.law.size

@@ -154,8 +154,8 @@ aggregates:
     assert facts["season"] == 24
     visits, spent, others = (EstimateSource.of(entry) for entry in facts["outputs"])
     assert (spent.count, others.count, visits.count) == ("visits", None, None)
-    assert spent.unit_beside(0.0) == pytest.approx(spent.unit)
-    assert min(spent.unit_beside(np.linspace(0, 10, 11))) < spent.unit
+    assert spent.unit_with_count(0.0) == pytest.approx(spent.unit)
+    assert min(spent.unit_with_count(np.linspace(0, 10, 11))) < spent.unit
     stddev = {(o.name, o.over): s for o in plan.outputs for s in [o.stddev_worst]}
     matrix = spent.law.walk(np.eye(744)).T
     assert spent.unit * np.sqrt((matrix[-1] ** 2).sum()) == pytest.approx(
