@@ -40,7 +40,7 @@ def test_a_mean_is_attacked_beside_events_at_the_far_end(kind: str) -> None:
     """Where others lie in the middle a mean tells of the sum alone, and of the count nothing."""
     text = MEAN.replace("mean:", f"{kind}:")
     (found,) = attack(loads(text), trials=3000, only="all releases", fuzz=False).audits
-    assert "beside" in found.change and not found.broken
+    assert "next to" in found.change and not found.broken
     assert found.tightness is not None and found.tightness > 0.6
 
 
