@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.config.section import Section, refusal
 from weir.pipelines.connectors.references import Reference, properties_of, reference_of
-from weir.transforms.sources.kafka.properties import SECRETS, ClientProperties, PropertyReference
+from weir.transforms.runtime.references import PropertyReference
+from weir.transforms.sources.kafka.properties import SECRETS, ClientProperties
 from weir.transforms.sources.kafka.registry import SchemaRegistry
 
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")

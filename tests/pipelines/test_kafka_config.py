@@ -20,8 +20,9 @@ from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.feed.targets import open_target
 from weir.pipelines.sources.kafka import KafkaSource
 from weir.pipelines.sources.source import Limits
+from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sources.kafka import clients
-from weir.transforms.sources.kafka.properties import SECRETS, PropertyReference
+from weir.transforms.sources.kafka.properties import SECRETS
 
 KAFKA = "brokers: 'b-1:9092,b-2:9092', topic: purchases, start: earliest"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{kafka: {{{KAFKA}}}}}")

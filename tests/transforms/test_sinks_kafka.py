@@ -17,6 +17,7 @@ from tests.transforms.schema_registry import registry
 from weir.dpcore.errors import WeirError
 from weir.transforms.release.few import shape_for
 from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA
+from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sinks import kafka
 from weir.transforms.sinks.kafka import (
     KeyedRecord,
@@ -27,7 +28,7 @@ from weir.transforms.sinks.kafka import (
     columns_of,
 )
 from weir.transforms.sources.kafka.faults import REFUSALS
-from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
+from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.registry import SchemaRegistry
 
 FLAT = shape_for(PLAN, "flat")

@@ -19,9 +19,9 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.transforms.release.flat import Flat
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes
+from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sinks.sorted_table import file_table
 from weir.transforms.sinks.writer import Writer
-from weir.transforms.sources.kafka.properties import PropertyReference
 
 PATIENCE = 600.0
 """Seconds for which a catalog that is away, or commits of others, are waited for."""

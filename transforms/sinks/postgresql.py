@@ -18,9 +18,9 @@ import pyarrow as pa
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.transforms.release.flat import Flat
 from weir.transforms.release.table import RELEASE_SCHEMA
+from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sinks.sorted_table import file_table
 from weir.transforms.sinks.writer import Writer
-from weir.transforms.sources.kafka.properties import PropertyReference
 
 PATIENCE = 600.0
 """Seconds for which a server that is away, or full, is waited for."""
