@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -98,6 +99,34 @@ def test_writers_at_the_same_time_add_each_row_once(table: IcebergTable) -> None
     assert len(places) == len(set(places)) == 2 * 2 * 2 * 4
 
 
+def test_a_margin_that_differs_contradicts_what_is_there(table: IcebergTable) -> None:
+    writer, ready = IcebergWriter(table, FLAT), sorted_table([batch(0, 1, [b"a"])])
+    assert writer.write(0, 0, ready) == 0
+    content = table.load().scan().to_arrow()
+    low = pa.array([None if row is None else row - 0.5 for row in content["low"].to_pylist()])
+    at = content.schema.get_field_index("low")
+    table.load().overwrite(content.set_column(at, "low", low.cast(pa.float64())))
+    assert writer.write(0, 0, ready) == len(low) - low.null_count > 0
+
+
+def test_a_commit_that_nobody_heard_of_is_not_repeated(
+    table: IcebergTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.exceptions import CommitStateUnknownException
+    from pyiceberg.table import Table
+
+    append, slept = Table.append, list[float]()
+
+    def unheard(self: Table, *rows: Any, **more: Any) -> None:
+        append(self, *rows, **more)
+        raise CommitStateUnknownException("quoted content")
+
+    monkeypatch.setattr(Table, "append", unheard)
+    writer = IcebergWriter(table, FLAT, lambda: sum(slept), slept.append)
+    assert writer.write(0, 0, sorted_table([batch(0, 1, [b"a"])])) == 0
+    assert len(slept) == 1 and len(rows(table)) == 4
+
+
 def test_a_catalog_that_is_away_is_waited_for_and_a_refusal_is_not(
     table: IcebergTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +155,6 @@ def test_a_catalog_that_is_away_is_waited_for_and_a_refusal_is_not(
 
 
 def test_a_table_of_another_kind_is_refused_by_its_column(tmp_path: Path) -> None:
-    import pyarrow as pa
     from pyiceberg.catalog import load_catalog
 
     own = load_catalog("lab", **catalog(tmp_path))

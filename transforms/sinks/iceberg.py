@@ -8,14 +8,14 @@ that meets another reads the table again first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.release.table import RELEASE_SCHEMA
+from weir.transforms.release.table import NUMBER, RELEASE_SCHEMA
 from weir.transforms.runtime.codec import batch_from_bytes, batch_to_bytes
 from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sinks.rows import RowsWriter, require_columns
@@ -124,19 +124,22 @@ class IcebergWriter(RowsWriter):
             of_tick = between if len(ticks) == len(rows) else test.Or(of_tick, between)
         release = test.EqualTo("release", rows["release"][0].as_py())
         there = table.scan(
-            row_filter=test.And(release, of_tick), selected_fields=(*PLACE, "value", "stddev")
+            row_filter=test.And(release, of_tick), selected_fields=(*PLACE, *NUMBER)
         ).to_arrow()
         return dict(zip(_places(there), _values(there), strict=True))
 
 
 def _places(rows: pa.Table) -> list[tuple[Any, ...]]:
-    return list(zip(*(rows[name].to_pylist() for name in PLACE), strict=True))
+    return _rows_of(rows, PLACE)
 
 
 def _values(rows: pa.Table) -> list[str]:
-    """Value and deviation as text, in which nan is nan."""
-    pairs = zip(rows["value"].to_pylist(), rows["stddev"].to_pylist(), strict=True)
-    return [repr(pair) for pair in pairs]
+    """What rows say as text, in which nan is nan."""
+    return [repr(row) for row in _rows_of(rows, NUMBER)]
+
+
+def _rows_of(rows: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
 __all__ = ["IcebergTable", "IcebergWriter"]

@@ -8,21 +8,30 @@ divergent. A range of ticks is one transaction, so that readers see all of it or
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.release.table import RELEASE_SCHEMA
+from weir.transforms.release.table import NUMBER, RELEASE_SCHEMA
 from weir.transforms.runtime.references import PropertyReference
-from weir.transforms.sinks.rows import RowsWriter, require_columns
+from weir.transforms.sinks.rows import RowsWriter, TableRefused, require_columns
 
-CONNECT = 20
-"""Seconds that a server has to answer."""
-PASSING = ("08", "40", "53", "55", "57")
-"""Classes of SQLSTATE that pass: no connection, an order that was not found, no room, a lock that
-is taken, and a server that stops or starts."""
+_CONNECTION: Mapping[str, Any] = {
+    "connect_timeout": 20,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "client_encoding": "UTF8",
+}
+"""A server that is gone without a word is given up after a minute. Rows are sent as UTF-8, whatever
+the database stores them as."""
+PASSING = ("08", "25006", "40", "53", "55", "57")
+"""What an SQLSTATE that passes begins with: no connection, a standby that is about to take over, an
+order that was not found, no room, a lock that is taken, a server that stops or starts."""
 _PLACE = {"release": "", "key": "''", "tick": "-1", "name": "", "over": "-1", "index": "-1"}
 """Columns of a row's place -> what stands for null; "" where none is."""
 
@@ -53,10 +62,10 @@ class ReleaseTable:
             raise ConfigError(
                 "sink.postgresql", self.name, "needs psycopg: pip install weir-dp[postgresql]."
             ) from None
-        if self.password is None:
-            return psycopg.connect(self.url, connect_timeout=CONNECT)
-        password = self.password.read("sink.postgresql.password")
-        return psycopg.connect(self.url, password=password, connect_timeout=CONNECT)
+        options = dict(_CONNECTION)
+        if self.password is not None:
+            options["password"] = self.password.read("sink.postgresql.password")
+        return psycopg.connect(self.url, **options)
 
     def quoted(self) -> Any:
         """Its name, quoted."""
@@ -71,7 +80,7 @@ class ReleaseTable:
           ConfigError: the one that is there lacks a column, or has one of another type.
           psycopg.Error: the server refuses, or does not answer.
         """
-        from psycopg import sql
+        from psycopg import errors, sql
 
         with self.connect() as connection:
             if not self._columns(connection):
@@ -88,13 +97,13 @@ class ReleaseTable:
                 )
             there = self._columns(connection)
             require_columns("sink.postgresql.table", self.name, there, sql_type)
-            connection.execute(
-                sql.SQL("CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})").format(
-                    sql.Identifier(f"{self.name.rpartition('.')[2]}_place"),
-                    self.quoted(),
-                    sql.SQL(", ").join(_place(name) for name in _PLACE),
-                )
-            )
+            insert = sql.SQL("EXPLAIN INSERT INTO {} DEFAULT VALUES {}")
+            try:
+                with connection.transaction():
+                    connection.execute(insert.format(self.quoted(), _once()))
+            except errors.InvalidColumnReference:  # nothing makes places unique
+                index = sql.SQL("CREATE UNIQUE INDEX ON {} ({})")
+                connection.execute(index.format(self.quoted(), _places()))
 
     def _columns(self, connection: Any) -> dict[str, str]:
         """Column -> type of what is there; none where there is no table."""
@@ -115,6 +124,18 @@ def _place(name: str, of: str = "") -> Any:
     return sql.SQL("COALESCE({}, {})").format(column, sql.SQL(null)) if null else column
 
 
+def _places() -> Any:
+    from psycopg import sql
+
+    return sql.SQL(", ").join(_place(name) for name in _PLACE)
+
+
+def _once() -> Any:
+    from psycopg import sql
+
+    return sql.SQL("ON CONFLICT ({}) DO NOTHING").format(_places())
+
+
 def sql_type(kind: pa.DataType) -> str:
     """A column's type, as PostgreSQL spells it."""
     if pa.types.is_timestamp(kind):
@@ -124,6 +145,12 @@ def sql_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "integer" if kind.bit_width == 32 else "bigint"
     return "text"
+
+
+def _numbers(of: str) -> Any:
+    from psycopg import sql
+
+    return sql.SQL(", ").join(sql.Identifier(of, name) for name in NUMBER)
 
 
 @dataclass(frozen=True)
@@ -142,7 +169,13 @@ class PostgresqlWriter(RowsWriter):
         options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
         # Combined: of a first chunk without rows the writer makes a line where there is no header.
         pyarrow.csv.write_csv(self.rows(table), out, options)
-        return out.getvalue()
+        content = out.getvalue()
+        if b"\0" in content:
+            raise TableRefused(
+                f"table {self.table.name} cannot take a key with a zero byte, which text of "
+                "PostgreSQL cannot hold. Write to another kind of sink."
+            )
+        return content
 
     def fault(self, error: Exception) -> tuple[str, bool]:
         """See RowsWriter."""
@@ -163,24 +196,23 @@ class PostgresqlWriter(RowsWriter):
             for column in _PLACE
         )
         with self.table.connect() as connection:
-            connection.execute(
-                sql.SQL("CREATE TEMP TABLE weir_new (LIKE {}) ON COMMIT DROP").format(name)
-            )
             columns = sql.SQL(", ").join(map(sql.Identifier, RELEASE_SCHEMA.names))
+            empty = "CREATE TEMP TABLE weir_new ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
+            connection.execute(sql.SQL(empty).format(columns, name))
             with connection.cursor() as cursor:
                 into = sql.SQL("COPY weir_new ({}) FROM STDIN (FORMAT csv)").format(columns)
                 with cursor.copy(into) as copy:
                     copy.write(content)
             connection.execute(
-                sql.SQL(
-                    "INSERT INTO {} ({}) SELECT {} FROM weir_new ON CONFLICT DO NOTHING"
-                ).format(name, columns, columns)
+                sql.SQL("INSERT INTO {} ({}) SELECT {} FROM weir_new {}").format(
+                    name, columns, columns, _once()
+                )
             )
             counted = connection.execute(
                 sql.SQL(
-                    "SELECT count(*) FROM weir_new n JOIN {} t ON {} WHERE "
-                    "(t.value, t.stddev) IS DISTINCT FROM (n.value, n.stddev)"
-                ).format(name, same)
+                    "SELECT count(*) FROM weir_new n JOIN {} t ON {} "
+                    "WHERE ({}) IS DISTINCT FROM ({})"
+                ).format(name, same, *(_numbers(rows) for rows in "tn"))
             ).fetchone()
             return int(counted[0])
 

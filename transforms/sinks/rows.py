@@ -98,7 +98,7 @@ class RowsWriter(Writer):
                 if self.now() - began >= PATIENCE:
                     raise WeirError(
                         f"table {self.table.name} takes no rows, for {PATIENCE:.0f} s by now "
-                        f"({said})."
+                        f"({said}). Start again from where this ended once it does."
                     ) from None
             self.sleep(AGAIN)
 
