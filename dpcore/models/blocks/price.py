@@ -14,7 +14,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation
 from weir.dpcore.models.erm.section import refuse_all
-from weir.dpcore.pricing.alternatives import Offer, noises_for, pick, tries
+from weir.dpcore.pricing.alternatives import Offer, covers_pure, noises_for, pick, tries
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 
@@ -127,9 +127,9 @@ def choose(
 
 
 def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:
-    """Noises to try: K-norm noise too, which serves any delta."""
+    """Noises to try: K-norm noise too, where delta is 0 or covers its tails."""
     result = noises_for(terms)
-    if terms.noise is None and "k_norm" not in result:
+    if terms.noise is None and "k_norm" not in result and covers_pure(terms.delta):
         result = (*result, "k_norm")
     some = tuple(item for item in result if item in can)
     if not some:
