@@ -127,10 +127,12 @@ def choose(
 
 
 def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:
-    """Noises to try: K-norm noise too, where delta is 0 or covers its tails."""
+    """Noises to try: K-norm noise too, where delta is 0 or covers its tails, or nothing else can
+    serve."""
     result = noises_for(terms)
-    if terms.noise is None and "k_norm" not in result and covers_pure(terms.delta):
-        result = (*result, "k_norm")
+    others = any(item in can for item in result)
+    if terms.noise is None and "k_norm" not in result:
+        result = (*result, "k_norm") if covers_pure(terms.delta) or not others else result
     some = tuple(item for item in result if item in can)
     if not some:
         raise ConfigError(
