@@ -15,7 +15,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tests.runners.jobs import differences
 from tests.runners.recording import Cells, Recording, cells_of
-from tests.runners.topics import LEADS, Topic, besieged_topic
+from tests.runners.topics import Topic, besieged_topic
 from tests.transforms.releases import PLAN, batch
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.engines.flink import FlinkCluster
@@ -106,7 +106,7 @@ def test_releases_survive_three_kills(
     out = Topic(kafka_broker, "released", 2, COMPACT)
     sink = f"kafka: {{brokers: '{kafka_broker.address}', topic: {out.name}}}"
     with besieged_topic(
-        flink_cluster, kafka_broker, recording, tmp_path, 1, leads=LEADS, fed=True, published=sink
+        flink_cluster, kafka_broker, recording, tmp_path, 1, led=True, fed=True, published=sink
     ) as (siege, _, feed):
         assert feed is not None
         siege.settle(1)
