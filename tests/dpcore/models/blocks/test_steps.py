@@ -23,10 +23,11 @@ from weir.dpcore.models.blocks.steps import (
     StepsLevel,
     steps_level,
 )
-from weir.dpcore.models.blocks.steps_fit import CHUNK, StepsFit, StepsFitter
+from weir.dpcore.models.blocks.steps_fit import StepsFit, StepsFitter
 from weir.dpcore.models.kit.eigen import eigen
 from weir.dpcore.models.kit.filter import LENGTHS, TIMES, FilterRule
 from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic
+from weir.dpcore.models.kit.short_rows import CHUNK
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 
