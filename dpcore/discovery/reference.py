@@ -14,6 +14,7 @@ import numpy as np
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Noises
+from weir.dpcore.noise import replay
 from weir.dpcore.program import Program
 
 
@@ -56,7 +57,17 @@ def lives(
         noisy = [arrays[rule.array][:, :, rule.coordinate] for _, arrays in strides]
         users = np.cumsum(mine[start:end, :, rule.leaf], axis=0)
         over = np.concatenate(noisy)[: end - start] >= rule.thresholds(start, end)[:, None]
-        over &= users >= rule.users
+        enough = users >= rule.users
+        over = replay.released(
+            "partition selection",
+            "threshold",
+            enough,
+            over & enough,
+            sensitivity=1.0,
+            scale=1.0,
+            where=start.to_bytes(8, "little"),
+            extra=tuple(rule.chances(np.arange(end - start)).tolist()) if replay.is_on() else (),
+        )
         for row in np.flatnonzero(over.any(axis=0)).tolist():
             birth = start + int(over[:, row].argmax())
             death = _death(rule, start, ticks, np.concatenate(noisy)[:, row])
@@ -78,6 +89,7 @@ def _walk(
     state = program.init(len(names))
     edges = sorted({*range(start, ticks, stride), *noises.edges(start, ticks), ticks})
     for first, stop in pairwise(edges):
+        replay.at(first)
         state, arrays = program.step(state, leaves[first:stop], noises.noise_of(names, first))
         yield first, arrays
 

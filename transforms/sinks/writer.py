@@ -12,7 +12,7 @@ from weir.transforms.release.few import Shape
 from weir.transforms.runtime.fence import Fence, Removed
 from weir.transforms.runtime.signing import Signer
 from weir.transforms.sinks import formats, place, receipts
-from weir.transforms.sinks.sorted_table import Sorted
+from weir.transforms.sinks.sorted_table import Sorted, contradict
 
 
 class Writer(ABC):
@@ -154,7 +154,7 @@ def differences(
     if there is None or there == mine:
         return 0
     retained, again = (formats.row_texts(item, form, sparse) for item in (there, mine))
-    wrong = sum(retained.get(key, value) != value for key, value in again.items())
+    wrong = sum(contradict(again[key], retained[key]) for key in retained.keys() & again.keys())
     return wrong + (
         len(retained.keys() ^ again.keys()) if whole else len(again.keys() - retained.keys())
     )
