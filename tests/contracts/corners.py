@@ -29,7 +29,7 @@ from weir.dpcore.models.optimize.program import WindowProgram
 from weir.dpcore.models.optimize.width import Width
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.projected import Projected
-from weir.dpcore.models.solvers.queries import Design
+from weir.dpcore.models.solvers.design import Design
 
 ODD = (1e300, -1e300, np.nan, np.inf)
 SOME = 200

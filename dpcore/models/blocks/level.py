@@ -208,6 +208,18 @@ LARGE = 500.0
 TOO_LARGE = "leave the regulariser no double precision; take smaller blocks"
 
 
+def no_precision(objective: Objective, weight: float, rows: int, words: str) -> ConfigError:
+    """A refusal of fits that rounding moves by more than is paid for.
+
+    Args:
+      weight: of all rows together in N. rows: of a fit. words: of a refusal of so many.
+    """
+    if 4 * objective.strength > weight * objective.smoothness * objective.width:
+        strong = "leaves the loss no double precision; take a smaller one."
+        return ConfigError("model.regularise", objective.strength, strong)
+    return ConfigError("model.block", rows, words)
+
+
 class SampleNoise(Protocol):
     """Keyed noise, where it is asked for a sample."""
 
@@ -391,5 +403,6 @@ def _room(objective: Objective, most: int, weight: float, allowed: float, distan
     size = spare / (weight * objective.smoothness * objective.width + 4 * objective.strength)
     room = size - 1 - 2 * distance
     if room < 8 * (distance + 1):
-        raise ConfigError("model.block", most, f"rows in a fit {TOO_LARGE}, or solver: sgd.")
+        words = f"rows in a fit {TOO_LARGE}, or solver: sgd."
+        raise no_precision(objective, weight, most, words)
     return math.ldexp(1.0, math.frexp(room)[1] - 1)
