@@ -12,8 +12,8 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.audit.changes import CandidateEvents, Placed, UnitChange, user_events
+from weir.dpcore.audit.noise_size import NoiseSize
 from weir.dpcore.audit.replay import SLACK, Recorded, Replayed
-from weir.dpcore.audit.spread import Spread
 from weir.dpcore.program import takes_rows
 from weir.dpcore.simulate import Events
 from weir.pipelines.audit.attack import spans
@@ -129,10 +129,10 @@ class Search:
     def measure(self) -> None:
         """Measures the noise, and lists the calls of one run."""
         pair = Neighbours(self._change(0, 0, 1), self.choice.usual)
-        spread = Spread()
+        sizes = NoiseSize()
         for number in range(FEWER if takes_rows(self.plan.program) else SECRETS):
             run = self.recorded(pair, number.to_bytes(32, "big"))
-            spread.add(run)
+            sizes.add(run)
         counts: dict[tuple[Any, ...], int] = {}
         for call in run.session.calls:
             scale = call.scale if isinstance(call.scale, float) else call.scale[0]
@@ -142,7 +142,7 @@ class Search:
         self.report.calls = [
             dict(zip(names, (*row, count), strict=True)) for row, count in counts.items()
         ]
-        for fault in spread.faults:
+        for fault in sizes.faults:
             self._fault(fault, "all runs")
         for at in run.session.repeated[:1]:
             calls = run.session.calls
@@ -271,7 +271,7 @@ class Search:
         return min(max(person.caps.touched, 2 * person.caps.keys), SLOTS)
 
     def _user(self, tick: int, content: int, shift: int) -> tuple[Placed, ...]:
-        """All that a user may add in the period of a tick: from it on or spread over the period, in
+        """All that a user may add in the period of a tick: from it on or sizes over the period, in
         the same keys or in others at each tick. shift: which of these, modulo 3."""
         if shift % 3 == 0:
             return user_events(self.plan, tick, content)

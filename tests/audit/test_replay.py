@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import weir
 from tests.audit.cases import configs, head
 from tests.audit.replay_mutants import MUTANTS, TWO, Mutant
 from weir.dpcore.audit.replay import Recorded
@@ -75,7 +74,7 @@ def test_keys_that_are_found_keep_to_their_delta() -> None:
 def test_a_replay_is_off_unless_code_asks_for_it() -> None:
     assert not replay.is_on() and replay.session() is None
     assert replay.released("x", "gaussian", np.zeros(1), 7, sensitivity=1, scale=1) == 7
-    noise = KeyedNoiseSource(SecretRef(value="0" * 64), "x", "00" * 32)
+    noise = KeyedNoiseSource(SecretRef.fresh(), "x", "00" * 32)
     with replay.recording():
         with pytest.raises(WeirError, match="does not run inside"):
             noise.noise_of((b"a",), 0)
@@ -86,9 +85,9 @@ def test_a_replay_is_off_unless_code_asks_for_it() -> None:
 
 def test_nothing_but_the_audit_starts_one() -> None:
     """Neither a run, nor a config, nor a variable of the environment can."""
-    root = Path(weir.__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     users = set()
-    for part in ("dpcore", "transforms", "pipelines", "weir"):
+    for part in ("dpcore", "transforms", "pipelines"):
         for path in (root / part).rglob("*.py"):
             text = path.read_text()
             if "recording" in text or "replaying" in text:
@@ -97,7 +96,7 @@ def test_nothing_but_the_audit_starts_one() -> None:
                 if names & {"recording", "replaying"}:
                     users.add(path.relative_to(root).as_posix())
     assert users == {"dpcore/audit/replay.py"}
-    assert "environ" not in (root / "dpcore/noise/replay.py").read_text()
+    assert "import os" not in (root / "dpcore/noise/replay.py").read_text()
 
 
 def test_a_recorded_run_has_the_same_bits() -> None:
