@@ -142,6 +142,7 @@ SOLVERS = Algorithms(
         "noisy_projected_gradient": "weir.dpcore.models.solvers.noisy_gradient:NoisyGradient",
         "noisy_sgd": "weir.dpcore.models.solvers.noisy_sgd:NoisySgd",
         "frank_wolfe": "weir.dpcore.models.solvers.frank_wolfe:FrankWolfe",
+        "steps": "weir.dpcore.models.solvers.noisy_steps:NoisySteps",
     },
     "weir.algorithms.solvers",
 )

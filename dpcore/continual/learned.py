@@ -14,6 +14,7 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.continual.unit import SumRequest
 from weir.dpcore.neighbours import Family
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise, is_pure, label
 
 LEVEL = (1 << 40) - 1
@@ -146,12 +147,15 @@ class LearnedSum(ContinualSum):
         """Whether losses are epsilons."""
         return is_pure(self.inner.real_noise[0])
 
-    def _learned(self, periods: int = 1) -> float:
-        """mu of the histogram, or its epsilon."""
+    def _change(self, periods: int = 1) -> float:
+        """What a neighbour moves in all histograms, in l2 or, under pure noise, in l1."""
         keys = 1 if self.pattern is None else keys_of(self.pattern, self.known_keys)
         moved = periods * keys * self.sizes_moved
-        change = moved if self._pure else math.sqrt(moved)
-        return change / self.sizes_scale * (1 + 2.0**-40)
+        return moved if self._pure else math.sqrt(moved)
+
+    def _learned(self, periods: int = 1) -> float:
+        """mu of the histogram, or its epsilon."""
+        return self._change(periods) / self.sizes_scale * (1 + 2.0**-40)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """The larger of the histogram's and the sum's."""
@@ -257,9 +261,20 @@ class LearnedSum(ContinualSum):
     def decided(self, sizes: Ints, noise: Noise, chain: Digests) -> Ints:
         """(K,) place of the clip, by one noisy look at all bins: (K, J)."""
         labels = label(LEVEL, self.ticks - 1)
+        kind, norm = ("laplace", 1.0) if self._pure else ("gaussian", 2.0)
         sample = noise.laplace if self._pure else noise.gaussian
         drawn = sample(labels, chain[None], len(self.edges))[0]
-        high = sizes + self.sizes_scale * drawn >= self.threshold
+        noisy = replay.released(
+            self.name,
+            kind,
+            sizes,
+            sizes + self.sizes_scale * drawn,
+            sensitivity=self._change(),
+            scale=self.sizes_scale,
+            where=labels,
+            norm=norm,
+        )
+        high = noisy >= self.threshold
         last = len(self.edges) - 1
         highest = last - np.argmax(high[:, ::-1], axis=1)
         wide = np.minimum(highest + self.wider, last)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from weir.transforms.release.few import Shape
 from weir.transforms.runtime.fence import Fence, Removed
 from weir.transforms.sinks import formats, place
-from weir.transforms.sinks.sorted_table import Sorted
+from weir.transforms.sinks.sorted_table import Sorted, contradict
 
 
 class Writer(ABC):
@@ -145,7 +145,7 @@ def differences(
     if there is None or there == mine:
         return 0
     retained, again = (formats.row_texts(item, form, sparse) for item in (there, mine))
-    wrong = sum(retained.get(key, value) != value for key, value in again.items())
+    wrong = sum(contradict(again[key], retained[key]) for key in retained.keys() & again.keys())
     return wrong + (
         len(retained.keys() ^ again.keys()) if whole else len(again.keys() - retained.keys())
     )
