@@ -58,12 +58,12 @@ def drawn_estimates(
     moved, rows = reconciled.stored(run), estimate.stored(run)
     words = ""
     if moved is not None:
-        place = _Places(run, outputs, keys, ticks)
+        place = _DrawnPlaces(run, outputs, keys, ticks)
         if place.put(moved.to_pylist(), ("value", "low", "high"), ends):
             words += f" Dashed orange lines and margins are figures that add up. {reconciled.WHAT}"
     if rows is not None:
         others = [item for item in outputs if (item.name, item.over) not in ends[0]]
-        place = _Places(run, others, keys, ticks)
+        place = _DrawnPlaces(run, others, keys, ticks)
         modelled = [row for row in rows.to_pylist() if row["model"] != "release"]
         if place.put(modelled, ("estimate", "estimate_low", "estimate_high"), ends):
             late = "hindsight" in set(rows["how"].to_pylist())
@@ -73,7 +73,7 @@ def drawn_estimates(
     return DrawnEstimates(keys, ticks, words, *ends) if ends[0] else None
 
 
-class _Places:
+class _DrawnPlaces:
     """Where rows of a table belong among what is drawn."""
 
     def __init__(
