@@ -33,6 +33,7 @@ _FILES = {
     "sliding": "weir.dpcore.continual.sliding:SlidingSum",
     "independent": "weir.dpcore.continual.independent:Independent",
     "tree": "weir.dpcore.continual.tree:Tree",
+    "kary_tree": "weir.dpcore.continual.kary_tree:KaryTree",
     "window_tree": "weir.dpcore.continual.window_tree:WindowTree",
     "merging_tree": "weir.dpcore.continual.merging_tree:MergingTree",
     "hybrid": "weir.dpcore.continual.tree:Hybrid",

@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.sources import FILES, faults_of, name_of
 from tests.test_docs import README, ROOT, TEXT
-from tests.test_layers import FILES, name_of
 
 BANNED = [
     line.split("\t")
@@ -113,14 +114,20 @@ def test_terms_of_the_field_are_not_banned() -> None:
     assert not any(re.search(pattern, fine, re.IGNORECASE) for pattern, _ in BANNED)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_words_that_commands_print_and_locals_are_those_of_the_field(path: Path) -> None:
+CODE = re.compile(r"`[^`]*`|\{\w+\}|\w+[./]\w+|\w+/|weir rehearse|--[\w-]+")
+
+
+@pytest.mark.slow
+def test_words_that_commands_print_and_locals_are_those_of_the_field() -> None:
     """Messages, help, plans and reports; names of fields, of commands and of folders are code."""
-    tree = ast.parse(path.read_text())
-    code = re.compile(r"`[^`]*`|\{\w+\}|\w+[./]\w+|\w+/|weir rehearse|--[\w-]+")
-    found = [(line, words) for line, text in strings(tree) if (words := banned(code.sub("", text)))]
-    assert found == []
-    assert vague(tree) == set()
+
+    def rule(path: Path) -> list[Any]:
+        tree = ast.parse(path.read_text())
+        said = ((line, banned(CODE.sub("", text))) for line, text in strings(tree))
+        return [*((line, words) for line, words in said if words), *vague(tree)]
+
+    assert len(FILES) > 400
+    assert faults_of(FILES, rule) == {}
 
 
 def vague(tree: ast.Module) -> set[tuple[int, str]]:

@@ -1,17 +1,27 @@
-"""Holds the direction of imports between layers and between rooms, and keeps files, time and
-randomness where they belong."""
+"""Holds the direction of imports between layers and between rooms."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("dpcore", "transforms", "pipelines", "weir")
+from tests.sources import (
+    FILES,
+    PACKAGES,
+    ROOT,
+    SOURCES,
+    Code,
+    code_of,
+    faults_of,
+    module_of,
+    name_of,
+    within,
+)
+
 MAY_IMPORT = {
     "dpcore": {"dpcore"},
     "transforms": {"dpcore", "transforms"},
@@ -86,6 +96,7 @@ ROOMS = {
         "runners",
         "feed",
         "run",
+        "verify",
         "rehearse",
         "init",
         "report",
@@ -133,94 +144,13 @@ FACES = (
     "pipelines.runners",
     "pipelines.show",
     "pipelines.sinks",
+    "pipelines.verify",
     "pipelines.watch",
 )
 """Packages whose ``__all__`` lists what other packages may import of them."""
 
-FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-SOURCES = [
-    *FILES,
-    *(
-        path
-        for folder in ("tests", "benchmarks", "examples", "deploy")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ),
-]
-"""Every Python file of the repository, each once: links are not followed."""
-
-IMPURE = {
-    "apache_beam": "Beam",
-    "asyncio": "an event loop",
-    "datetime.datetime.now": "the time",
-    "glob": "files",
-    "os": "the environment",
-    "pathlib": "files",
-    "shutil": "files",
-    "socket": "the network",
-    "subprocess": "processes",
-    "tempfile": "files",
-    "threading": "threads",
-    "time": "the time",
-    "urllib": "the network",
-}
-"""What dpcore must not import, and what it would get by it."""
-
-RANDOM_MODULES = {"random", "secrets", "uuid", "numpy.random", "randomgen"}
-RANDOM_CALLS = {"urandom", "getrandom", "default_rng", "RandomState", "SeedSequence", "token_bytes"}
-EXCEPT = {
-    "transforms/runtime/secret.py": {"secrets", "secrets.token_bytes", "secrets.token_hex"},
-    "transforms/runtime/stores/bucket.py": {"uuid"},
-    "transforms/runtime/stores/disk.py": {"uuid"},
-    "pipelines/watch/watch.py": {"secrets"},  # the token of the operator's page
-    "transforms/beam/deduplicate.py": {"uuid"},
-    "transforms/beam/bound_users.py": {"uuid"},
-    "transforms/beam/turns.py": {"uuid"},
-    "pipelines/engines/kafka.py": {"uuid"},  # the id of a cluster
-    "transforms/beam/heartbeats.py": {"uuid"},
-    "transforms/beam/tick.py": {"uuid"},
-}
-"""What may ask the system for random bytes: a fresh secret, and names of files and of runs."""
-
-
-GIVES_PANDAS = {"pipelines/notebook/released.py"}
-"""What hands out frames to who asks for one, and says what to install where that is missing."""
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every imported module, as (line, dotted name)."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: relative imports hide the layer"
-            for alias in node.names:
-                yield node.lineno, f"{node.module}.{alias.name}"
-
-
-def calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every called name, as (line, dotted name as written)."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield node.lineno, ast.unparse(node.func)
-
-
-def module_of(path: Path) -> str:
-    """The name by which a file of ours is imported."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts if parts[0] == "weir" else ("weir", *parts))
-
-
 BARE_IN_TEXT = re.compile(r"(?:\b|\\n)(?:from|import) (?:dpcore|transforms|pipelines)\.[a-z]\w*")
 """In code that is run as text."""
-
-
-def within(module: str, parent: str) -> bool:
-    return module == parent or module.startswith(parent + ".")
 
 
 def layer_of(module: str) -> str:
@@ -230,21 +160,21 @@ def layer_of(module: str) -> str:
     return second if first == "weir" and second in PACKAGES else first
 
 
-def layer_faults(package: str, tree: ast.AST) -> list[str]:
+def layer_faults(package: str, code: Code) -> list[str]:
     ours = {*PACKAGES, "tests", "benchmarks", "examples"} - MAY_IMPORT[package]
     return [
         f"line {line}: {package} imports {module}"
-        for line, module in imports(tree)
+        for line, module in code.imports
         if layer_of(module) in ours
     ]
 
 
-def bare_imports(tree: ast.AST) -> list[str]:
+def bare_imports(code: Code) -> list[str]:
     """Imports of a layer by the name of its folder. In a checkout they succeed, and make every
     class a second time, which ``except`` and ``isinstance`` miss."""
     return [
         f"line {line}: write weir.{module}"
-        for line, module in imports(tree)
+        for line, module in code.imports
         if module.partition(".")[0] in {"dpcore", "transforms", "pipelines"}
     ]
 
@@ -257,13 +187,13 @@ def room_of(module: str) -> tuple[str, str]:
     return layer, max(fitting, key=len, default="")
 
 
-def room_faults(module: str, tree: ast.AST) -> list[str]:
+def room_faults(module: str, code: Code) -> list[str]:
     """Imports of rooms that come later, by a module of ours."""
     layer, mine = room_of(module)
     if not mine:
         return [f"{module} lies in no room"]
     order, found = ROOMS[layer], []
-    for line, imported in imports(tree):
+    for line, imported in code.imports:
         if layer_of(imported) == layer:
             theirs = room_of(imported)[1]
             if not theirs or order.index(theirs) > order.index(mine):
@@ -304,11 +234,11 @@ def face_of(package: str) -> list[str]:
     return []
 
 
-def face_faults(module: str, tree: ast.AST, faces: Mapping[str, Sequence[str]]) -> list[str]:
+def face_faults(module: str, code: Code, faces: Mapping[str, Sequence[str]]) -> list[str]:
     """Imports, by a module of ours, of what a package does not export: a module of it that is not
     in ``__all__``, or a name with an underscore in front."""
     found = []
-    for line, imported in imports(tree):
+    for line, imported in code.imports:
         for package, exported in faces.items():
             inside = f"weir.{package}"
             if not within(imported, inside) or within(module, inside) or imported == inside:
@@ -319,74 +249,30 @@ def face_faults(module: str, tree: ast.AST, faces: Mapping[str, Sequence[str]]) 
     return found
 
 
-def purity_faults(tree: ast.AST) -> list[str]:
-    found = [
-        f"line {line}: imports {module} ({what})"
-        for line, module in imports(tree)
-        for impure, what in IMPURE.items()
-        if within(module, impure)
-    ]
-    for line, call in calls(tree):
-        last = call.split(".")[-1]
-        if call in {"open", "input", "exec", "eval"} or last in {"getenv", "now", "today"}:
-            found.append(f"line {line}: calls {call}")
-        if call == "print":
-            found.append(f"line {line}: calls {call}")
-        if call in {"np.load", "np.save", "np.fromfile", "np.loadtxt", "np.genfromtxt"}:
-            found.append(f"line {line}: calls {call}")
-    for node in ast.walk(tree):
-        of_sys = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sys"
-        if of_sys and node.attr not in {"byteorder", "maxsize"}:
-            found.append(f"line {node.lineno}: reads sys.{node.attr}")
-    return found
+@pytest.mark.slow
+def test_imports_never_point_back() -> None:
+    def rule(path: Path) -> list[str]:
+        return layer_faults(path.relative_to(ROOT).parts[0], code_of(path))
 
-
-def randomness_faults(tree: ast.AST, allowed: set[str] | None = None) -> list[str]:
-    allowed = allowed or set()
-    found = [
-        f"line {line}: imports {module}"
-        for line, module in imports(tree)
-        for source in RANDOM_MODULES - allowed
-        if within(module, source)
-    ]
-    for line, call in calls(tree):
-        parts = call.split(".")
-        drawn = parts[-1] in RANDOM_CALLS or "random" in parts[:-1] or "rvs" in parts
-        if drawn and call not in allowed:
-            found.append(f"line {line}: calls {call}")
-    return found
+    assert len(FILES) > 400
+    assert faults_of(FILES, rule) == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_never_point_back(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
-    assert layer_faults(package, ast.parse(path.read_text())) == []
+def test_layers_are_imported_by_their_installed_names() -> None:
+    assert faults_of(SOURCES, lambda path: bare_imports(code_of(path))) == {}
+    others = [path for path in SOURCES if path != Path(__file__)]
+    assert faults_of(others, lambda path: BARE_IN_TEXT.findall(path.read_text())) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_layers_are_imported_by_their_installed_names(path: Path) -> None:
-    text = path.read_text()
-    assert bare_imports(ast.parse(text)) == []
-    assert path == Path(__file__) or BARE_IN_TEXT.findall(text) == []
+def test_rooms_import_only_rooms_before_them() -> None:
+    files = [path for path in FILES if path.name != "__init__.py"]
+    assert faults_of(files, lambda path: room_faults(module_of(path), code_of(path))) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in FILES if p.name != "__init__.py"], ids=name_of)
-def test_rooms_import_only_rooms_before_them(path: Path) -> None:
-    assert room_faults(module_of(path), ast.parse(path.read_text())) == []
-
-
-@pytest.mark.slow
 def test_packages_import_only_what_others_export() -> None:
     faces = {package: face_of(package) for package in FACES}
-    found = {
-        name_of(path): faults
-        for path in FILES
-        if (faults := face_faults(module_of(path), ast.parse(path.read_text()), faces))
-    }
-    assert found == {}
+    assert faults_of(FILES, lambda path: face_faults(module_of(path), code_of(path), faces)) == {}
 
 
 @pytest.mark.parametrize("package", FACES)
@@ -401,21 +287,18 @@ def test_a_face_says_what_a_package_is_for(package: str) -> None:
 
 def test_a_hidden_import_is_seen() -> None:
     faces = {"dpcore.noise": ["prf"]}
-    code = ast.parse("from weir.dpcore.noise.acceptance import accept")
+    code = Code("from weir.dpcore.noise.acceptance import accept")
     assert face_faults("weir.dpcore.plan", code, faces)
     assert not face_faults("weir.dpcore.noise.prf", code, faces)
-    assert not face_faults(
-        "weir.dpcore.plan", ast.parse("from weir.dpcore.noise import prf"), faces
-    )
-    assert face_faults("weir.dpcore.plan", ast.parse("from weir.dpcore.noise.prf import _a"), faces)
+    assert not face_faults("weir.dpcore.plan", Code("from weir.dpcore.noise import prf"), faces)
+    assert face_faults("weir.dpcore.plan", Code("from weir.dpcore.noise.prf import _a"), faces)
 
 
-@pytest.mark.slow
 def test_no_file_reaches_itself_through_its_imports() -> None:
     ours = modules_of_ours()
     arrows: dict[str, set[str]] = {}
     for name, path in ours.items():
-        for _, imported in imports(ast.parse(path.read_text())):
+        for _, imported in code_of(path).imports:
             target = imported if imported in ours else imported.rpartition(".")[0]
             if target in ours and target != name:
                 arrows.setdefault(name, set()).add(target)
@@ -430,7 +313,7 @@ def test_tests_and_benchmarks_do_not_import_each_other(package: str, other: str)
     found = [
         f"{name_of(path)}, line {line}: imports {module}"
         for path in files
-        for line, module in imports(ast.parse(path.read_text()))
+        for line, module in code_of(path).imports
         if within(module, other)
     ]
     assert found == []
@@ -454,7 +337,7 @@ def test_only_its_own_package_and_runners_import_beam() -> None:
     found = {
         name_of(path)
         for path in FILES
-        if any(within(module, "apache_beam") for _, module in imports(ast.parse(path.read_text())))
+        if any(within(module, "apache_beam") for _, module in code_of(path).imports)
     }
     assert {name for name in found if not name.startswith("transforms/beam/")} == USES_BEAM
 
@@ -471,7 +354,7 @@ def test_every_room_is_on_the_map() -> None:
 
 
 def test_a_climbing_import_is_seen() -> None:
-    code = ast.parse("from weir.transforms.beam.tick import Tick")
+    code = Code("from weir.transforms.beam.tick import Tick")
     assert room_faults("weir.transforms.decode.csv", code)
     assert not room_faults("weir.transforms.beam.write_files", code)
     lost = room_faults("weir.transforms.attic.box", code)
@@ -480,31 +363,6 @@ def test_a_climbing_import_is_seen() -> None:
 
 def test_a_circle_is_seen() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in FILES if "dpcore" in p.parts], ids=name_of)
-def test_dpcore_knows_no_beam_no_files_no_time(path: Path) -> None:
-    assert purity_faults(ast.parse(path.read_text())) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in FILES if "noise" not in p.parts], ids=name_of)
-def test_only_dpcore_noise_makes_randomness(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert randomness_faults(tree, EXCEPT.get(name_of(path))) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_nothing_leans_on_pandas(path: Path) -> None:
-    """It is no dependency of ours, and Arrow imports it behind some of its names."""
-    if name_of(path) in GIVES_PANDAS:
-        return
-    tree = ast.parse(path.read_text())
-    names = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    assert not [name for name in names if "pandas" in name]
-    assert not [module for _, module in imports(tree) if within(module, "pandas")]
 
 
 @pytest.mark.parametrize(
@@ -516,42 +374,11 @@ def test_nothing_leans_on_pandas(path: Path) -> None:
     ],
 )
 def test_a_backward_import_is_seen(code: str) -> None:
-    assert layer_faults("dpcore", ast.parse(code))
+    assert layer_faults("dpcore", Code(code))
 
 
 @pytest.mark.parametrize(
     "code", ["import dpcore", "def f():\n    from transforms.tick import tick"]
 )
 def test_a_bare_import_is_seen(code: str) -> None:
-    assert bare_imports(ast.parse(code))
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import os",
-        "from time import time",
-        "open('x')",
-        "datetime.now()",
-        "import os.path",
-        "sys.argv",
-        "print(1)",
-    ],
-)
-def test_impurity_is_seen(code: str) -> None:
-    assert purity_faults(ast.parse(code))
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import random",
-        "from numpy.random import default_rng",
-        "x = np.random.default_rng(0)",
-        "np.random.normal()",
-        "os.urandom(32)",
-        "norm.rvs(3)",
-    ],
-)
-def test_a_generator_is_seen(code: str) -> None:
-    assert randomness_faults(ast.parse(code))
+    assert bare_imports(Code(code))

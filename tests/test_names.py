@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_layers import FILES, name_of
+from tests.sources import FILES, name_of
 
 SHARED: Mapping[str, int] = {
     "Bag": 2,
@@ -45,7 +45,7 @@ def test_class_names_are_unique() -> None:
 
 
 def test_a_second_class_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.test_layers.ROOT", tmp_path)
+    monkeypatch.setattr("tests.sources.ROOT", tmp_path)
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("class Same:\n    pass\n")
     assert classes(sorted(tmp_path.glob("*.py"))) == {"Same": ["a.py", "b.py"]}

@@ -14,6 +14,7 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.continual.unit import SumRequest
 from weir.dpcore.neighbours import Family
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise, label
 
 LEVEL = (1 << 40) - 1
@@ -244,7 +245,16 @@ class LearnedSum(ContinualSum):
         """(K,) place of the clip, by one noisy look at all bins: (K, J)."""
         labels = label(LEVEL, self.ticks - 1)
         drawn = noise.gaussian(labels, chain[None], len(self.edges))[0]
-        high = sizes + self.sizes_scale * drawn >= self.threshold
+        noisy = replay.released(
+            self.name,
+            "gaussian",
+            sizes,
+            sizes + self.sizes_scale * drawn,
+            sensitivity=math.sqrt(self.sizes_moved),
+            scale=self.sizes_scale,
+            where=labels,
+        )
+        high = noisy >= self.threshold
         last = len(self.edges) - 1
         highest = last - np.argmax(high[:, ::-1], axis=1)
         wide = np.minimum(highest + self.wider, last)

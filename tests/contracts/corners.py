@@ -148,7 +148,7 @@ def _in_one_pass(program: OnePass, rows: Any) -> Iterator[Any]:
             apart = run.glm.gradients(*points, x, -x, run.difference)
             later = (1 - run.eta) * apart + run.eta * full
             most = run.eta * (run.glm.lipschitz + run.glm.smoothness * run.diameter)
-            assert run._range / run.diameter >= 2 * max(most, run.glm.lipschitz / run.batch)
+            assert run.moved / run.diameter >= 2 * max(most, run.glm.lipschitz / run.batch)
             for alone in (*(full / (2 * run.glm.lipschitz)).T, *(later / (2 * most)).T):
                 yield np.concatenate([alone, [0.0]])[:, None]
             continue

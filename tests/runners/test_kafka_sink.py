@@ -20,11 +20,11 @@ from tests.transforms.releases import PLAN, batch
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
-from weir.pipelines.sinks.kafka import DeadTopicSection, ReleaseTopic, ask_for
+from weir.pipelines.sinks.kafka import DeadKafka, KafkaSink
 from weir.transforms.beam.kafka.sink import WriteDeadTopic, WriteTopic
 from weir.transforms.release.few import shape_for
 from weir.transforms.runtime.dead_letters import dead_letters
-from weir.transforms.sinks.kafka import ReleaseRecords, TopicRefused, TopicServer
+from weir.transforms.sinks.kafka import KeyedRecord, ReleaseRecords, TopicRefused, TopicServer
 from weir.transforms.sources.kafka.properties import ClientProperties
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -81,11 +81,19 @@ def test_writing_waits_for_a_broker_that_is_away(kafka_broker: KafkaBroker) -> N
 def test_a_topic_is_looked_up_before_a_run(kafka_broker: KafkaBroker) -> None:
     topic = Topic(kafka_broker, "looked-up")
     where = {"brokers": kafka_broker.address, "topic": topic.name}
-    ask_for(ReleaseTopic.model_validate(where))
+    KafkaSink.model_validate({"kafka": where}).prepare(PLAN, (), False)  # type: ignore[arg-type]
+    none = {"kafka": {**where, "topic": "none"}}
     with pytest.raises(ConfigError, match=r"sink\.kafka\.topic.*does not exist"):
-        ask_for(ReleaseTopic.model_validate({**where, "topic": "none"}))
+        KafkaSink.model_validate(none).prepare(PLAN, (), False)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"dead_letters\.kafka\.topic.*does not exist"):
-        ask_for(DeadTopicSection.model_validate({**where, "topic": "none"}))
+        DeadKafka.model_validate(none).prepare()
+    compacted = Topic(kafka_broker, "compacted", 1, COMPACT)
+    with pytest.raises(ConfigError, match=r"dead_letters\.kafka\.topic.*cleanup\.policy=delete"):
+        DeadKafka.model_validate({"kafka": {**where, "topic": compacted.name}}).prepare()
+    with pytest.raises(TopicRefused, match="takes no records without a key"):
+        one = server(compacted)
+        one.connect()
+        one.send([KeyedRecord(None, b"{}")])
 
 
 def test_a_record_that_is_too_large_ends_the_job_with_what_to_do(

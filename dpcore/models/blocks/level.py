@@ -19,6 +19,7 @@ from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.pricing.calibration import round_up
 
@@ -266,7 +267,16 @@ class Level(PerturbedLevel):
 
     def sample(self, noise: SampleNoise, labels: Digests, digest: Digests) -> NDArray[np.bool_]:
         """Which of the rows are in the sample: (of,); those of the N smallest random words."""
-        words = noise.bits(labels, digest[None, None], self.of)[0, 0]
+        words = replay.released(
+            "secret sample",
+            "sample",
+            np.zeros(0),
+            noise.bits(labels, digest[None, None], self.of)[0, 0],
+            sensitivity=0.0,
+            scale=1.0,
+            where=labels,
+            extra=(self.divisor / self.of,),
+        )
         chosen = np.zeros(self.of, dtype=bool)
         chosen[np.argsort(words, kind="stable")[: int(self.divisor)]] = True
         return chosen

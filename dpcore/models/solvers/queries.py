@@ -268,8 +268,8 @@ class Queries:
     def _answer(self, exact: Ints, sensitivity: float, share: Fraction, level: int) -> Floats:
         """exact: (K, m) int64 -> (K, m) with noise."""
         point = noise_of(sensitivity, self._budget, self._share * share, exact.shape[1])
-        drawn = point.draw(self._noise, label(level, self.tick), self._digests)
-        return np.asarray((exact + drawn).astype(np.float64))
+        noisy = point.noisy(exact, self._noise, label(level, self.tick), self._digests)
+        return noisy.astype(np.float64)
 
     def _pay(self, share: Fraction) -> int:
         """Pays for a query or a pass; the level of its noise."""

@@ -22,6 +22,7 @@ from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
 
 DAY, TICKS, FIRST = 86_400_000_000, 12, 4
 USERS = "unit: user, per: 4d, contributions: {ticks: 3, keys: 2, events: 2},"
+BY_HASH = USERS.replace("events: 2}", "events: 2, order: hash}")
 LEARN = "{learn: {ticks: 4d, top: 1000, start: 10}}"
 
 
@@ -106,9 +107,10 @@ def test_an_event_is_in_the_histogram_or_in_sums_and_paid_for_once(relation: str
     assert 0.99 * paid <= max(results) <= paid * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("users", [USERS, BY_HASH], ids=["time", "hash"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_a_user_of_a_period_moves_no_more_than_is_paid_for(relation: str) -> None:
-    plan = plan_of(privacy=f"{USERS} relation: {relation},")
+def test_a_user_of_a_period_moves_no_more_than_is_paid_for(relation: str, users: str) -> None:
+    plan = plan_of(privacy=f"{users} relation: {relation},")
     paid, rng, results = plan.program.loss(None).value ** 2, np.random.default_rng(0), []
     for period in (0, 1, 2):
         for _ in range(6):
