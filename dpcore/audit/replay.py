@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.stats import chi2
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats
@@ -26,8 +25,6 @@ from weir.dpcore.noise.replay import Call, Diverged, Session
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, Simulated, simulate
 
-ERROR = 1e-10
-"""Chance that sound noise is called wrong, of one mechanism."""
 SLACK = 1 + 1e-6
 """What is within this of a bound keeps it: for the rounding of doubles in the comparison."""
 CHOICES = ("gumbel_choice", "laplace_choice")
@@ -106,14 +103,21 @@ class Replayed:
         return list(result.values())
 
     @cached_property
-    def largest(self) -> tuple[float, str]:
-        """The largest change of what a call is given, over its declared sensitivity; of which."""
-        best, name = 0.0, ""
+    def _tested(self) -> dict[int, Call]:
+        """Block of keys -> the test by which they were found in its period, or not."""
+        calls = self.reference.session.calls
+        return {call.block: call for call in calls if call.kind == "threshold"}
+
+    @cached_property
+    def largest(self) -> tuple[float, str, bool]:
+        """The largest change of what a call is given, over its declared sensitivity; of which
+        mechanism, and whether that is a continual sum."""
+        best = 0.0, "", False
         for one, two in self.pairs:
             ratio = _ratio(one, two)
-            if ratio > best:
-                best, name = ratio, one.name
-        return best, name
+            if ratio > best[0]:
+                best = ratio, one.name, one.mechanism is not None
+        return best
 
     def costs(self, kind: LossKind, stop: int) -> list[Cost]:
         """Of every call before tick ``stop`` that the change reaches."""
@@ -121,7 +125,7 @@ class Replayed:
         for part, calls in self.sums:
             mine = [pair for pair in calls if pair[0].tick < stop]
             if mine:
-                result += _of_sum(part, mine, kind)
+                result += _of_sum(part, mine, kind, self._tested.get(mine[0][0].block))
         share = None
         for one, two in self.pairs:
             if one.kind == "sample":
@@ -150,6 +154,13 @@ class Replayed:
                 total += float((cells * np.asarray(one.extra)).sum())
         return total
 
+    @property
+    def without_noise(self) -> tuple[str, ...]:
+        """Mechanisms that answered without a draw of noise."""
+        runs = (self.reference.session.calls, self.session.calls)
+        names = [call.name for calls in runs for call in calls if _undrawn(call)]
+        return tuple(dict.fromkeys(names))
+
     @cached_property
     def same_noise(self) -> tuple[str, ...]:
         """Mechanisms whose noise was the same although what it hides was not."""
@@ -162,6 +173,13 @@ class Replayed:
             and (one.clean != two.clean).any()
         ]
         return tuple(dict.fromkeys(names))
+
+
+def _undrawn(call: Call) -> bool:
+    """Whether a call has noise to draw and drew none. Choices may draw for several at once."""
+    scales = call.scale if isinstance(call.scale, tuple) else (call.scale,)
+    noisy = scales[0] > 0 and (len(scales) == 1 or any(scales[1:])) and call.clean.size > 0
+    return noisy and not call.drawn and call.kind not in (*CHOICES, "threshold", "sample")
 
 
 def _different(one: Sequence[Simulated], two: Sequence[Simulated]) -> list[str]:
@@ -243,12 +261,19 @@ def _of_point(one: Call, two: Call, kind: LossKind, share: float | None) -> Cost
     return Cost(one.name, cost(ratio), cost(max(1.0, ratio)))
 
 
-def _of_sum(part: Any, calls: list[tuple[Call, Call]], kind: LossKind) -> list[Cost]:
-    """What the calls of a sum cost: the change through the sum's strategy, row by row."""
+def _of_sum(
+    part: Any, calls: list[tuple[Call, Call]], kind: LossKind, tested: Call | None
+) -> list[Cost]:
+    """What the calls of a sum cost: the change through the sum's strategy, row by row.
+
+    tested: what found its keys. The rows of a key that is not found end with the period.
+    """
     first = int.from_bytes(calls[0][0].where, "little")
     scales = np.asarray(part.scales)
     active = scales > 0
     change = np.concatenate([_change(one, two) for one, two in calls])
+    if tested is not None:
+        change[len(tested.output) :, ~tested.output.any(axis=0)] = 0.0
     if not change.any():
         return []
     if change[..., ~active].any():
@@ -309,54 +334,3 @@ def _together(kind: LossKind, losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
     if kind == "gdp":
         return PrivacyLoss(kind, math.sqrt(math.fsum(value * value for value in values)))
     return PrivacyLoss(kind, math.fsum(values))
-
-
-# ---- the noise itself
-
-
-@dataclass
-class Spread:
-    """Squares of the noise that was drawn, in its declared variances, by mechanism.
-
-    Attributes:
-      seen: (mechanism, kind of noise) -> squares and how many.
-    """
-
-    seen: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)
-
-    def add(self, run: Recorded) -> None:
-        """Takes the noise of a run. Runs that are added have secrets of their own."""
-        for part, pairs in Replayed(run, run.session).sums:
-            calls = [one for one, _ in pairs]
-            active = np.asarray(part.scales) > 0
-            if part.noise_scale > 0 and active.any() and not any(calls[0].where):
-                drawn = np.concatenate([call.own for call in calls])[..., active]
-                size = math.sqrt(part.unit_variance) * np.asarray(part.scales)[active]
-                factor = part.materialize(len(drawn))
-                root = np.linalg.cholesky(factor @ factor.T)
-                flat = (drawn / size).reshape(len(drawn), -1)
-                self._count(part.name, calls[0].kind, solve_triangular(root, flat, lower=True))
-        for call in run.session.calls:
-            if call.mechanism is None and call.kind in ("gaussian", "discrete_gaussian"):
-                assert isinstance(call.scale, float)
-                self._count(call.name, call.kind, (call.own - call.clean) / call.scale)
-
-    def _count(self, name: str, kind: str, values: Floats) -> None:
-        squares, count = self.seen.get((name, kind), (0.0, 0))
-        self.seen[name, kind] = squares + float((values**2).sum()), count + values.size
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """Mechanisms whose noise is not what they declare."""
-        results = []
-        for (name, kind), (squares, count) in self.seen.items():
-            # Squares of Laplace and K-norm variables vary at most 2.5 times as much as normal ones.
-            wide = 1.0 if kind in ("gaussian", "discrete_gaussian") else 4.0
-            low, high = chi2.ppf(ERROR, count / wide), chi2.isf(ERROR, count / wide)
-            if not wide * low <= squares <= wide * high:
-                ratio = math.sqrt(squares / count)
-                results.append(f"noise of {name} has {ratio:.3g} times the declared deviation")
-        return tuple(results)
-
-
-__all__ = ["CHOICES", "SLACK", "Cost", "Recorded", "Replayed", "Spread", "units_of"]

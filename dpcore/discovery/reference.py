@@ -49,7 +49,9 @@ def lives(
     inside = np.asarray(noises.sampled(names, rule.discover.sample), dtype=bool)
     until = np.where(inside, 0, ticks)
     for start, end in pairwise([0, *rule.edges(0, ticks), ticks]):
-        some = np.flatnonzero(leaves[start:end].any(axis=(0, 2)) & (until <= start))
+        # A key without data has its rows too, though nobody would see them.
+        seen = leaves[start:end].any(axis=(0, 2)) | replay.is_on()
+        some = np.flatnonzero(seen & (until <= start))
         if not some.size:
             continue
         mine, here = leaves[:, some], tuple(names[key] for key in some.tolist())

@@ -95,8 +95,6 @@ class ReplayReport:
     def broken(self) -> tuple[str, ...]:
         """Everything that is wrong, in words."""
         results = [row.what for row in self.audits if row.broken]
-        if self.largest[0] > SLACK:
-            results.append(f"{self.largest[1]} changes by {self.largest[0]:.4g} sensitivities")
         if self.early > self.early_claimed * SLACK:
             results.append("keys are released by their noise more often than delta allows")
         return (*results, *self.faults)

@@ -100,6 +100,7 @@ def test_a_table_is_read_as_a_file_of_its_rows(
     assert releases(small.parent / "of_query") == releases(small.parent / "of_csv")
 
 
+@pytest.mark.slow
 def test_init_writes_a_config_that_runs(weir: Weir, small: Path, url: str) -> None:
     """From the names of columns, and how the first rows spell times: no value is in it."""
     path = url.replace("///", f"///{small.parent}/") if "shop.db" in url else url

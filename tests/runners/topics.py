@@ -82,9 +82,13 @@ class Topic:
         self.make()
 
     def make(self) -> None:
-        """Makes it, with the partitions that it has now."""
+        """Makes it, with the partitions that it has now, and returns when brokers know it."""
         new = NewTopic(self.name, self.partitions, 1, config=self._config)
         self.admin.create_topics([new])[self.name].result()
+        end = time.monotonic() + 30
+        while self.name not in self.admin.list_topics(timeout=30).topics:
+            assert time.monotonic() < end, f"{self.name}: made, and not there after 30 s"
+            time.sleep(0.1)
 
     def delete(self) -> None:
         """Deletes it, and returns when it is gone."""
