@@ -473,3 +473,14 @@ def test_a_folder_that_was_drained_inside_a_range_is_computed_again(weir: Weir, 
     result = weir("verify", out, "--config", top / "shop.yaml", "--json")
     facts = json.loads(result.stdout)["rederived"]
     assert facts["differ"] == 0 and facts["rows"] == 19 * 4
+
+
+def test_an_audit_passes_over_what_a_receipt_says_of_releases_alone(whole: Path) -> None:
+    """Digests of releases differ where their noise does; all else of a receipt must not."""
+    from weir.pipelines.audit.trial import _receipt_facts
+
+    content = (whole / "out" / "_receipt.json").read_bytes()
+    facts = _receipt_facts(content)
+    assert {facts["files"][name] for name in FILES} == {None}
+    assert all(facts["files"][name] for name in ("_plan.json", "_marks.json", "_COMPLETE"))
+    assert {**facts, "files": None} == {**parse(content).body, "files": None}
