@@ -33,6 +33,7 @@ _FILES = {
     "sliding": "weir.dpcore.continual.sliding:SlidingSum",
     "independent": "weir.dpcore.continual.independent:Independent",
     "tree": "weir.dpcore.continual.tree:Tree",
+    "kary_tree": "weir.dpcore.continual.kary_tree:KaryTree",
     "window_tree": "weir.dpcore.continual.window_tree:WindowTree",
     "merging_tree": "weir.dpcore.continual.merging_tree:MergingTree",
     "hybrid": "weir.dpcore.continual.tree:Hybrid",
@@ -141,6 +142,7 @@ SOLVERS = Algorithms(
         "noisy_projected_gradient": "weir.dpcore.models.solvers.noisy_gradient:NoisyGradient",
         "noisy_sgd": "weir.dpcore.models.solvers.noisy_sgd:NoisySgd",
         "frank_wolfe": "weir.dpcore.models.solvers.frank_wolfe:FrankWolfe",
+        "steps": "weir.dpcore.models.solvers.noisy_steps:NoisySteps",
     },
     "weir.algorithms.solvers",
 )

@@ -17,6 +17,7 @@ from weir.dpcore.leaves.hashes import event_hashes, hashes_of_users
 from weir.dpcore.leaves.lattice import repeated
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.leaves.sparse_rows import Expanded, SparseRows
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.noise.prf import KeyedNoise
@@ -378,6 +379,7 @@ def simulate(
         pieces: list[tuple[Released, ...]] = []
         edges = sorted({*range(birth, ticks, stride), *ring.edges(birth, ticks), ticks})
         for start, stop in pairwise(edges):
+            replay.at(start)
 
             def of_part(part: int, start: int = start, keys: list[bytes] = keys) -> Noise:
                 return noise or KeyedNoise(ring.at(start), part, keys, start)

@@ -22,7 +22,8 @@ L0_DAILY, L0_FEW, L0_RARE, LINF = 40, 4, 10, 5
 
 class Cell(NamedTuple):
     """A job: ``events`` of ``people`` in ``keys``. shape: of the gamma law of how active they are;
-    skew: of the power law of keys. unit: what is protected. peers: who serve it."""
+    skew: of the power law of keys. unit: what is protected. peers: who serve it. unable: why the
+    others do not: diffprivlib protects rows."""
 
     what: str
     events: int
@@ -31,26 +32,30 @@ class Cell(NamedTuple):
     unit: str
     error: str
     peers: tuple[str, ...]
+    unable: str = ""
     shape: float = 1.2
     skew: float = 0.9
 
 
+ROWS_ALONE = "diffprivlib protects a row, not a user"
+
 CELLS: Mapping[str, Cell] = {
     "daily": Cell(
         "users a day and key, 40 of the pairs of key and day a user", 200_000, 9_400, SHOPS,
-        "user", "root mean square, in users", ("pipeline_dp",), skew=0.95,
+        "user", "root mean square, in users", ("pipeline_dp", "opendp"), ROWS_ALONE, skew=0.95,
     ),
     "unknown": Cell(
         "users a key, keys unknown, 10 keys a user", 30_000, 3_000, 2_000, "user",
-        "keys not found, of those with 30 users", ("pipeline_dp",), skew=1.0,
+        "keys not found, of those with 30 users", ("pipeline_dp", "opendp"),
+        ROWS_ALONE + ", and takes keys from the user", skew=1.0,
     ),
     "sum_mean": Cell(
         "sum and mean a key, 4 keys and 5 events a user", 30_000, 3_000, FEW, "user",
-        "root mean square of the mean, in its unit", ("pipeline_dp",),
+        "root mean square of the mean, in its unit", ("pipeline_dp", "opendp"), ROWS_ALONE,
     ),
     "quantiles": Cell(
         "median and 95 % quantile, 5 events a user", 30_000, 3_000, 1, "user",
-        "mean absolute, in the unit", ("pipeline_dp",),
+        "mean absolute, in the unit", ("pipeline_dp", "opendp"), ROWS_ALONE,
     ),
     "total": Cell(
         "one total of rows", 30_000, 3_000, 1, "row", "root mean square, in rows",
@@ -62,7 +67,7 @@ CELLS: Mapping[str, Cell] = {
     ),
     "weekly": Cell(
         "users of the last 7 days, every day of 90, no key", 30_000, 3_000, 1, "user",
-        "root mean square, in users", ("pipeline_dp",),
+        "root mean square, in users", ("pipeline_dp", "opendp"), ROWS_ALONE,
     ),
 }  # fmt: skip
 

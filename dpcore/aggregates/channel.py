@@ -5,8 +5,8 @@ Cells of users: what counts once of all events that one user has in a key and ti
 Behind the cap a batch holds whole cells, the rows of each in one piece. What a cell adds sits on
 its first row, and is 0 on the others, so that row i of what is bounded still belongs to event i.
 
-**Same bits.** Sums within a cell are of whole numbers below 2^61 in all: exact, whatever the order
-of its rows. An average is one division of such a sum.
+**Same bits.** Sums within a cell are of whole numbers of at most 2^61 in all: exact, whatever the
+order of its rows. An average is one division of such a sum.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class UserCells(NamedTuple):
         """Each cell's sum: (n,) -> (m,). What is not finite counts as 0.
 
         A value counts for 2^(61 - b) steps of 2^-(20 + b) of the bound at most, b the bits of the
-        number of rows: 512 times the bound, or far more where there are fewer than 65,536.
+        number of rows: 512 times the bound, or far more where there are fewer than 65,536. In a
+        coarser key, where n cells have met, it is for an n-th of that.
         """
         finite = np.where(np.isfinite(values), values, 0.0)
         return self._sums(finite, bound, most)
@@ -88,7 +89,9 @@ class UserCells(NamedTuple):
     def _sums(self, values: Floats, bound: float, most: int) -> Floats:
         bits = most.bit_length()
         step = resolution_for(bound, BITS + bits)
-        largest = float(1 << (61 - bits))
+        largest: Any = float(1 << (61 - bits))
+        if self.counts.max(initial=0) > most:
+            largest = largest / np.repeat(-(-self.counts // most), self.counts)
         with np.errstate(over="ignore"):
             whole = np.rint(values * (1.0 / step))
         whole = np.clip(whole, -largest, largest).astype(np.int64)

@@ -17,8 +17,9 @@ from weir.dpcore.continual.blt import BufferedSum, BufferState, best_form, with_
 from weir.dpcore.continual.rational import Rational, exponentials, series_at
 from weir.dpcore.continual.tables import SLIDING, WINDOWS
 from weir.dpcore.continual.unit import SumRequest, loss_of_units
-from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_to_float
+from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_modulo, wide_to_float
 from weir.dpcore.neighbours import Family
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise
 
 MARGIN = 2.0**-36
@@ -182,6 +183,8 @@ class ActiveUsers(BufferedSum):
         accumulate(np.bitwise_xor, chain)
         own, drawn = self.draw(state.own, chain, digests, noise)
         exact = add_wide(state.total, changes)
+        if replay.is_on():
+            drawn = replay.shifted(self, changes, wide_modulo(exact), drawn, noise.first_tick)
         new = ActiveUsersState(total=exact[-1].copy(), ahead=ahead, chain=chain[-1].copy(), own=own)
         return new, (wide_to_float(shift_wide(exact, drawn)),)
 

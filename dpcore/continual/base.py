@@ -16,6 +16,7 @@ from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Digests, Floats, Ints, accumulate, arrays_of
 from weir.dpcore.continual.unit import SumRequest, check_request
 from weir.dpcore.leaves.lattice import add_wide, total_of, wide_modulo
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise
 
 
@@ -272,8 +273,10 @@ class ContinualSum(ABC):
         accumulate(np.bitwise_xor, chain)
         own, drawn = self.draw(state.own, chain, digests, noise)
         exact = add_wide(state.total, leaves)
+        clean = wide_modulo(exact)
+        drawn = replay.shifted(self, leaves, clean, drawn, noise.first_tick)
         with np.errstate(over="ignore"):
-            noisy = wide_modulo(exact) + drawn
+            noisy = clean + drawn
         n, depth = leaves.shape[0], self.depth
         past = state.history
         if depth:

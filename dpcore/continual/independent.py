@@ -39,7 +39,81 @@ class Node(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CoverSum(ContinualSum):
+class UnitSum(ContinualSum):
+    """Noise of running totals = a sum of units of one size, of which a record moves a few.
+
+    Attributes:
+      kind: "gaussian", "discrete_gaussian", "k_norm" or "laplace".
+      horizon: number of ticks of the clock, None without end.
+    """
+
+    kind: str
+    horizon: int | None
+
+    title: ClassVar[str]
+    source: ClassVar[str]
+    settings: ClassVar[dict[str, str]] = {}
+
+    @property
+    def unit_variance(self) -> float:
+        """Variance of one coordinate of one unit of multiplier 1, in units of scales^2."""
+        return unit_variance(self.kind, self.noise_scale, self.scales)
+
+    @property
+    def worst_factor(self) -> float:
+        """The largest ``factor`` of running totals, or a half of it at least."""
+        end = self.horizon or UNBOUNDED
+        # The largest covers are those of times 2^k - 1; the last tick bounds growth beyond them.
+        ticks = np.asarray([end - 1, max((1 << (end.bit_length() - 1)) - 2, 0)])
+        return float(self.factor(ticks, None).max())
+
+    def rows(self, ticks: int | None) -> int | None:
+        """Rows that are looked at within ``ticks``; None: all."""
+        rows = ticks if self.pattern is None else self.pattern.rows(ticks)
+        if rows is None or self.horizon is None:
+            return rows
+        return min(max(rows, 0), self.horizon)
+
+    def loss_of(self, units: float) -> PrivacyLoss:
+        """Loss of a record that moves ``units`` units of multiplier 1."""
+        return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)
+
+    @classmethod
+    def of(cls, request: SumRequest, units: float, **fields: Any) -> Self:
+        """The mechanism that costs the budget for so many units; fields: of the class itself.
+
+        Raises:
+          ConfigError: its noise could outgrow the lattice's integers.
+        """
+        built = cls(**request.fields(units), kind=request.kind, horizon=request.horizon, **fields)
+        built.check_size()
+        return built
+
+    def check_size(self) -> None:
+        """Raises ConfigError when its noise could outgrow the lattice's integers."""
+        check_room(self.name, math.sqrt(self.unit_variance), self.scales, 2 * self.worst_factor)
+        if self.kind == "discrete_gaussian":
+            drawn = lattice_variances(self.noise_scale, self.scales, self.largest_multiplier)
+            if max(drawn, default=0) > MAX_VARIANCE:
+                raise ConfigError(
+                    "privacy.epsilon",
+                    None,
+                    f"asks {self.name} for discrete noise of a variance above 2^80 squared steps "
+                    "of the fixed-point grid; raise epsilon or delta, or protect for less time.",
+                )
+
+    @abstractmethod
+    def nodes(self, n: int) -> list[Node]:
+        """Nodes whose units are in the noise of n running totals, in the order of the columns of
+        ``materialize``. For tests and audits only."""
+
+    def check(self, noise: Noise, n: int) -> None:
+        """Raises WeirError when a stride leaves the clock."""
+        within_horizon(self.name, self.horizon or UNBOUNDED, noise.first_tick, n)
+
+
+@dataclass(frozen=True)
+class CoverSum(UnitSum):
     """Noise of the running total at a tick = sum of the units of the nodes in that tick's cover.
 
     Every node's unit is drawn once, keyed with a label of the node's own and with the digest of
@@ -50,14 +124,7 @@ class CoverSum(ContinualSum):
     loses protection, and every node that does hold one is completed at b or later, so its unit is
     drawn. Which nodes exist depends on the public tick alone. The variance is at most that of a key
     born at tick 0.
-
-    Attributes:
-      kind: "gaussian", "discrete_gaussian", "k_norm" or "laplace".
-      horizon: number of ticks of the clock, None without end.
     """
-
-    kind: str
-    horizon: int | None
 
     kinds: ClassVar[tuple[str, ...]] = (
         "gaussian",
@@ -65,20 +132,12 @@ class CoverSum(ContinualSum):
         "k_norm",
         "laplace",
     )
-    title: ClassVar[str]
-    source: ClassVar[str]
-    settings: ClassVar[dict[str, str]] = {}
 
     @property
     def real_noise(self) -> tuple[str, float]:
         """Each unit is rounded by itself; whole numbers add up."""
         stddev = math.sqrt(self.unit_variance) * self.largest_multiplier
         return self.kind, stddev * max(self.scales, default=0.0)
-
-    @property
-    def unit_variance(self) -> float:
-        """Variance of one coordinate of one unit of multiplier 1, in units of scales^2."""
-        return unit_variance(self.kind, self.noise_scale, self.scales)
 
     def stddev(self, ticks: Ints, over: int | None) -> Floats:
         """As in ``ContinualSum``; variances of discrete units are whole numbers: (m, d)."""
@@ -95,54 +154,18 @@ class CoverSum(ContinualSum):
     def cover(self, tick: int) -> tuple[Node, ...]:
         """Nodes whose units make the noise of the running total at a tick. For tests only."""
 
+    def nodes(self, n: int) -> list[Node]:
+        """Those of all covers."""
+        return list(dict.fromkeys(node for tick in range(n) for node in self.cover(tick)))
+
     def materialize(self, n: int) -> Floats:
         """(n, m) matrix B: noise of n running totals = B @ (m units). For tests only."""
-        covers = [self.cover(tick) for tick in range(n)]
-        columns = {node: j for j, node in enumerate(dict.fromkeys(x for c in covers for x in c))}
+        columns = {node: j for j, node in enumerate(self.nodes(n))}
         matrix = np.zeros((n, len(columns)))
-        for row, nodes in enumerate(covers):
-            for node in nodes:
+        for row in range(n):
+            for node in self.cover(row):
                 matrix[row, columns[node]] = node.multiplier
         return matrix
-
-    def rows(self, ticks: int | None) -> int | None:
-        """Rows that are looked at within ``ticks``; None: all."""
-        rows = ticks if self.pattern is None else self.pattern.rows(ticks)
-        if rows is None or self.horizon is None:
-            return rows
-        return min(max(rows, 0), self.horizon)
-
-    def loss_of(self, units: float) -> PrivacyLoss:
-        """Loss of a record that lies in ``units`` nodes of multiplier 1."""
-        return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)
-
-    @classmethod
-    def of(cls, request: SumRequest, units: float, **fields: Any) -> Self:
-        """The mechanism that costs the budget for so many units; fields: of the class itself.
-
-        Raises:
-          ConfigError: its noise could outgrow the lattice's integers.
-        """
-        built = cls(**request.fields(units), kind=request.kind, horizon=request.horizon, **fields)
-        built.check_size()
-        return built
-
-    def check_size(self) -> None:
-        """Raises ConfigError when its noise could outgrow the lattice's integers."""
-        end = self.horizon or UNBOUNDED
-        # The largest covers are those of times 2^k - 1; the last tick bounds growth beyond them.
-        ticks = np.asarray([end - 1, max((1 << (end.bit_length() - 1)) - 2, 0)])
-        worst = 2 * float(self.factor(ticks, None).max())
-        check_room(self.name, math.sqrt(self.unit_variance), self.scales, worst)
-        if self.kind == "discrete_gaussian":
-            drawn = lattice_variances(self.noise_scale, self.scales, self.largest_multiplier)
-            if max(drawn, default=0) > MAX_VARIANCE:
-                raise ConfigError(
-                    "privacy.epsilon",
-                    None,
-                    f"asks {self.name} for discrete noise of a variance above 2^80 squared steps "
-                    "of the fixed-point grid; raise epsilon or delta, or protect for less time.",
-                )
 
     def roundings(self, ticks: Ints) -> Floats:
         """Each unit is rounded by itself; none is smaller than ``smallest_multiplier``."""
@@ -152,10 +175,6 @@ class CoverSum(ContinualSum):
     def smallest_multiplier(self) -> float:
         """Of all units that are ever drawn."""
         return 1.0
-
-    def check(self, noise: Noise, n: int) -> None:
-        """Raises WeirError when a stride leaves the clock."""
-        within_horizon(self.name, self.horizon or UNBOUNDED, noise.first_tick, n)
 
     def units(
         self, noise: Noise, labels: Digests, digests: Digests, multipliers: Floats | None = None

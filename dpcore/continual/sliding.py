@@ -33,8 +33,9 @@ from weir.dpcore.continual.unit import (
     SumRequest,
     loss_of_units,
 )
-from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_to_float
+from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_modulo, wide_to_float
 from weir.dpcore.neighbours import Family
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise
 
 LONGEST = 1 << 18
@@ -258,6 +259,8 @@ class SlidingSum(BufferedSum):
         changes[0::2] = leaves
         np.negative(past[:, :, :n].transpose(2, 0, 1), out=changes[1::2])
         exact = add_wide(state.total, changes)[1::2]
+        if replay.is_on():
+            drawn = replay.shifted(self, leaves, wide_modulo(exact), drawn, noise.first_tick)
         new = SlidingState(
             total=exact[-1].copy(), leaves=past[:, :, n:].copy(), chain=chain[-1].copy(), own=own
         )

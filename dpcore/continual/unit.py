@@ -136,12 +136,7 @@ def draw_units(
         own = tuple(some.tolist())
         drawn = _discrete(noise, labels, digests, noise_scale, own, multipliers)
     else:
-        if kind == "gaussian":
-            sample = noise.gaussian
-        else:
-            sample = noise.laplace if kind == "laplace" else noise.k_norm
-        raw = sample(labels, digests, len(active))
-        raw = raw * (noise_scale * some)
+        raw = _real(kind, noise, labels, digests, noise_scale, some)
         if multipliers is not None:
             raw *= multipliers[:, None, None]
         drawn = np.rint(raw, out=raw).astype(np.int64)
@@ -150,6 +145,35 @@ def draw_units(
     out = np.zeros((m, keys, d), dtype=np.int64)
     out[:, :, list(active)] = drawn
     return out
+
+
+def real_units(
+    kind: str,
+    noise: Noise,
+    labels: Digests,
+    digests: Digests,
+    noise_scale: float,
+    scales: tuple[float, ...],
+) -> Floats:
+    """Those of real-valued noise before they are rounded, of the coordinates that get noise.
+
+    Returns:
+      (m, K, a) float64, lattice units.
+    """
+    active, some = _noisy(scales)
+    if not active or noise_scale == 0:
+        return np.zeros((*digests.shape[:2], len(active)))
+    return _real(kind, noise, labels, digests, noise_scale, some)
+
+
+def _real(
+    kind: str, noise: Noise, labels: Digests, digests: Digests, noise_scale: float, scales: Floats
+) -> Floats:
+    if kind == "gaussian":
+        sample = noise.gaussian
+    else:
+        sample = noise.laplace if kind == "laplace" else noise.k_norm
+    return sample(labels, digests, len(scales)) * (noise_scale * scales)
 
 
 def _discrete(

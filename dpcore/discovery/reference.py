@@ -14,6 +14,7 @@ import numpy as np
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Noises
+from weir.dpcore.noise import replay
 from weir.dpcore.program import Program
 
 
@@ -48,7 +49,9 @@ def lives(
     inside = np.asarray(noises.sampled(names, rule.discover.sample), dtype=bool)
     until = np.where(inside, 0, ticks)
     for start, end in pairwise([0, *rule.edges(0, ticks), ticks]):
-        some = np.flatnonzero(leaves[start:end].any(axis=(0, 2)) & (until <= start))
+        # A key without data has its rows too, though nobody would see them.
+        seen = leaves[start:end].any(axis=(0, 2)) | replay.is_on()
+        some = np.flatnonzero(seen & (until <= start))
         if not some.size:
             continue
         mine, here = leaves[:, some], tuple(names[key] for key in some.tolist())
@@ -56,7 +59,17 @@ def lives(
         noisy = [arrays[rule.array][:, :, rule.coordinate] for _, arrays in strides]
         users = np.cumsum(mine[start:end, :, rule.leaf], axis=0)
         over = np.concatenate(noisy)[: end - start] >= rule.thresholds(start, end)[:, None]
-        over &= users >= rule.users
+        enough = users >= rule.users
+        over = replay.released(
+            "partition selection",
+            "threshold",
+            enough,
+            over & enough,
+            sensitivity=1.0,
+            scale=1.0,
+            where=start.to_bytes(8, "little"),
+            extra=tuple(rule.chances(np.arange(end - start)).tolist()) if replay.is_on() else (),
+        )
         for row in np.flatnonzero(over.any(axis=0)).tolist():
             birth = start + int(over[:, row].argmax())
             death = _death(rule, start, ticks, np.concatenate(noisy)[:, row])
@@ -78,6 +91,7 @@ def _walk(
     state = program.init(len(names))
     edges = sorted({*range(start, ticks, stride), *noises.edges(start, ticks), ticks})
     for first, stop in pairwise(edges):
+        replay.at(first)
         state, arrays = program.step(state, leaves[first:stop], noises.noise_of(names, first))
         yield first, arrays
 

@@ -2,7 +2,8 @@
 
 ``noise`` is the interface that mechanisms draw from, ``prf`` the keyed noise behind it,
 ``key_ring`` its keys over time, ``streams`` the ciphers. ``gaussian``, ``discrete_gaussian``,
-``generalised_gaussian`` and ``selection`` are the samplers.
+``generalised_gaussian`` and ``selection`` are the samplers. ``replay``
+records their calls for audits.
 """
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "key_ring",
     "noise",
     "prf",
+    "replay",
     "selection",
     "streams",
 ]

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import ciphers
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.discrete_gaussian import discrete_gaussian
 from weir.dpcore.noise.gaussian import Singles, float32_gaussian, gaussian, k_norm
 from weir.dpcore.noise.generalised_gaussian import generalised_gaussian
@@ -320,5 +321,7 @@ class KeyedNoise:
         return out
 
     def _streams(self, purpose: int, labels: Digests, digests: Digests) -> Streams:
-        root = self._root
+        root, recorded = self._root, replay.session()
+        if recorded is not None and purpose != SAMPLE:
+            recorded.draws(purpose, self._part, self._heads, labels, digests)
         return Streams(root.mac(), root.stream(), self._heads, purpose, self._part, labels, digests)

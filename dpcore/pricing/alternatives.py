@@ -61,10 +61,15 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
     return (asked,)
 
 
+def covers_pure(delta: float) -> bool:
+    """Whether pure noise may be taken that nobody named: at delta = 0, or where delta covers its
+    tails, which end in floating point."""
+    return delta == 0 or delta >= FINEST_PURE
+
+
 def noises_of_sums(terms: Terms) -> tuple[str, ...]:
     """Which noises are priced for a sum: those of ``noises_for``, and where neither the noise nor
-    the mechanism is named, every pure noise (``Terms.pure``). Not where delta lies above 0 and
-    below FINEST_PURE: tails of pure noise in floating point end, too.
+    the mechanism is named, every pure noise (``Terms.pure``, ``covers_pure``).
 
     Raises:
       ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
@@ -80,7 +85,7 @@ def noises_of_sums(terms: Terms) -> tuple[str, ...]:
     named = terms.continual_sum is not None and not terms.clock.once
     if terms.declared or terms.noise is not None or named:
         return noises
-    if 0 < terms.delta < FINEST_PURE or (terms.delta > 0 and not terms.pure):
+    if not covers_pure(terms.delta) or (terms.delta > 0 and not terms.pure):
         return noises
     return tuple(dict.fromkeys((*noises, *filter(is_pure, KINDS))))
 

@@ -29,6 +29,7 @@ from weir.pipelines.cli.ledger import ledger
 from weir.pipelines.cli.rehearse import advise, audit, rehearse
 from weir.pipelines.cli.run import predict, run
 from weir.pipelines.cli.status import doctor, status, top, watch
+from weir.pipelines.cli.verify import keygen, verify
 
 
 @click.group(
@@ -60,8 +61,8 @@ def main(quiet: bool, verbose: bool, debug: bool) -> None:
         raise ConfigError("--quiet", True, "contradicts --verbose. Leave one of them out.")
 
 
-@main.command(short_help="Write a config from a file's header.")
-@click.argument("file", type=click.Path(path_type=Path))
+@main.command(short_help="Write a config from the columns of a file or a table.")
+@click.argument("file", metavar="FILE|URL#TABLE")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Write here, not to stdout.")
 @click.option("--force", is_flag=True, help="Overwrite the file named by --out.")
 @click.option("--no-header", is_flag=True, help="The first line of this CSV is an event.")
@@ -84,7 +85,7 @@ def main(quiet: bool, verbose: bool, debug: bool) -> None:
 )
 @AS_JSON
 def init(
-    file: Path,
+    file: str,
     out: Path | None,
     force: bool,
     no_header: bool,
@@ -95,7 +96,7 @@ def init(
     with_schema: bool,
     as_json: bool,
 ) -> None:
-    """Write a config from the header of FILE.
+    """Write a config from the header of FILE, or from the columns of a table of a database.
 
     Only names and types of columns are used. Bounds (clip) are left for you to fill in from what
     you know: bounds that are read off the data would reveal the data. The config says at its end
@@ -109,6 +110,8 @@ def init(
       weir init plain.csv --no-header --encoding latin-1
       weir init rides.csv --model count
       weir init survey.csv --once
+      weir init duckdb:///shop.db#orders
+      weir init postgresql://weir@db.acme.example/shop#sales.orders
     """
     from weir.pipelines.init import init as command
 
@@ -377,6 +380,8 @@ main.add_command(doctor)
 main.add_command(predict)
 main.add_command(top)
 main.add_command(ledger)
+main.add_command(verify)
+main.add_command(keygen)
 main.add_command(completion)
 main.add_command(man)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -162,6 +163,15 @@ def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_jso
         click.get_current_context().exit(1)
 
 
+def refuse_with_replay(**options: Any) -> None:
+    """Raises ConfigError for an option that a replay does not take."""
+    for name, value in options.items():
+        if value:
+            raise ConfigError(
+                f"--{name}", str(value), "does not go with --replay. Leave one of the two out."
+            )
+
+
 @click.command(short_help="Attack the guarantee of a config, on synthetic streams.")
 @CONFIG
 @SETS
@@ -188,6 +198,12 @@ def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_jso
 )
 @click.option("--ticks", type=click.IntRange(min=1), help="Length of the clock, where it is long.")
 @click.option(
+    "--replay",
+    is_flag=True,
+    help="Compare what noise primitives are given with what they pay for, on neighbouring streams "
+    "under the same answers. --trials is then the number of pairs.  [default: 120]",
+)
+@click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw hits against false alarms into this file (.png, .svg, .pdf).",
@@ -201,6 +217,7 @@ def audit(
     runner: str,
     rounds: int,
     ticks: int | None,
+    replay: bool,
     picture: Path | None,
     as_json: bool,
 ) -> None:
@@ -217,8 +234,13 @@ def audit(
     On flink the streams are fed as messages to the unbounded job, through a topic of their own on
     the server of PUBSUB_EMULATOR_HOST, or on one that is started for it (make pubsub flink).
 
+    With --replay nothing is attacked. Every call of a noise primitive is recorded in one run and
+    gives the same answer in the run of a neighbour. What differs in its input is compared with the
+    sensitivity that was paid for, and all calls together with the claim.
+
     \b
       weir audit shop.yaml
+      weir audit shop.yaml --replay
       weir audit shop.yaml --trials 100000 --only "all releases"
       weir audit shop.yaml --only bytes
       weir audit stream.yaml --runner flink
@@ -241,6 +263,20 @@ def audit(
             out.print(f"weir: {text}")
 
     debug = bool(click.get_current_context().find_root().params.get("debug"))
+    if replay:
+        from weir.pipelines.audit.replay import replay_audit
+        from weir.pipelines.show.replay import render_replay
+
+        refuse_with_replay(only=only, picture=picture, runner=runner != "local" and runner)
+        with discreet(debug):
+            replayed = replay_audit(job, trials, ticks, told=told)
+        if as_json:
+            print_json(replayed.to_json())
+        else:
+            render_replay(replayed, console())
+        if replayed.broken:
+            raise WeirError(f"a claim is broken: {'; '.join(replayed.broken)}.")
+        return
     with discreet(debug):
         report = attack(job, trials, only, runner, ticks, rounds=rounds, told=told)
     if picture is not None:

@@ -9,10 +9,14 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from weir.dpcore.config.section import Section, refusal
+from weir.dpcore.errors import ConfigError
 from weir.pipelines.connectors.references import Reference, properties_of, reference_of
-from weir.transforms.sources.kafka.properties import SECRETS, ClientProperties, PropertyReference
+from weir.transforms.runtime.references import PropertyReference
+from weir.transforms.sources.kafka.properties import SECRETS, ClientProperties
 from weir.transforms.sources.kafka.registry import SchemaRegistry
 
+ANSWER = 10.0
+"""Seconds to wait for brokers that are asked for a topic."""
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):([0-9]{1,5})")
 
@@ -129,4 +133,32 @@ class RegisteredTopic(TopicSection):
                 raise refusal(name, value, f"is missing. {form[:1].upper()}{form[1:]} needs it.")
 
 
-__all__ = ["RegisteredTopic", "TopicSection"]
+def look_up(section: TopicSection) -> dict[str, str] | str:
+    """Asks for a topic and its settings; brokers may be reachable for workers though not from here.
+
+    Returns:
+      Its settings by name, as far as they may be read; a note where it cannot be looked up.
+
+    Raises:
+      ConfigError: there is none of that name, or a property or a secret is wrong.
+    """
+    from weir.transforms.sources.kafka.clients import CallRefused, KafkaClients
+    from weir.transforms.sources.kafka.topic import KafkaTopic
+
+    clients = KafkaClients(KafkaTopic(section.topic, section.properties))
+    try:
+        clients.described(clients.describe(ANSWER))
+        return clients.settings(ANSWER)
+    except CallRefused as refused:
+        if refused.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+            raise ConfigError(
+                f"{section.section}.topic",
+                section.topic,
+                "does not exist. Create it, or correct the name.",
+            ) from None
+        return f"topic {section.topic} cannot be looked up from here ({refused.code})."
+    finally:
+        clients.close()
+
+
+__all__ = ["RegisteredTopic", "TopicSection", "look_up"]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from weir.dpcore.config.section import refusal
-from weir.transforms.sources.kafka.properties import PropertyReference
+from weir.transforms.runtime.references import PropertyReference
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

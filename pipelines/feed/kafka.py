@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -64,15 +65,25 @@ class KafkaTarget(MessageTarget):
 
     def write(self, batch: pa.RecordBatch, broken: Sequence[bool]) -> None:
         """Sends every row, and waits."""
+        refused: list[str] = []
+
+        def note(error: Any, _: Any) -> None:
+            if error is not None:
+                refused.append(str(error.name()))
+
         for value in self.payloads(batch, broken):
             while True:
                 try:
-                    self._producer.produce(self._topic, value)
+                    self._producer.produce(self._topic, value, on_delivery=note)
                     break
                 except BufferError:
                     self._producer.poll(0.1)
-        if self._producer.flush(ANSWER):
-            raise ConfigError("--to", self._topic, "does not take what is sent; see the brokers.")
+        if self._producer.flush(ANSWER) or refused:
+            code = refused[0] if refused else f"no answer for {ANSWER:.0f} s"
+            raise ConfigError(
+                "--to", self._topic, f"does not take what is sent ({code}). Correct the topic or "
+                "the brokers, and begin again."
+            )  # fmt: skip
 
     def close(self) -> None:
         """Nothing is left to be done."""

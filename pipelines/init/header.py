@@ -120,6 +120,17 @@ def sniff(
         raise ConfigError("FILE", path, "has no columns; it is empty.")
     if header:
         types = _shown(path, form, types, text, columns)
+    if text is not None and text.columns is not None:
+        text = text._replace(columns=tuple(types))
+    return {"format": form, "text": text, **roles(types, samples)}
+
+
+def roles(types: Mapping[str, str], samples: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """What columns may be, by their names and types; see ``sniff``.
+
+    Args:
+      types: by column. samples: the first values of columns, which times are recognised by.
+    """
     times = _times(types, samples)
     time = next(iter(times), None)
     names = list(types)
@@ -136,11 +147,7 @@ def sniff(
         for n in free
         if types[n] == "text" or (types[n] == "integer" and (_hints(n) or n not in numbers))
     ]
-    if text is not None and text.columns is not None:
-        text = text._replace(columns=tuple(names))
     return {
-        "format": form,
-        "text": text,
         "columns": [{"name": name, "type": kind} for name, kind in types.items()],
         "time": None if time is None else {"column": time, "format": times[time][0]},
         "time_formats": [] if time is None else times[time],
@@ -161,10 +168,7 @@ def _shown(
 ) -> dict[str, str]:
     """The columns whose names may be written down."""
     if columns is not None:
-        for name in columns:
-            if name not in types:
-                raise ConfigError("--columns", name, f"is not a column of {path}.")
-        return {name: types[name] for name in columns}
+        return only(types, columns, path)
     if not FORMATS[form].named_columns:
         return {}
     head = None if text is None else csv_head(path, text, SAMPLE_ROWS)
@@ -184,6 +188,18 @@ def _shown(
         path,
         f"has columns whose names may be none ({doubt}); say which ones to use: --columns a,b,c.",
     )
+
+
+def only(types: Mapping[str, str], columns: Sequence[str], path: str) -> dict[str, str]:
+    """Some columns of a file.
+
+    Raises:
+      ConfigError: it does not have one.
+    """
+    for name in columns:
+        if name not in types:
+            raise ConfigError("--columns", name, f"is not a column of {path}.")
+    return {name: types[name] for name in columns}
 
 
 def _hints(name: str) -> bool:
@@ -232,7 +248,9 @@ def _text_form(path: str, columns: tuple[str, ...] | None, encoding: str) -> Tex
     return form._replace(delimiter=delimiter, quoted_newlines=quoted)
 
 
-def _times(types: dict[str, str], samples: dict[str, list[Any]]) -> dict[str, list[str | None]]:
+def _times(
+    types: Mapping[str, str], samples: Mapping[str, Sequence[Any]]
+) -> dict[str, list[str | None]]:
     """Columns that can be times, likeliest first, each with the formats that fit."""
     results: dict[str, list[str | None]] = {}
     for name, kind in types.items():
@@ -243,7 +261,7 @@ def _times(types: dict[str, str], samples: dict[str, list[Any]]) -> dict[str, li
     return dict(sorted(results.items(), key=lambda item: not _TIME_NAME.search(item[0])))
 
 
-def _formats(name: str, kind: str, values: list[Any]) -> list[str | None]:
+def _formats(name: str, kind: str, values: Sequence[Any]) -> list[str | None]:
     if not values or kind not in ("text", "integer", "number"):
         return []
     if kind == "number" or (kind == "integer" and not all(len(str(v)) == 8 for v in values)):

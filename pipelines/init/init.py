@@ -1,30 +1,16 @@
-"""Texts as a config spells them."""
+"""A config from what a header says, line by line."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from weir.dpcore.config import yaml
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.encoding import TextForm
-
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-
-def word(text: str) -> str:
-    """A text as YAML, quoted where it has to be."""
-    plain = _BARE.match(text) or re.fullmatch(r"[A-Za-z0-9_./-]+", text)
-    if plain and yaml.scalar(text) == text and not text.startswith("-"):
-        return text
-    return json.dumps(text, ensure_ascii=False)
-
+from weir.pipelines.init.words import output_name, release_name, word, written
 
 MOST_FEATURES = 32
 """Columns that are proposed as features; more are named in a comment."""
@@ -135,7 +121,7 @@ SCHEMA = "weir.schema.json"
 
 
 def config_text(
-    file: Path,
+    file: Path | str,
     out: Path | None = None,
     columns: Sequence[str] | None = None,
     header: bool = True,
@@ -146,7 +132,8 @@ def config_text(
     """The text of a config.
 
     Args:
-      file: of events, in any format that ``source`` takes; or a folder or glob of such files.
+      file: of events, in any format that ``source`` takes; a folder or glob of such files; or a
+        table of a database, as URL#TABLE.
       out: where the text will be kept; the path of the file is written relative to it.
       columns, header, encoding: as for ``pipelines.init.header.sniff``.
       target: a column that a model is to predict; None: aggregates.
@@ -155,14 +142,18 @@ def config_text(
     Raises:
       ConfigError: no such file, or of no format known here; a target that is none.
     """
+    from weir.pipelines.init import database
     from weir.pipelines.init.header import sniff_all
 
-    result = sniff_all(str(file), columns, header, encoding)
-    if target is not None:
-        check_target(result, target, str(file), once)
     path = str(file)
-    if out is not None and not file.is_absolute():
-        path = os.path.relpath(file, out.parent)
+    if database.is_address(path):
+        result = database.sniff_table(path, columns)
+    else:
+        result = sniff_all(path, columns, header, encoding)
+    if target is not None:
+        check_target(result, target, path, once)
+    if out is not None:
+        path = database.seen_from(path, out.parent)
     once = once or (target is None and bool(result["columns"]) and result["time"] is None)
     return "\n".join(lines(result, path, target, once)) + "\n"
 
@@ -189,17 +180,22 @@ def lines(
       target: what a model predicts; None: aggregates. once: whether it has no clock.
     """
     users = found["unit"] is not None and target is None
+    shown = found.get("title", Path(path).name)
     yield f"# yaml-language-server: $schema={SCHEMA}"
     yield f"# Editors check and complete this by that file, next to it: weir schema > {SCHEMA}"
-    yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
+    yield f"# Made by `weir init` from the names and types of the columns of {shown}."
     yield "# Change it by what you know, never by the data, because a bound that is read off the"
     yield "# data reveals them. What stands in <...> must be filled in. Then: weir plan, weir run."
     yield ""
-    yield f"name: {release_name(path)}"
+    yield f"name: {release_name(found.get('title', path))}"
     place = word(path)
     if found.get("dataset"):
         place = f"{{dataset: {place}, partitioning: hive}}"
+    if "table" in found:
+        place = f"{{url: {word(path.partition('#')[0])}, table: {word(found['table'])}}}"
     yield f"source: {{{found['format']}: {place}{written(found['text'])}}}"
+    if path.startswith("postgresql:"):
+        yield "#   password: {env: NAME} in sql, unless libpq finds it (PGPASSWORD, ~/.pgpass)"
     yield ""
     yield from schema(found, once)
     yield ""
@@ -370,30 +366,3 @@ def aggregates(numbers: Sequence[str], users: bool = False, once: bool = False) 
             yield f"  # {name}_usual: {{quantile: {word(column)}, at: [0.5, 0.95],"
             yield f"  #   {' ' * len(name)}       edges: {{linear: [LOW, HIGH, 64]}}}}"
             yield f"  # {name}_sizes: {{histogram: {word(column)}, edges: [0, 1, 10, 100]}}"
-
-
-def written(text: TextForm | None) -> str:
-    """How a CSV is written, where it is not as usual."""
-    said = []
-    usual = TextForm()
-    if text is not None and text.delimiter != usual.delimiter:
-        said.append(f"delimiter: {json.dumps(text.delimiter)}")
-    if text is not None and text.columns is not None:
-        said.append(f"header: false, columns: [{', '.join(word(c) for c in text.columns)}]")
-    if text is not None and text.encoding != usual.encoding:
-        said.append(f"encoding: {text.encoding}")
-    if text is not None and text.quoted_newlines:
-        said.append("quoted_newlines: true")
-    return "".join(f", {item}" for item in said)
-
-
-def release_name(path: str) -> str:
-    """A name for the release, from the file's."""
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(path).name.partition(".")[0]).strip("-_")
-    return word(stem[:63] or "events") if stem[:1].isalnum() else "events"
-
-
-def output_name(column: str) -> str:
-    """A name for an output, from its column's."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", column).strip("_")[:50] or "value"
-    return word(name if name[0].isalpha() else f"v_{name}")

@@ -142,6 +142,8 @@ def _started(
         job = LocalJob.of(parts, flags) if runner == LOCAL else pipeline_for(parts, runner, flags)
     if sink.prepare(plan, parts.secrets, not streaming):
         said.append("Went on from the files of an earlier run.")
+    if parts.letters is not None:
+        parts.letters.prepare()
     fresh = parts.secret.is_fresh
     if fresh and not rehearsal:
         _log.warning(FRESH)

@@ -83,6 +83,8 @@ def main(arguments: Sequence[str], image: str) -> int:
             parts = spent.parts
             pipeline = pipeline_for(parts, "dataflow", flags)
             parts.sink.prepare(parts.plan, parts.secrets, not parts.streaming)
+            if parts.letters is not None:
+                parts.letters.prepare()
             spent.start()
             pipeline.run()
     except ConfigError as error:

@@ -133,8 +133,7 @@ _BROKEN = re.compile(
 """In the trace of a job whose checkpoint is broken, or gone."""
 _REFUSED = re.compile(
     r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:"
-    r"sinks\.(?:held\.Contradicted|kafka\.TopicRefused|postgresql\.TableRefused|"
-    r"iceberg\.CatalogRefused)|"
+    r"sinks\.(?:held\.Contradicted|kafka\.TopicRefused|rows\.TableRefused)|"
     r"runtime\.fence\.(?:Fenced|Removed)|runtime\.pubsub_client\.Gone|"
     r"sources\.kafka\.faults\.(?:TopicGone|RecordsLost)|runtime\.acked\.Outdated)): "
     r"([^\n\[]{1,1000})"

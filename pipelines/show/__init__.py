@@ -12,6 +12,7 @@ __all__ = [
     "ledger",
     "plan",
     "rehearsal",
+    "replay",
     "status",
     "summary",
     "top",

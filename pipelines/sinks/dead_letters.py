@@ -24,6 +24,13 @@ class DeadLetters(Connector):
     def open(self) -> Any:
         """The PTransform that takes dead letters."""
 
+    def prepare(self) -> None:
+        """Makes ready for a run, before any data are read.
+
+        Raises:
+          ConfigError: they cannot be written there.
+        """
+
     def writer(self) -> WriteDead | None:
         """What writes them without Beam; None where only Beam can."""
         return None

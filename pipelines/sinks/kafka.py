@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
@@ -9,7 +10,7 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.connectors.kafka import RegisteredTopic, TopicSection
+from weir.pipelines.connectors.kafka import RegisteredTopic, TopicSection, look_up
 from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.sink import Secrets, Sink
 
@@ -23,8 +24,7 @@ OURS = {
     "transactional.id": "",
 }
 """Properties that a sink sets itself, so that no record is lost -> what to write instead."""
-ANSWER = 10.0
-"""Seconds to wait for brokers that are asked for the topic."""
+_log = logging.getLogger(__name__)
 
 
 class ReleaseTopic(RegisteredTopic):
@@ -72,12 +72,9 @@ class KafkaSink(Sink):
         return f"topic {self.kafka.topic} of Kafka"
 
     def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
-        """Asks for the topic; brokers may be reachable for workers though not from here.
-
-        Raises:
-          ConfigError: there is none of that name, or a property or a secret is wrong.
-        """
-        ask_for(self.kafka)
+        settings = look_up(self.kafka)
+        if isinstance(settings, str):
+            _log.warning(settings)
         return False
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
@@ -101,34 +98,23 @@ class DeadKafka(DeadLetters):
         examples=["{brokers: 'kafka.acme.example:9092', topic: dead-letters}"],
     )
 
+    def prepare(self) -> None:
+        settings = look_up(self.kafka)
+        if isinstance(settings, str):
+            _log.warning(settings)
+        elif "compact" in settings.get("cleanup.policy", ""):
+            raise ConfigError(
+                "dead_letters.kafka.topic",
+                self.kafka.topic,
+                "is compacted, which takes no records without a key, as dead letters are. Set "
+                "cleanup.policy=delete.",
+            )
+
     def open(self) -> Any:
         from weir.transforms.beam.kafka.sink import WriteDeadTopic
         from weir.transforms.sinks.kafka import TopicServer
 
         return WriteDeadTopic(TopicServer(self.kafka.topic, self.kafka.properties))
-
-
-def ask_for(section: TopicSection) -> None:
-    """Refuses a topic that is not there; says nothing where brokers do not answer.
-
-    Raises:
-      ConfigError: see above.
-    """
-    from weir.transforms.sources.kafka.clients import CallRefused, KafkaClients
-    from weir.transforms.sources.kafka.topic import KafkaTopic
-
-    clients = KafkaClients(KafkaTopic(section.topic, section.properties))
-    try:
-        clients.described(clients.describe(ANSWER))
-    except CallRefused as refused:
-        if refused.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
-            raise ConfigError(
-                f"{section.section}.topic",
-                section.topic,
-                "does not exist. Create it, or correct the name.",
-            ) from None
-    finally:
-        clients.close()
 
 
 __all__ = ["DeadKafka", "KafkaSink", "ReleaseTopic"]

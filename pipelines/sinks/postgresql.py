@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from weir.dpcore.config.section import Lengths, Section, refusal, same
-from weir.dpcore.errors import ConfigError
-from weir.dpcore.plan import Plan
+from weir.dpcore.config.section import Section, refusal
 from weir.pipelines.connectors.references import Reference, reference_of
-from weir.pipelines.sinks.sink import Secrets, Sink
+from weir.pipelines.sinks.sink import Ticks
+from weir.pipelines.sinks.table import TableSink
 
 if TYPE_CHECKING:
-    from weir.transforms.sinks.postgresql import ReleaseTable
-    from weir.transforms.sinks.targets import ReleaseFiles
+    from weir.transforms.release.flat import Flat
+    from weir.transforms.sinks.postgresql import PostgresqlWriter, ReleaseTable
 
 _TABLE = re.compile(r"[^.\"\0]{1,63}(\.[^.\"\0]{1,63})?")
 
@@ -53,28 +52,22 @@ class ReleaseTableConfig(Section):
         return self
 
 
-class PostgresqlSink(Sink):
+class PostgresqlSink(TableSink):
     """A table of PostgreSQL; needs ``pip install weir-dp[postgresql]``."""
 
     kind: ClassVar[str] = "postgresql"
+    product: ClassVar[str] = "PostgreSQL"
 
     postgresql: ReleaseTableConfig = Field(
         description="A table of PostgreSQL.",
         examples=["{url: 'postgresql://weir@db.acme.example/shop', table: releases}"],
     )
-    layout: Literal["flat"] = Field(
-        default="flat", description="A row for each number.", examples=["flat"]
-    )
-    every: Annotated[int, BeforeValidator(same, json_schema_input_type=int | Lengths)] = Field(
+    every: Ticks = Field(
         default=1, description="Ticks of one transaction, at most; or a duration.", examples=[1]
     )
 
     @property
-    def named(self) -> str:
-        return f"table {self.postgresql.table} of PostgreSQL"
-
-    @property
-    def _table(self) -> ReleaseTable:
+    def rows(self) -> ReleaseTable:
         from weir.transforms.sinks.postgresql import ReleaseTable
 
         section = self.postgresql
@@ -82,43 +75,10 @@ class PostgresqlSink(Sink):
         place = None if login is None else reference_of("password", login)
         return ReleaseTable(section.url, section.table, place)
 
-    def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
-        """Makes the table where there is none.
-
-        Raises:
-          ConfigError: the database cannot be reached, or refuses, or the table is another one.
-        """
-        from weir.transforms.sinks.postgresql import TableRefused
-
-        table = self._table
-        try:
-            with table.connect() as connection:
-                table.create(connection)
-        except (ConfigError, TableRefused):
-            raise
-        except Exception as error:  # psycopg's are many, and quote what was sent
-            code = getattr(error, "sqlstate", None) or type(error).__name__
-            raise ConfigError(
-                "sink.postgresql",
-                table.table,
-                f"cannot be made ready ({code}). Correct the address, the password or the rights.",
-            ) from None
-        return False
-
-    def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from weir.transforms.beam.write_files import WriteRanges
-
-        return WriteRanges(self.target(plan))
-
-    def target(self, plan: Plan, hold: bool = False, here: bool = False) -> ReleaseFiles:
-        from weir.transforms.release.few import shape_for
-        from weir.transforms.release.flat import Flat
+    def writer(self, shape: Flat) -> PostgresqlWriter:
         from weir.transforms.sinks.postgresql import PostgresqlWriter
-        from weir.transforms.sinks.targets import ReleaseFiles, ranges_of
 
-        shape = shape_for(plan, "flat")
-        assert isinstance(shape, Flat)
-        return ReleaseFiles(ranges_of(plan, self.every), PostgresqlWriter(self._table, shape))
+        return PostgresqlWriter(self.rows, shape)
 
 
 __all__ = ["PostgresqlSink", "ReleaseTableConfig"]

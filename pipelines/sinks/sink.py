@@ -22,6 +22,10 @@ Secrets = Sequence[tuple[int, "SecretRef"]]
 """References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""
 
 
+Ticks = Annotated[int, BeforeValidator(same, json_schema_input_type=int | Lengths)]
+"""Ticks, as a number or a duration."""
+
+
 class Sink(Connector):
     """Where releases go.
 
@@ -39,7 +43,7 @@ class Sink(Connector):
         "row for each vector, with lists of numbers.",
         examples=["packed"],
     )
-    every: Annotated[int, BeforeValidator(same, json_schema_input_type=int | Lengths)] = Field(
+    every: Ticks = Field(
         default=128,
         description="Ticks that one file covers, at most; or a duration.",
         examples=[128],

@@ -14,7 +14,7 @@ from weir.dpcore.config.clock import Duration
 from weir.dpcore.config.section import refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.connectors.kafka import RegisteredTopic
+from weir.pipelines.connectors.kafka import RegisteredTopic, look_up
 from weir.pipelines.sources.payload import MessageFormat
 from weir.pipelines.sources.pubsub import Replay
 from weir.pipelines.sources.source import Limits, Source, schema_of
@@ -32,8 +32,6 @@ OURS = {
     "partition.assignment.strategy": "",
 }
 """Properties that the source sets itself, as its guarantees need them -> what to write instead."""
-ANSWER = 10.0
-"""Seconds to wait for brokers that are asked for the topic."""
 
 
 class TopicConfig(RegisteredTopic):
@@ -231,25 +229,11 @@ class KafkaSource(Source):
         Raises:
           ConfigError: there is none of that name, or a property or a secret is wrong.
         """
-        from weir.transforms.sources.kafka.clients import CallRefused, KafkaClients
-        from weir.transforms.sources.kafka.topic import KafkaTopic
-
         section = self.kafka
-        clients = KafkaClients(KafkaTopic(section.topic, section.properties))
-        try:
-            clients.described(clients.describe(ANSWER))
-            settings = clients.settings(ANSWER)
-        except CallRefused as refused:
-            if refused.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
-                raise ConfigError(
-                    "source.kafka.topic",
-                    section.topic,
-                    "does not exist. Create it, or correct the name.",
-                ) from None
-            yield f"topic {section.topic} cannot be looked up from here ({refused.code})."
+        settings = look_up(section)
+        if isinstance(settings, str):
+            yield settings
             return
-        finally:
-            clients.close()
         if settings.get("message.timestamp.type") == "CreateTime":
             yield (
                 f"topic {section.topic} has the stamps of its producers (CreateTime). Set "

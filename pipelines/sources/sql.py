@@ -104,7 +104,7 @@ class TableConfig(Section):
         if scheme not in DATABASES or not rest:
             raise refusal(
                 "url",
-                _without_login(self.url),
+                without_login(self.url),
                 "must be duckdb:///PATH, sqlite:///PATH or postgresql://USER@HOST:PORT/DATABASE.",
             )
         if scheme != "postgresql":
@@ -156,7 +156,8 @@ class TableConfig(Section):
         return SqlTable(self.url, names, self.query, self.where)
 
 
-def _without_login(url: str) -> str:
+def without_login(url: str) -> str:
+    """A URL without its user and password."""
     before, at, behind = url.rpartition("@")
     return f"{before.partition('://')[0]}://...@{behind}" if at else url
 
@@ -249,4 +250,4 @@ class SqlSource(Source):
         return {"kind": self.kind, **fields}
 
 
-__all__ = ["SqlSource", "TableConfig"]
+__all__ = ["SqlSource", "TableConfig", "without_login"]

@@ -73,7 +73,7 @@ def _sums(short: bool) -> Iterator[tuple[str, str, int]]:
             if short:
                 given = {"delta": 0, "ticks": 4} if pure else {**MORE, "ticks": 5}
                 trials = FEWEST if pure else SOME
-            if name == "ended":
+            if cls.caveat:
                 given["window"] = "all"
             text = head(**given)
             text += f"mechanism: {{continual_sum: {name}, noise: {noise}}}\n"

@@ -67,7 +67,7 @@ def make(
 ) -> Plan:
     """A plan that is forced to use a mechanism and a noise."""
     if window is None:
-        window = "all" if mechanism == "ended" else WINDOW
+        window = "all" if mechanism in ("ended", "kary_tree") else WINDOW
     lasting = window if window == "all" else f"{window} ticks"
     named = f"continual_sum: {mechanism}, noise: {noise}"
     return Plan.from_yaml(

@@ -18,7 +18,7 @@ from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 WINDOWS: tuple[int | None, ...] = (1, 2, 3, 8, None)
-WHOLE = ("ended",)
+WHOLE = ("ended", "kary_tree")
 """Mechanisms whose noise is fitted to a whole clock: no shorter window."""
 OVERS: tuple[tuple[int | None, ...], ...] = ((None, 1, 3), (None,), (5,), (1,))
 HORIZON = 600

@@ -29,7 +29,7 @@ from weir.dpcore.models.optimize.program import WindowProgram
 from weir.dpcore.models.optimize.width import Width
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.projected import Projected
-from weir.dpcore.models.solvers.queries import Design
+from weir.dpcore.models.solvers.design import Design
 
 ODD = (1e300, -1e300, np.nan, np.inf)
 SOME = 200
@@ -148,7 +148,7 @@ def _in_one_pass(program: OnePass, rows: Any) -> Iterator[Any]:
             apart = run.glm.gradients(*points, x, -x, run.difference)
             later = (1 - run.eta) * apart + run.eta * full
             most = run.eta * (run.glm.lipschitz + run.glm.smoothness * run.diameter)
-            assert run._range / run.diameter >= 2 * max(most, run.glm.lipschitz / run.batch)
+            assert run.moved / run.diameter >= 2 * max(most, run.glm.lipschitz / run.batch)
             for alone in (*(full / (2 * run.glm.lipschitz)).T, *(later / (2 * most)).T):
                 yield np.concatenate([alone, [0.0]])[:, None]
             continue

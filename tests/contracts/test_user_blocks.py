@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -18,6 +19,7 @@ from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.continual import Growing
 from weir.dpcore.models.blocks.fitter import Draws, MinimisedFit
+from weir.dpcore.models.blocks.level import strength_for
 from weir.dpcore.models.blocks.multi_resolution import Resolutions
 from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
@@ -89,7 +91,20 @@ def solved(program: BlockProgram, leaves: Any, shared: bool = True) -> dict[Any,
 
     shared: whether rows of a user share a weight; else each has its own, which nobody pays for.
     """
-    training, found = program.training, {}
+    found = {}
+    for at, index, run, _ in runs_of(program, leaves):
+        assert isinstance(run, MinimisedFit) and run.weights is not None
+        run = run if shared else replace(run, weights=None)
+        x, _ = run.advance(*run.start(), 0, run.made.steps)
+        assert run.certified(x) or not shared
+        found[at] = (index, x)
+    return found
+
+
+def runs_of(program: Any, leaves: Any) -> Iterator[tuple[tuple[int, int, int], int, Any, Any]]:
+    """(key, complete blocks, place), level, fit and a generator of each fit of a stream, whose
+    start is a fixed point."""
+    training = program.training
     kept = training.no_rows(KEYS)
     for job in jobs_of(training, leaves):
         kept = training.admit(kept, job)
@@ -98,13 +113,8 @@ def solved(program: BlockProgram, leaves: Any, shared: bool = True) -> dict[Any,
                 rng = np.random.default_rng([key, complete, place])
                 slots = rng.standard_normal((training.schedule.slots, training.dimension))
                 draws: Any = Draws(None, place, complete, None)  # type: ignore[arg-type]
-                run: Any = training._run(kept, key, fit, slots, draws)
-                assert isinstance(run, MinimisedFit) and run.weights is not None
-                run = run if shared else replace(run, weights=None)
-                x, _ = run.advance(*run.start(), 0, run.made.steps)
-                assert run.certified(x) or not shared
-                found[key, complete, place] = (fit.level, x)
-    return found
+                run = training._run(kept, key, fit, slots, draws)
+                yield (key, complete, place), fit.level, run, rng
 
 
 def jobs_of(training: BlockTraining, leaves: Any) -> Any:
@@ -182,25 +192,17 @@ def test_a_user_who_is_gone_moves_fits_by_no_more_than_is_paid_for(name: str, no
 def queried(program: BlockProgram, leaves: Any, shared: bool = True) -> dict[Any, Any]:
     """(key, complete blocks, place) -> level, and what its noisy steps ask, over what each part of
     their noise is made for. Models and clips are fixed: they follow from what was released."""
-    training, found = program.training, {}
-    kept = training.no_rows(KEYS)
-    for job in jobs_of(training, leaves):
-        kept = training.admit(kept, job)
-        for key, (_, complete) in enumerate(job.numbers.tolist()):
-            for place, fit in enumerate(training.schedule.fits(complete)):
-                rng = np.random.default_rng([key, complete, place])
-                slots = np.zeros((training.schedule.slots, training.dimension))
-                draws: Any = Draws(None, place, complete, None)  # type: ignore[arg-type]
-                run: Any = training._run(kept, key, fit, slots, draws)
-                assert isinstance(run, StepsFit)
-                run = run if shared else replace(run, weights=np.ones_like(run.weights))
-                level, w = run.level, 9 * rng.standard_normal(training.dimension)
-                parts = (
-                    run.mean_length() / level.length.moved,
-                    run.second_moments(1.3) / level.moments.moved,
-                    run.gradient(w, 1.2) / level.gradients[0].moved,
-                )
-                found[key, complete, place] = (fit.level, parts)
+    found = {}
+    for at, index, run, rng in runs_of(program, leaves):
+        assert isinstance(run, StepsFit)
+        run = run if shared else replace(run, weights=np.ones_like(run.weights))
+        level, w = run.level, 9 * rng.standard_normal(program.dimension)
+        parts = (
+            run.mean_length() / level.length.moved,
+            run.second_moments(1.3) / level.moments.moved,
+            run.gradient(w, 1.2) / level.gradients[0].moved,
+        )
+        found[at] = (index, parts)
     return found
 
 
@@ -261,6 +263,19 @@ def one_user(program: BlockProgram) -> Stream:
     stream.rows = np.asarray(program.bound(rows, n).rows)
     stream.high = stream.low = np.full(n, 7, dtype=np.uint64)
     return stream
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete_gaussian", "k_norm"])
+def test_lambda_by_rule_is_for_what_a_fit_may_cost(noise: str) -> None:
+    """A user is in several cells, each of which has a part of the budget."""
+    promise = {"delta": 0.0} if noise == "k_norm" else {}
+    sections = {"mechanism": {"noise": noise}}
+    program = program_of(
+        "erm.independent_batches", CAPS, promise, sections, users=3, solver="output"
+    )
+    (level,), aim = program.levels, program.objective
+    assert program.presence.cells > 1
+    assert aim.strength == pytest.approx(strength_for(aim, level.divisor, level.loss), rel=1e-3)
 
 
 def test_rows_that_are_not_bounded_together_would_cost_more() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contracts.test_user_blocks import CAPS, KEYS, PERIOD, Stream, jobs_of
+from tests.contracts.test_user_blocks import CAPS, PERIOD, Stream, runs_of
 from tests.contracts.test_user_models import program_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.optimize.program import WindowProgram
 from weir.dpcore.models.optimize.rows import on_lattice
@@ -34,25 +33,18 @@ def asked(program: WindowProgram, leaves: Any, alone: bool = False) -> dict[Any,
 
     alone: whether rows of a user have a weight of their own each, which nobody pays for.
     """
-    training, found = program.training, {}
-    kept = training.no_rows(KEYS)
-    for job in jobs_of(training, leaves):
-        kept = training.admit(kept, job)
-        for key, (_, complete) in enumerate(job.numbers.tolist()):
-            for place, fit in enumerate(training.schedule.fits(complete)):
-                rng = np.random.default_rng([key, complete])
-                draws: Any = Draws(None, place, complete, None)  # type: ignore[arg-type]
-                run: Any = training._run(kept, key, fit, np.zeros((1, 2)), draws)
-                assert isinstance(run, Selecting | Moving) and run._weights is not None
-                if alone:
-                    run._weights = None
-                if isinstance(run, Selecting):
-                    z = rng.integers(-2, 3, run.start()[0].shape).astype(float)
-                    scores = run.gradient(z, np.zeros(0), 3) * run._made.candidates.radius
-                    found[key, complete] = np.concatenate([scores, -scores])
-                else:
-                    x = rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], run.start()[0].shape)
-                    found[key, complete] = run.sums(x).astype(float)
+    found = {}
+    for (key, complete, _), _, run, rng in runs_of(program, leaves):
+        assert isinstance(run, Selecting | Moving) and run._weights is not None
+        if alone:
+            run._weights = None
+        if isinstance(run, Selecting):
+            z = rng.integers(-2, 3, run.start()[0].shape).astype(float)
+            scores = run.gradient(z, np.zeros(0), 3) * run._made.candidates.radius
+            found[key, complete] = np.concatenate([scores, -scores])
+        else:
+            x = rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], run.start()[0].shape)
+            found[key, complete] = run.sums(x).astype(float)
     return found
 
 

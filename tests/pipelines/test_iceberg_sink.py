@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,13 +18,8 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.sinks.iceberg import IcebergConfig, IcebergSink
 from weir.transforms.release.few import shape_for
 from weir.transforms.release.table import RELEASE_SCHEMA
-from weir.transforms.sinks.iceberg import (
-    PATIENCE,
-    RANGE,
-    CatalogRefused,
-    IcebergTable,
-    IcebergWriter,
-)
+from weir.transforms.sinks.iceberg import RANGE, IcebergTable, IcebergWriter
+from weir.transforms.sinks.rows import PATIENCE, TableRefused
 from weir.transforms.sinks.sorted_table import sorted_table
 
 FLAT: Any = shape_for(PLAN, "flat")
@@ -103,6 +99,34 @@ def test_writers_at_the_same_time_add_each_row_once(table: IcebergTable) -> None
     assert len(places) == len(set(places)) == 2 * 2 * 2 * 4
 
 
+def test_a_margin_that_differs_contradicts_what_is_there(table: IcebergTable) -> None:
+    writer, ready = IcebergWriter(table, FLAT), sorted_table([batch(0, 1, [b"a"])])
+    assert writer.write(0, 0, ready) == 0
+    content = table.load().scan().to_arrow()
+    low = pa.array([None if row is None else row - 0.5 for row in content["low"].to_pylist()])
+    at = content.schema.get_field_index("low")
+    table.load().overwrite(content.set_column(at, "low", low.cast(pa.float64())))
+    assert writer.write(0, 0, ready) == len(low) - low.null_count > 0
+
+
+def test_a_commit_that_nobody_heard_of_is_not_repeated(
+    table: IcebergTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.exceptions import CommitStateUnknownException
+    from pyiceberg.table import Table
+
+    append, slept = Table.append, list[float]()
+
+    def unheard(self: Table, *rows: Any, **more: Any) -> None:
+        append(self, *rows, **more)
+        raise CommitStateUnknownException("quoted content")
+
+    monkeypatch.setattr(Table, "append", unheard)
+    writer = IcebergWriter(table, FLAT, lambda: sum(slept), slept.append)
+    assert writer.write(0, 0, sorted_table([batch(0, 1, [b"a"])])) == 0
+    assert len(slept) == 1 and len(rows(table)) == 4
+
+
 def test_a_catalog_that_is_away_is_waited_for_and_a_refusal_is_not(
     table: IcebergTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,18 +144,17 @@ def test_a_catalog_that_is_away_is_waited_for_and_a_refusal_is_not(
     ready = sorted_table([batch(0, 1, [b"a"])])
     assert writer.write(0, 0, ready) == 0 and len(slept) == 3
     left[0] = 10**6
-    with pytest.raises(WeirError, match="does not take a commit .OSError") as failed:
+    with pytest.raises(WeirError, match=r"takes no rows, for 600 s by now .OSError") as failed:
         writer.write(0, 0, ready)
     assert sum(slept) - 3 == pytest.approx(PATIENCE, abs=1.5) and "quoted" not in str(failed.value)
     error[0] = type("NoSuchTableError", (Exception,), {})()  # type: ignore[assignment]
-    with pytest.raises(CatalogRefused, match="cannot be written to .NoSuchTableError"):
+    with pytest.raises(TableRefused, match="cannot be written to .NoSuchTableError"):
         writer.write(0, 0, ready)
     left[0] = 0
     assert writer.write(0, 0, sorted_table([])) == 0
 
 
 def test_a_table_of_another_kind_is_refused_by_its_column(tmp_path: Path) -> None:
-    import pyarrow as pa
     from pyiceberg.catalog import load_catalog
 
     own = load_catalog("lab", **catalog(tmp_path))
@@ -148,7 +171,7 @@ def test_a_table_of_another_kind_is_refused_by_its_column(tmp_path: Path) -> Non
         ("other", r"has, as int64, the column value \(double\)"),
     ):
         section = IcebergConfig(table=f"lab.{name}", catalog={**catalog(tmp_path), "name": "lab"})
-        with pytest.raises(CatalogRefused, match=words):
+        with pytest.raises(ConfigError, match=words):
             IcebergSink(iceberg=section).prepare(PLAN, (), False)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,8 @@ import pytest
 from tests.pipelines.conftest import Weir
 from weir.dpcore.config import yaml
 from weir.pipelines.config.job import load
-from weir.pipelines.init.init import config_text, output_name, release_name, word
+from weir.pipelines.init.init import config_text
+from weir.pipelines.init.words import output_name, release_name, word
 
 CSV = """\
 date,purchase_id,customer_id,store,dollar value,n,no

@@ -18,10 +18,12 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, loads
 from weir.pipelines.feed.targets import open_target
+from weir.pipelines.sinks.kafka import DeadKafka, KafkaSink
 from weir.pipelines.sources.kafka import KafkaSource
 from weir.pipelines.sources.source import Limits
+from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sources.kafka import clients
-from weir.transforms.sources.kafka.properties import SECRETS, PropertyReference
+from weir.transforms.sources.kafka.properties import SECRETS
 
 KAFKA = "brokers: 'b-1:9092,b-2:9092', topic: purchases, start: earliest"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{kafka: {{{KAFKA}}}}}")
@@ -131,12 +133,30 @@ def test_properties_that_librdkafka_refuses_are_named(options: str, field: str) 
     assert refused.value.field == f"source.kafka.{field}"
 
 
-def test_brokers_that_are_away_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weir.pipelines.sources.kafka.ANSWER", 1.0)
+def test_brokers_that_are_away_are_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("weir.pipelines.connectors.kafka.ANSWER", 1.0)
+    away = {"brokers": "127.0.0.1:1", "topic": "purchases"}
     job = stream("source.kafka.brokers=127.0.0.1:1")
     assert job.source is not None
     (said,) = job.source.check()
-    assert "purchases cannot be looked up from here" in said
+    KafkaSink(kafka=away).prepare(None, (), False)  # type: ignore[arg-type]
+    DeadKafka(kafka=away).prepare()  # type: ignore[arg-type]
+    for text in (said, *caplog.messages):
+        assert "purchases cannot be looked up from here" in text
+    assert len(caplog.messages) == 2
+
+
+def test_a_compacted_topic_takes_no_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"cleanup.policy": "compact,delete"}
+    monkeypatch.setattr("weir.pipelines.sinks.kafka.look_up", lambda _: settings)
+    letters = DeadKafka(kafka={"brokers": "b:1", "topic": "t"})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Set cleanup\.policy=delete") as refused:
+        letters.prepare()
+    assert refused.value.field == "dead_letters.kafka.topic"
+    settings["cleanup.policy"] = "delete"
+    letters.prepare()
 
 
 @pytest.mark.parametrize("runner", ["local", "direct"])
@@ -157,7 +177,7 @@ def test_every_runner_gets_the_same_reader_and_no_secret(
     key = tmp_path / "key"
     key.write_text(PASSWORD)
     job = stream(f"source.kafka.options={{sasl.password: {{file: {key}}}}}")
-    monkeypatch.setattr(clients, "library", lambda: pytest.fail("it asks for clients"))
+    monkeypatch.setattr(clients, "library", lambda _: pytest.fail("it asks for clients"))
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(["--streaming"]))
     pipeline.options.view_as(StandardOptions).runner = runner
     assert job.source is not None

@@ -28,22 +28,25 @@ class Library:
 
     KafkaException = KafkaError
 
-    def __init__(self, refuses: str | None = None, full: int = 0, left: int = 0) -> None:
+    def __init__(
+        self, refuses: str | None = None, full: int = 0, left: int = 0, lost: str = ""
+    ) -> None:
         self.sent: list[tuple[str, bytes]] = []
         self.properties: dict[str, Any] = {}
         self.new: list[Any] = []
-        self._refuses, self._full, self._left = refuses, full, left
+        self._refuses, self._full, self._left, self._lost = refuses, full, left, lost
         self.admin = SimpleNamespace(AdminClient=lambda _: self, NewTopic=self._new)
 
     def Producer(self, properties: dict[str, Any]) -> Library:
         self.properties = properties
         return self
 
-    def produce(self, topic: str, value: bytes) -> None:
+    def produce(self, topic: str, value: bytes, on_delivery: Any) -> None:
         if self._full:
             self._full -= 1
             raise BufferError
         self.sent.append((topic, value))
+        on_delivery(SimpleNamespace(name=lambda: self._lost) if self._lost else None, None)
 
     def poll(self, seconds: float) -> None:
         """Nothing waits."""
@@ -102,9 +105,18 @@ def test_a_topic_that_is_not_made(
         assert create(WHERE, None) == made
 
 
-def test_what_brokers_do_not_take_ends_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "library", lambda: Library(left=1))
-    with pytest.raises(ConfigError, match="does not take"):
+@pytest.mark.parametrize(
+    ("clients", "words"),
+    [
+        (Library(left=1), "no answer for 60 s"),
+        (Library(lost="TOPIC_AUTHORIZATION_FAILED"), "TOPIC_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_what_brokers_do_not_take_ends_the_feed(
+    monkeypatch: pytest.MonkeyPatch, clients: Library, words: str
+) -> None:
+    monkeypatch.setattr(kafka, "library", lambda: clients)
+    with pytest.raises(ConfigError, match=rf"does not take what is sent \({words}\)"):
         open_target(WHERE, "json").write(pa.record_batch({"id": ["a"]}), [False])
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.ledger.conftest import database, postgres  # noqa: F401 - fixtures
+from weir.dpcore.config import yaml
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.graph.checks import check_runner, plan_of
@@ -97,6 +98,61 @@ def test_a_table_is_read_as_a_file_of_its_rows(
     assert result.exit_code == 0, result.output
     # The statement of the guarantee differs, and no bit of a release.
     assert releases(small.parent / "of_query") == releases(small.parent / "of_csv")
+
+
+@pytest.mark.slow
+def test_init_writes_a_config_that_runs(weir: Weir, small: Path, url: str) -> None:
+    """From the names of columns, and how the first rows spell times: no value is in it."""
+    path = url.replace("///", f"///{small.parent}/") if "shop.db" in url else url
+    config = small.parent / "shop" / "orders.yaml"
+    config.parent.mkdir()
+    result = weir("init", f'{path}#"my orders"', "-o", config)
+    assert result.exit_code == 0, result.output
+    found = yaml.parse_mapping(config.read_text())
+    assert found["name"] == "my-orders" and found["source"]["sql"]["url"] == path
+    assert found["schema"] == {"time": "at", "id": "id"}
+    assert "n (integer)" in config.read_text()
+    for value in ("2024", "north", "e7"):
+        assert value not in config.read_text()
+    clock = ["--set", "clock.start=2024-01-01T00:00:00Z", "--set", "clock.end=2024-01-03T00:00:00Z"]
+    result = weir("run", config, *clock)
+    assert result.exit_code == 0 and re.search(r"\b60\s+events read", result.stdout), result.output
+    chosen = weir("init", f'{path}#"my orders"', "--columns", "store,n")
+    assert "schema: {}" in chosen.stdout and "amount" not in chosen.stdout
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("sqlite:///shop.db", "names no table. Write URL#TABLE"),
+        ("sqlite:///shop.db#seen", "is a view"),
+        ("sqlite:///shop.db#nothing", "is no table of sqlite:///"),
+        ("sqlite:///shop.db#t --columns", "is no table of"),
+        ("postgresql://u:word@h/d#t", "holds a password"),
+        ("postgresql://u:word@h/d", "names no table"),
+    ],
+)
+def test_init_says_which_table_it_cannot_read(
+    weir: Weir, small: Path, monkeypatch: pytest.MonkeyPatch, address: str, words: str
+) -> None:
+    monkeypatch.chdir(small.parent)
+    write("sqlite", "shop.db", TABLE, 'CREATE VIEW seen AS SELECT * FROM "my orders"')
+    result = weir("init", address)
+    assert result.exit_code == 2 and words in result.stderr, result.stderr
+    assert "word@" not in result.stderr
+
+
+def test_init_names_files_from_where_the_config_is(
+    weir: Weir, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small.parent)
+    write("sqlite", "shop.db", 'CREATE TABLE clocks ("at" time, user_id, n)')
+    (small.parent / "jobs").mkdir()
+    assert weir("init", "sqlite:///shop.db#clocks", "-o", "jobs/a.yaml").exit_code == 0
+    found = yaml.parse_mapping(Path("jobs/a.yaml").read_text())
+    assert found["source"] == {"sql": {"url": "sqlite:///../shop.db", "table": "clocks"}}
+    assert "clock" not in found, "no row says how a time is spelled"
+    assert weir("plan", "jobs/a.yaml").exit_code == 0
 
 
 def test_where_leaves_rows_out_in_the_database(weir: Weir, small: Path, url: str) -> None:

@@ -12,7 +12,7 @@ from tests.runners.jobs import differences, on
 from tests.runners.messages import Pace
 from tests.runners.recording import Recording
 from tests.runners.test_replaced import detached, last_tick, live, refused, stop, third_worker
-from tests.runners.topics import LEADS, LINES, Feed, Topic, besieged_topic, over_topic
+from tests.runners.topics import LINES, Feed, Topic, besieged_topic, over_topic
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.runners.state_folder import StateFolder
@@ -24,7 +24,7 @@ def test_a_stream_survives_the_death_of_each_of_its_parts(
     """Transactions are aborted and a partition is added meanwhile."""
     recording = Recording(ticks=120)
     with besieged_topic(
-        flink_cluster, kafka_broker, recording, tmp_path, 1, leads=LEADS, fed=True
+        flink_cluster, kafka_broker, recording, tmp_path, 1, led=True, fed=True
     ) as (siege, topic, feed):
         assert feed is not None
         siege.settle(2)

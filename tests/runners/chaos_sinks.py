@@ -21,7 +21,7 @@ from tests.pipelines.ledger.postgres import PostgresServer
 from tests.runners.jobs import differences
 from tests.runners.recording import Cells, Recording, cells_of
 from tests.runners.test_kafka_sink import of_keys
-from tests.runners.topics import LEADS, Topic, besieged_topic
+from tests.runners.topics import Topic, besieged_topic
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.transforms.release.table import RELEASE_SCHEMA
@@ -115,7 +115,7 @@ def test_releases_survive_kills(
             recording,
             tmp_path,
             1,
-            leads=LEADS,
+            led=True,
             fed=True,
             published=out.text,
         ) as (siege, _, feed),

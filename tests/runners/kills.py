@@ -72,6 +72,21 @@ def eventually(done: Callable[[], Any], deadline: float, what: str) -> Any:
         time.sleep(0.1)
 
 
+class Lead:
+    """Seconds from ``weir run`` to the start of the clock, by which the job must be there.
+
+    As long as the last job of this process took to be there, and half as long again.
+    """
+
+    MARGIN = 5.0
+    seconds = 35.0
+
+    @classmethod
+    def learn(cls, took: float) -> None:
+        """A job was there after so many seconds."""
+        cls.seconds = min(max(1.5 * took + cls.MARGIN, 25.0), 240.0)
+
+
 @dataclass
 class Siege:
     """A job on a cluster whose parts are killed. A context manager; it leaves no process behind.
@@ -94,6 +109,8 @@ class Siege:
 
     def __exit__(self, *_: object) -> None:
         self.client.kill()
+        if self._id in self._live():  # after a failure: its slots are the next test's
+            self.cluster.rest.cancel(self._id)
 
     def _start(self, *more: str) -> None:
         before = {entry["jid"] for entry in self.cluster.rest.jobs()}
@@ -127,6 +144,11 @@ class Siege:
             return int(self.cluster.rest.checkpoints(self._id)["counts"]["completed"])
         except EngineFailed:
             return 0
+
+    @property
+    def ahead(self) -> float:
+        """Seconds until the clock starts, if it has not."""
+        return max(0.0, self.pace.started - time.time())
 
     def settle(self, checkpoints: int = 1) -> None:
         """Waits for so many new checkpoints: the job runs, and what it did is safe."""
@@ -167,6 +189,7 @@ class Siege:
             raise AssertionError(f"{error}\n{account(self.cluster)}") from None
 
     def _finish(self, deadline: float) -> Outcome:
+        deadline += self.ahead
         if self.client.process.poll() is None:
             return self.client.finish(deadline)
         rest = self.cluster.rest

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.runners.jobs import differences
 from tests.runners.recording import Recording
-from tests.runners.topics import LEADS, besieged_topic
+from tests.runners.topics import besieged_topic
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
 
@@ -22,7 +22,7 @@ def test_a_stream_survives_three_kills_and_a_stop(
     there."""
     recording = Recording("learner", ticks=104)
     with besieged_topic(
-        flink_cluster, kafka_broker, recording, tmp_path, 1, leads=LEADS, fed=True
+        flink_cluster, kafka_broker, recording, tmp_path, 1, led=True, fed=True
     ) as (siege, topic, feed):
         assert feed is not None
         siege.settle(1)

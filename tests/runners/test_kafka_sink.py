@@ -15,16 +15,16 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tests.runners.jobs import differences
 from tests.runners.recording import Cells, Recording, cells_of
-from tests.runners.topics import LEADS, Topic, besieged_topic
+from tests.runners.topics import Topic, besieged_topic
 from tests.transforms.releases import PLAN, batch
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
-from weir.pipelines.sinks.kafka import DeadTopicSection, ReleaseTopic, ask_for
+from weir.pipelines.sinks.kafka import DeadKafka, KafkaSink
 from weir.transforms.beam.kafka.sink import WriteDeadTopic, WriteTopic
 from weir.transforms.release.few import shape_for
 from weir.transforms.runtime.dead_letters import dead_letters
-from weir.transforms.sinks.kafka import ReleaseRecords, TopicRefused, TopicServer
+from weir.transforms.sinks.kafka import KeyedRecord, ReleaseRecords, TopicRefused, TopicServer
 from weir.transforms.sources.kafka.properties import ClientProperties
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -81,11 +81,19 @@ def test_writing_waits_for_a_broker_that_is_away(kafka_broker: KafkaBroker) -> N
 def test_a_topic_is_looked_up_before_a_run(kafka_broker: KafkaBroker) -> None:
     topic = Topic(kafka_broker, "looked-up")
     where = {"brokers": kafka_broker.address, "topic": topic.name}
-    ask_for(ReleaseTopic.model_validate(where))
+    KafkaSink.model_validate({"kafka": where}).prepare(PLAN, (), False)  # type: ignore[arg-type]
+    none = {"kafka": {**where, "topic": "none"}}
     with pytest.raises(ConfigError, match=r"sink\.kafka\.topic.*does not exist"):
-        ask_for(ReleaseTopic.model_validate({**where, "topic": "none"}))
+        KafkaSink.model_validate(none).prepare(PLAN, (), False)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"dead_letters\.kafka\.topic.*does not exist"):
-        ask_for(DeadTopicSection.model_validate({**where, "topic": "none"}))
+        DeadKafka.model_validate(none).prepare()
+    compacted = Topic(kafka_broker, "compacted", 1, COMPACT)
+    with pytest.raises(ConfigError, match=r"dead_letters\.kafka\.topic.*cleanup\.policy=delete"):
+        DeadKafka.model_validate({"kafka": {**where, "topic": compacted.name}}).prepare()
+    with pytest.raises(TopicRefused, match="takes no records without a key"):
+        one = server(compacted)
+        one.connect()
+        one.send([KeyedRecord(None, b"{}")])
 
 
 def test_a_record_that_is_too_large_ends_the_job_with_what_to_do(
@@ -106,7 +114,7 @@ def test_releases_survive_three_kills(
     out = Topic(kafka_broker, "released", 2, COMPACT)
     sink = f"kafka: {{brokers: '{kafka_broker.address}', topic: {out.name}}}"
     with besieged_topic(
-        flink_cluster, kafka_broker, recording, tmp_path, 1, leads=LEADS, fed=True, published=sink
+        flink_cluster, kafka_broker, recording, tmp_path, 1, led=True, fed=True, published=sink
     ) as (siege, _, feed):
         assert feed is not None
         siege.settle(1)

@@ -30,9 +30,10 @@ from weir.pipelines.feed.kafka import PARTITIONS as PARTITIONS_MADE
 from weir.pipelines.sources.kafka import KafkaSource
 from weir.transforms.beam.kafka.source import ReadKafka
 from weir.transforms.beam.pubsub.messages import MessageDecoder
+from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sources.kafka import faults
 from weir.transforms.sources.kafka.clients import LATEST, KafkaClients
-from weir.transforms.sources.kafka.properties import ClientProperties, PropertyReference
+from weir.transforms.sources.kafka.properties import ClientProperties
 from weir.transforms.sources.kafka.registry import SchemaRegistry
 from weir.transforms.sources.kafka.topic import KafkaTopic
 from weir.transforms.sources.kafka.values import ConfluentAvro

@@ -15,10 +15,10 @@ from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.runners.ending import is_over
 
 
-def wait_for_pulls(server: PubSubServer, post: Post, more: int) -> None:
+def wait_for_pulls(server: PubSubServer, post: Post, more: int, deadline: float) -> None:
     """Returns when so many more messages have gone out."""
     enough = server.counts(post.topic)["deliveries"] + more
-    eventually(lambda: server.counts(post.topic)["deliveries"] >= enough, 60, "pulls")
+    eventually(lambda: server.counts(post.topic)["deliveries"] >= enough, deadline, "pulls")
 
 
 def test_a_stream_survives_the_death_of_each_of_its_parts(
@@ -29,7 +29,7 @@ def test_a_stream_survives_the_death_of_each_of_its_parts(
         publisher = Publisher(post, recording, siege.pace, 10)
         publisher.start()
         for more in (1, 100):  # soon, and when checkpoints and pulls have got in step
-            wait_for_pulls(pubsub_server, post, more)
+            wait_for_pulls(pubsub_server, post, more, siege.ahead + 60)
             for number in (0, 1):  # one of them has what was pulled, and no checkpoint has it
                 siege.kill_worker(number)
             siege.settle(2)

@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 
 from tests.runners.besieged import HOUR_A_SECOND
 from tests.runners.jobs import Job
-from tests.runners.kills import Siege
+from tests.runners.kills import Lead, Siege
 from tests.runners.messages import Pace
 from tests.runners.recording import Recording
 from weir.pipelines.engines.flink import FlinkCluster
@@ -25,8 +25,6 @@ from weir.pipelines.engines.kafka import KafkaBroker
 QUIET = {"log_level": 0}
 AHEAD = 28.0
 """Seconds that a record is published before its stamp: a broker may be away for so long."""
-LEADS = (32.0, 240.0)
-"""Seconds until the clock starts; the second where the machine is too busy for the first."""
 LATE = 40
 """Seconds after the start of the clock at which the job may have its first checkpoint: what it has
 not read by then waits in the topic."""
@@ -84,9 +82,13 @@ class Topic:
         self.make()
 
     def make(self) -> None:
-        """Makes it, with the partitions that it has now."""
+        """Makes it, with the partitions that it has now, and returns when brokers know it."""
         new = NewTopic(self.name, self.partitions, 1, config=self._config)
         self.admin.create_topics([new])[self.name].result()
+        end = time.monotonic() + 30
+        while self.name not in self.admin.list_topics(timeout=30).topics:
+            assert time.monotonic() < end, f"{self.name}: made, and not there after 30 s"
+            time.sleep(0.1)
 
     def delete(self) -> None:
         """Deletes it, and returns when it is gone."""
@@ -251,7 +253,7 @@ def besieged_topic(
     folder: Path,
     every: int,
     values: Iterable[bytes] = (),
-    leads: Sequence[float] = (5.0,),
+    led: bool = False,
     partitions: int = 3,
     fed: bool = False,
     published: str | None = None,
@@ -261,12 +263,13 @@ def besieged_topic(
     Args:
       published: a sink in place of files, as YAML.
       every: ticks of a file. values: what the topic holds before the job is there.
-      leads: seconds until the clock starts; where a busy machine has the job there much later,
-        the next is tried. fed: whether the recording is fed from before the job on.
+      led: whether the job has to be there when the clock starts; else that starts at once.
+      fed: whether the recording is fed from before the job on.
     """
     held = list(values)
-    for lead in leads:
-        pace = Pace.soon(lead, HOUR_A_SECOND)
+    for attempt in range(3 if led else 1):
+        began = time.time()
+        pace = Pace.soon(max(Lead.seconds, AHEAD + 4) if led else 5.0, HOUR_A_SECOND)
         topic = Topic(broker, "besieged", partitions)
         topic.publish(held)
         feed = Feed(topic, recording, pace) if fed else None
@@ -274,7 +277,7 @@ def besieged_topic(
             feed.start()
         extra = "engine: {checkpoint_every: 2s}\n"
         job = over_topic(
-            folder / str(lead),
+            folder / str(attempt),
             recording,
             topic,
             pace,
@@ -285,9 +288,11 @@ def besieged_topic(
         )
         with Siege(job, cluster, pace) as siege:
             siege.settle(1)
-            if lead == leads[-1] or time.time() < pace.started + LATE:
+            in_time = not led or time.time() < pace.started + LATE
+            Lead.learn(time.time() - began)
+            if in_time:
                 yield siege, topic, feed
                 return
-            cluster.rest.cancel(siege.id)
         if feed is not None:
             feed.stop()
+    raise AssertionError("no job in time")

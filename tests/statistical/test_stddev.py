@@ -53,7 +53,7 @@ def ratios(mechanism: str, noise: str, wrong: float) -> tuple[np.ndarray, np.nda
 def test_stated_is_measured(mechanism: str, noise: str) -> None:
     found, error = ratios(mechanism, noise, 1.0)
     assert (abs(found - 1) < SURE * error).all()
-    assert error.max() < (0.06 if noise == "laplace" else 0.04)  # heavier tails
+    assert error.max() < (0.065 if noise == "laplace" else 0.04)  # heavier tails
 
 
 @pytest.mark.parametrize(

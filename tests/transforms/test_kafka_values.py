@@ -17,7 +17,7 @@ from tests.transforms.kafka_double import Cluster, S, turn, values
 from tests.transforms.schema_registry import Registry, registry
 from weir.dpcore.errors import ConfigError
 from weir.transforms.beam.kafka.position import TopicPosition
-from weir.transforms.sources.kafka.properties import PropertyReference
+from weir.transforms.runtime.references import PropertyReference
 from weir.transforms.sources.kafka.registry import SchemaAway, SchemaRegistry
 from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf
 

@@ -325,4 +325,4 @@ def test_a_reader_that_is_closed_while_it_waits_says_nothing_and_asks_no_more(
 
     monkeypatch.setattr(one._open.call, "result", result)
     assert one.take(0) is None and one.take(0) is None
-    assert len(asked) == 1 and not one.is_well() and not caplog.records
+    assert len(asked) == 1 and not one.is_well and not caplog.records

@@ -10,11 +10,12 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.pubsub import source
+from weir.transforms.beam.pubsub.drain import CUT, TEST, DrainWatch
 from weir.transforms.beam.pubsub.leases import Confirmations
 from weir.transforms.beam.pubsub.messages import MessageDecoder, Subscription
 from weir.transforms.beam.pubsub.source import PullDoFn
 from weir.transforms.beam.pubsub.watermark import BACKLOG
-from weir.transforms.beam.turns import BEYOND, LONG_TURN, STEP, TURN, WAIT
+from weir.transforms.beam.turns import BEYOND, GIVE_UP, LEEWAY, LONG_TURN, STEP, TURN, WAIT
 from weir.transforms.decode.schema import EventSchema, Stamp
 
 S = 1_000_000
@@ -39,11 +40,12 @@ class Reader:
         self.asked += 1
         self.wall_seconds += wait
 
+    @property
     def is_well(self) -> bool:
         return self.asked < self._well_for
 
     def wall(self) -> int:
-        return T0
+        return T0 + int(self.wall_seconds * S)
 
     def reached(self) -> int | None:
         return self.at
@@ -173,3 +175,47 @@ def test_a_reader_ends_only_after_a_turn_has_told_that_the_clock_is_over(
     assert not tracker.ended, "what it has read is not acknowledged yet"
     _, tracker, _ = turn(monkeypatch, clock, T0 + 3 * S + BACKLOG, held=("a",))
     assert tracker.ended, "a minute is enough"
+
+
+class Drain:
+    """A job that is being drained, and a reader that is ``behind`` at its begin."""
+
+    def __init__(self, behind: int, well_for: int = 1 << 30) -> None:
+        self.reader = Reader(T0 - behind, well_for)
+        self.watch = DrainWatch(True, lambda: self.reader.wall_seconds)
+        decoder = MessageDecoder("ndjson", EventSchema.build(Stamp("t")), "s", 1 << 20)
+        self._pull = PullDoFn(Subscription("s"), decoder, Clock(T0 - 100 * S, S), flink=True)
+        while self.watch._cut < CUT:
+            self.watch.drains()
+            self.watch.wait(TEST)
+
+    def is_over(self, seconds: float, reads: int = 0) -> bool:
+        """Whether the next turn is the last, after so many seconds with ``reads`` more read."""
+        self.reader.wall_seconds += seconds
+        self.watch._ended = self.reader.wall_seconds
+        assert self.reader.at is not None
+        self.reader.at += reads
+        over = self._pull._is_drained(self.watch, self.reader)
+        self.watch.wait(TEST)
+        return over
+
+
+def test_a_drain_reads_what_had_come_when_it_was_noticed() -> None:
+    """Else the last announced tick would be released without the events of a backlog."""
+    drain = Drain(behind=20 * S)
+    assert not drain.is_over(0.1) and not drain.is_over(30.0, 10 * S)
+    assert not drain.is_over(0.1, LEEWAY + 10 * S - 1) and drain.is_over(0.1, 1 + S // 10)
+
+
+def test_a_drain_gives_up_a_server_that_stays_away() -> None:
+    well, away = Drain(behind=20 * S), Drain(behind=20 * S, well_for=0)
+    for drain in (well, away):
+        assert not drain.is_over(0.1) and not drain.is_over(GIVE_UP / S - 1)
+    assert not well.is_over(2.0) and away.is_over(2.0)
+
+
+def test_a_reader_goes_on_where_a_wait_is_kept_after_all() -> None:
+    drain = Drain(behind=0)
+    assert not drain.is_over(0.1)
+    drain.reader.wall_seconds += 2 * TEST
+    assert not drain._pull._is_drained(drain.watch, drain.reader) and drain.watch.began is None

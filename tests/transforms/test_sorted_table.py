@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +13,20 @@ import pyarrow.parquet as pq
 from tests.transforms.releases import batch
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import Released
+from weir.transforms.release.few import shape_for
 from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.sinks import formats
 from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.writer import differences
+
+CALLS = Plan.from_yaml("""
+name: calls
+schema: {time: at}
+key: {column: host, declared: [a, b]}
+clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-03T00:00:00Z}
+privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+aggregates: {p95: {quantile: ms, at: 0.95, edges: [1, 2, 3]}}
+""")
 
 
 def test_many_blocks_become_one_sorted_table() -> None:
@@ -43,6 +56,26 @@ def test_a_repeat_is_dropped_and_a_contradiction_is_an_alarm() -> None:
     assert divergent == 3 and formats.parquet(table) == alone
 
 
+def test_a_margin_that_differs_is_a_contradiction_and_one_that_is_missing_is_none() -> None:
+    ones = np.ones((2, 1, 1))
+
+    def batch_with(low: float) -> pa.RecordBatch:
+        released = Released("p95", None, 2 * ones, None, low * ones, 3 * ones)
+        return ReleaseWriter(CALLS).batch(0, 0, 2, [b"a"], [released])
+
+    now, other = batch_with(1.0), batch_with(1.5)
+    old = now.drop_columns(["low", "high"])
+    for again, count in ((now, 0), (other, 2), (old, 0)):
+        assert sorted_table([now, again]).divergent == count
+        assert sorted_table([again, now]).divergent == count
+        for form, layout in itertools.product(formats.FORMATS, ("flat", "packed")):
+            shape: Any = shape_for(CALLS, layout)  # type: ignore[arg-type]
+            if again is old and layout == "flat":
+                continue  # these columns were always there
+            files = [formats.encode(sorted_table([one]).table, form, shape) for one in (now, again)]
+            assert differences(*files, form, whole=True) == count, (form, layout)
+
+
 def test_the_same_rows_are_the_same_bytes_however_they_came() -> None:
     parts = [batch(0, 2, [b"b"], 1), batch(0, 2, [b"a", b"c"])]
     for write_form in formats.FORMATS.values():
@@ -62,18 +95,10 @@ def test_a_file_shows_the_keys_of_its_rows_and_no_others() -> None:
 
 
 def test_batches_of_an_earlier_version_have_no_ends_of_intervals() -> None:
-    plan = Plan.from_yaml("""
-name: calls
-schema: {time: at}
-key: {column: host, declared: [a, b]}
-clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-03T00:00:00Z}
-privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
-aggregates: {p95: {quantile: ms, at: 0.95, edges: [1, 2, 3]}}
-""")
     ones = np.ones((2, 1, 1))
     released = Released("p95", None, 2 * ones, ones, ones, 3 * ones)
-    new = ReleaseWriter(plan).batch(0, 0, 2, [b"a"], [released])
-    old = ReleaseWriter(plan).batch(1, 0, 2, [b"b"], [released]).drop_columns(["low", "high"])
+    new = ReleaseWriter(CALLS).batch(0, 0, 2, [b"a"], [released])
+    old = ReleaseWriter(CALLS).batch(1, 0, 2, [b"b"], [released]).drop_columns(["low", "high"])
     for batches in ([new, old], [old, new]):
         rows = sorted_table(batches).table.to_pylist()
         assert [row["key"] for row in rows] == ["a", "b", "a", "b"]

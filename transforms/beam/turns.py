@@ -17,7 +17,9 @@ from apache_beam.utils.timestamp import Timestamp
 from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.elements import SourceOutput, decoded_by
 from weir.transforms.beam.in_process import ProcessReaders
+from weir.transforms.beam.pubsub.drain import DrainWatch
 from weir.transforms.runtime import fence, stored_counts
+from weir.transforms.runtime.stream_time import StreamTime
 
 TURN, LONG_TURN = 0.2, 2.0
 """Seconds that a turn goes on reading: a fiftieth of a tick, within these bounds."""
@@ -26,6 +28,10 @@ WAIT, STEP = 0.05, 0.02
 BEYOND = 2_000
 """Microseconds by which a turn ends behind a tick: Flink lets pass a millisecond less than it was
 set where the next turn has begun by then, and fires a timer once the watermark is beyond it."""
+LEEWAY = 5_000_000
+"""Microseconds by which the announcement of ticks may notice a drain later than a reader."""
+GIVE_UP = 60_000_000
+"""Microseconds for which a drain waits for a server that is away."""
 
 
 def watermark_of(frontier: int | None, clock: Clock) -> Timestamp:
@@ -63,6 +69,13 @@ class Reaches(Protocol):
     def reached(self) -> int | None:
         """Stream time before which all arrivals are read; None while nothing is known."""
 
+    def wall(self) -> int:
+        """Microseconds since 1970."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the server answers."""
+
 
 class ReaderDoFn(beam.DoFn):
     """Number of a reader, as text -> batches of events; ``process`` is one turn.
@@ -71,14 +84,15 @@ class ReaderDoFn(beam.DoFn):
 
     Args:
       clock: the public clock: its delay is what the watermark stays behind, its end the end.
+      earliest: wall time of a publication -> the earliest arrival that it may have.
       speed: of stream time.
       flink: whether the runner is Flink's, which drains without a call (see ``DrainWatch``).
     """
 
     readers: ClassVar[ProcessReaders[Any]]
 
-    def __init__(self, clock: Clock, speed: float, flink: bool) -> None:
-        self._clock, self._flink = clock, flink
+    def __init__(self, clock: Clock, earliest: StreamTime, speed: float, flink: bool) -> None:
+        self._clock, self._earliest, self._flink = clock, earliest, flink
         self._fence = fence.current()
         tick = clock.period / speed / 1e6
         self._turn = min(max(TURN, tick / 50), LONG_TURN)
@@ -92,6 +106,24 @@ class ReaderDoFn(beam.DoFn):
     def teardown(self) -> None:
         self.readers.leave(self._run)
         stored_counts.flush(self._fence)
+
+    def _is_drained(self, watch: DrainWatch, reader: Reaches) -> bool:
+        """Whether the job is being drained, and what had come by the time this showed is read.
+
+        No tick that is announced by then lacks an event, whatever backlog there is. A server that
+        stays away is given up, as it would hold the drain for ever.
+        """
+        if not watch.drains():
+            watch.began = None
+            return False
+        self._fence.drains()
+        wall = reader.wall()
+        if watch.began is None:
+            watch.began = wall
+        reached = reader.reached()
+        if reached is not None and reached >= self._earliest.at(watch.began + LEEWAY):
+            return True
+        return not reader.is_well and wall - watch.began > GIVE_UP
 
     def _ends_a_tick(self, reader: Reaches, before: Timestamp) -> bool:
         """Whether a tick is over by now that was not by the watermark: its release waits for it.
@@ -118,6 +150,6 @@ def read_by(pipeline: Any, readers: int, label: str, turns: ReaderDoFn) -> Sourc
 
 
 __all__ = [
-    "BEYOND", "LONG_TURN", "STEP", "TURN", "WAIT", "ReaderDoFn", "floor", "read_by", "stamped",
-    "watermark_of",
+    "BEYOND", "GIVE_UP", "LEEWAY", "LONG_TURN", "STEP", "TURN", "WAIT", "ReaderDoFn", "floor",
+    "read_by", "stamped", "watermark_of",
 ]  # fmt: skip

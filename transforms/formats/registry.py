@@ -24,7 +24,7 @@ _OTHERS: tuple[tuple[bytes, str], ...] = (
     (
         b"SQLite format 3\x00",
         "an SQLite database; its tables are read by source: {sql: {url: 'sqlite:///FILE', table: "
-        "NAME}}",
+        "NAME}}, which weir init 'sqlite:///FILE#NAME' writes",
     ),
 )
 _MARKS: tuple[tuple[bytes, str], ...] = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.key_ring import NO_MARK, KeyRing
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.program import NoiseOf
@@ -61,6 +62,7 @@ class KeyedNoiseSource(NoiseSource):
 
     def noise_of(self, keys: Sequence[bytes], first_tick: int) -> NoiseOf:
         """See NoiseSource."""
+        replay.refuse()
         names = tuple(keys)
         root = self._ring.at(first_tick)
         built: dict[int, KeyedNoise] = {}

@@ -52,9 +52,12 @@ ONE_COORDINATE = ("label", "index")
 INTERVAL = ("low", "high")
 """Columns of lists that only plans with intervals have (``OutputInfo.interval``)."""
 
+NUMBER = ("value", "stddev", *INTERVAL)
+"""Columns that are the same in every row that says what another one says."""
+
 INTERVAL_SCHEMA = pa.schema(
     [
-        field.with_type(NUMBERS) if field.name in ("value", "stddev", *INTERVAL) else field
+        field.with_type(NUMBERS) if field.name in NUMBER else field
         for field in RELEASE_SCHEMA
         if field.name not in ONE_COORDINATE
     ]

@@ -21,7 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from weir.transforms.release.few import INDICES, Shape
-from weir.transforms.release.table import RELEASE_SCHEMA
+from weir.transforms.release.table import NUMBER, RELEASE_SCHEMA
 from weir.transforms.sinks.sorted_table import file_table
 
 _PLAIN = r"\A('*[=+\-@\t\r])"
@@ -205,8 +205,10 @@ def finite(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(pc.if_else(odd, pa.scalar(None, pa.string()), text), "null")
 
 
-def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -> dict[str, str]:
-    """A file's rows as (what is released -> its values), to compare two files of one format.
+def row_texts(
+    content: bytes, form: str, sparse: frozenset[str] = frozenset()
+) -> dict[str, tuple[str | None, ...]]:
+    """What is released -> its numbers (NUMBER) as text, to compare two files of one format.
 
     sparse: names of vectors whose zeros are passed over, in whichever layout they are written.
     """
@@ -233,7 +235,10 @@ def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -
                 value = _not_zero(value, row.get(INDICES))
             elif _is_zero(value):
                 continue
-        results[repr([row.get(name) for name in named])] = repr([value, row["stddev"]])
+        numbers = (value, *(row.get(name) for name in NUMBER[1:]))
+        results[repr([row.get(name) for name in named])] = tuple(
+            None if number in (None, "") else repr(number) for number in numbers
+        )
     return results
 
 

@@ -243,6 +243,16 @@ class TopicServer:
                 f"a record is larger than topic {self._topic} takes. Raise max.message.bytes of "
                 "the topic, or write sink.layout: flat."
             )
+        if code == "INVALID_RECORD":
+            return TopicRefused(
+                f"topic {self._topic} takes no records without a key: it is compacted. Set "
+                "cleanup.policy=delete, and start again from where this ended."
+            )
+        if code == "_MSG_TIMED_OUT":
+            return WeirError(
+                f"the brokers of topic {self._topic} take no records, for {PATIENCE:.0f} s by now "
+                "(_MSG_TIMED_OUT). Start again from where this ended once they answer."
+            )
         return WeirError(f"writing to topic {self._topic} failed: {code}.")
 
     def _refusal(self, code: str) -> TopicRefused:

@@ -8,35 +8,32 @@ divergent. A range of ticks is one transaction, so that readers see all of it or
 from __future__ import annotations
 
 import io
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from weir.dpcore.errors import ConfigError, WeirError
-from weir.transforms.release.flat import Flat
-from weir.transforms.release.table import RELEASE_SCHEMA
-from weir.transforms.sinks.sorted_table import file_table
-from weir.transforms.sinks.writer import Writer
-from weir.transforms.sources.kafka.properties import PropertyReference
+from weir.dpcore.errors import ConfigError
+from weir.transforms.release.table import NUMBER, RELEASE_SCHEMA
+from weir.transforms.runtime.references import PropertyReference
+from weir.transforms.sinks.rows import RowsWriter, TableRefused, require_columns
 
-PATIENCE = 600.0
-"""Seconds for which a server that is away, or full, is waited for."""
-AGAIN = 1.0
-"""Seconds between two tries."""
-CONNECT = 20
-"""Seconds that a server has to answer."""
-PASSING = ("08", "40", "53", "55", "57")
-"""Classes of SQLSTATE that pass: no connection, an order that was not found, no room, a lock that
-is taken, and a server that stops or starts."""
+_CONNECTION: Mapping[str, Any] = {
+    "connect_timeout": 20,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "client_encoding": "UTF8",
+}
+"""A server that is gone without a word is given up after a minute. Rows are sent as UTF-8, whatever
+the database stores them as."""
+PASSING = ("08", "25006", "40", "53", "55", "57")
+"""What an SQLSTATE that passes begins with: no connection, a standby that is about to take over, an
+order that was not found, no room, a lock that is taken, a server that stops or starts."""
 _PLACE = {"release": "", "key": "''", "tick": "-1", "name": "", "over": "-1", "index": "-1"}
 """Columns of a row's place -> what stands for null; "" where none is."""
-
-
-class TableRefused(WeirError):
-    """A table that may not be written to, or is another one than releases need."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,12 @@ class ReleaseTable:
     """A table of a database.
 
     Attributes:
-      url: postgresql://USER@HOST:PORT/DATABASE, without a password. table: TABLE or SCHEMA.TABLE.
+      url: postgresql://USER@HOST:PORT/DATABASE, without a password. name: TABLE or SCHEMA.TABLE.
       password: where it is, or None.
     """
 
     url: str
-    table: str
+    name: str
     password: PropertyReference | None = None
 
     def connect(self) -> Any:
@@ -63,62 +60,57 @@ class ReleaseTable:
             import psycopg
         except ImportError:
             raise ConfigError(
-                "sink.postgresql", self.table, "needs psycopg: pip install weir-dp[postgresql]."
+                "sink.postgresql", self.name, "needs psycopg: pip install weir-dp[postgresql]."
             ) from None
-        if self.password is None:
-            return psycopg.connect(self.url, connect_timeout=CONNECT)
-        password = self.password.read("sink.postgresql.password")
-        return psycopg.connect(self.url, password=password, connect_timeout=CONNECT)
+        options = dict(_CONNECTION)
+        if self.password is not None:
+            options["password"] = self.password.read("sink.postgresql.password")
+        return psycopg.connect(self.url, **options)
 
-    def name(self) -> Any:
-        """The table, quoted."""
+    def quoted(self) -> Any:
+        """Its name, quoted."""
         from psycopg import sql
 
-        return sql.Identifier(*self.table.split("."))
+        return sql.Identifier(*self.name.split("."))
 
-    def create(self, connection: Any) -> None:
+    def create(self) -> None:
         """Makes the table where there is none.
 
         Raises:
-          TableRefused: the one that is there lacks a column, or has one of another type.
-          psycopg.Error: the server refuses.
+          ConfigError: the one that is there lacks a column, or has one of another type.
+          psycopg.Error: the server refuses, or does not answer.
         """
-        from psycopg import sql
+        from psycopg import errors, sql
 
-        there = self._columns(connection)
-        if not there:
-            fields = [
-                sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(sql_type(field.type)))
-                for field in RELEASE_SCHEMA
-            ]
-            connection.execute(
-                sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
-                    self.name(), sql.SQL(", ").join(fields)
+        with self.connect() as connection:
+            if not self._columns(connection):
+                fields = [
+                    sql.SQL("{} {}").format(
+                        sql.Identifier(field.name), sql.SQL(sql_type(field.type))
+                    )
+                    for field in RELEASE_SCHEMA
+                ]
+                connection.execute(
+                    sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
+                        self.quoted(), sql.SQL(", ").join(fields)
+                    )
                 )
-            )
             there = self._columns(connection)
-        for field in RELEASE_SCHEMA:
-            kind = there.get(field.name)
-            if kind != sql_type(field.type):
-                what = "does not have" if kind is None else f"has, as {kind},"
-                raise TableRefused(
-                    f"table {self.table} {what} the column {field.name} ({sql_type(field.type)}). "
-                    "Name another table; weir makes it."
-                )
-        connection.execute(
-            sql.SQL("CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})").format(
-                sql.Identifier(f"{self.table.rpartition('.')[2]}_place"),
-                self.name(),
-                sql.SQL(", ").join(_place(name) for name in _PLACE),
-            )
-        )
+            require_columns("sink.postgresql.table", self.name, there, sql_type)
+            insert = sql.SQL("EXPLAIN INSERT INTO {} DEFAULT VALUES {}")
+            try:
+                with connection.transaction():
+                    connection.execute(insert.format(self.quoted(), _once()))
+            except errors.InvalidColumnReference:  # nothing makes places unique
+                index = sql.SQL("CREATE UNIQUE INDEX ON {} ({})")
+                connection.execute(index.format(self.quoted(), _places()))
 
     def _columns(self, connection: Any) -> dict[str, str]:
         """Column -> type of what is there; none where there is no table."""
         rows = connection.execute(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-            (self.name().as_string(connection),),
+            (self.quoted().as_string(connection),),
         )
         return {str(name): str(kind) for name, kind in rows}
 
@@ -132,6 +124,18 @@ def _place(name: str, of: str = "") -> Any:
     return sql.SQL("COALESCE({}, {})").format(column, sql.SQL(null)) if null else column
 
 
+def _places() -> Any:
+    from psycopg import sql
+
+    return sql.SQL(", ").join(_place(name) for name in _PLACE)
+
+
+def _once() -> Any:
+    from psycopg import sql
+
+    return sql.SQL("ON CONFLICT ({}) DO NOTHING").format(_places())
+
+
 def sql_type(kind: pa.DataType) -> str:
     """A column's type, as PostgreSQL spells it."""
     if pa.types.is_timestamp(kind):
@@ -143,19 +147,17 @@ def sql_type(kind: pa.DataType) -> str:
     return "text"
 
 
-@dataclass(frozen=True)
-class PostgresqlWriter(Writer):
-    """Rows of a table.
+def _numbers(of: str) -> Any:
+    from psycopg import sql
 
-    Attributes:
-      table: which. shape: makes a row of each number.
-      now, sleep: seconds, for tests.
-    """
+    return sql.SQL(", ").join(sql.Identifier(of, name) for name in NUMBER)
+
+
+@dataclass(frozen=True)
+class PostgresqlWriter(RowsWriter):
+    """Rows of a table of PostgreSQL."""
 
     table: ReleaseTable
-    shape: Flat
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def encode(self, table: pa.Table) -> bytes:
         """As text for COPY: null is nothing, and text stands in quotes."""
@@ -166,71 +168,53 @@ class PostgresqlWriter(Writer):
         out = io.BytesIO()
         options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
         # Combined: of a first chunk without rows the writer makes a line where there is no header.
-        rows = file_table(self.shape.table(table)).cast(RELEASE_SCHEMA).combine_chunks()
-        pyarrow.csv.write_csv(rows, out, options)
-        return out.getvalue()
+        pyarrow.csv.write_csv(self.rows(table), out, options)
+        content = out.getvalue()
+        if b"\0" in content:
+            raise TableRefused(
+                f"table {self.table.name} cannot take a key with a zero byte, which text of "
+                "PostgreSQL cannot hold. Write to another kind of sink."
+            )
+        return content
 
-    def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
-        """See Writer. Waits for a server that is away, or has no room.
-
-        Raises:
-          TableRefused: the server does not take the rows. WeirError: it was away for too long.
-        """
+    def fault(self, error: Exception) -> tuple[str, bool]:
+        """See RowsWriter."""
         import psycopg
 
-        if not content:
-            return 0
-        began = self.now()
-        while True:
-            try:
-                return self._insert(content)
-            except psycopg.Error as error:
-                code = error.sqlstate or "08000"
-                if not code.startswith(PASSING):
-                    raise TableRefused(
-                        f"table {self.table.table} cannot be written to (SQLSTATE {code}). Correct "
-                        "the rights or the table, and start again from where this ended."
-                    ) from None
-                if self.now() - began >= PATIENCE:
-                    raise WeirError(
-                        f"the server of table {self.table.table} does not answer (SQLSTATE {code})."
-                    ) from None
-            self.sleep(AGAIN)
+        if not isinstance(error, psycopg.Error):
+            return type(error).__name__, False
+        code = error.sqlstate or "08000"
+        return f"SQLSTATE {code}", code.startswith(PASSING)
 
-    def compare(self, first: int, last: int, again: Any) -> int:
-        """See Writer."""
-        return self.put(first, last, self.encode(again.table), 0)
-
-    def _insert(self, content: bytes) -> int:
-        """One transaction; returns how many rows contradict what is there."""
+    def add(self, first: int, last: int, content: bytes) -> int:
+        """See RowsWriter: one transaction."""
         from psycopg import sql
 
-        name = self.table.name()
+        name = self.table.quoted()
         same = sql.SQL(" AND ").join(
             sql.SQL("{} = {}").format(_place(column, "t."), _place(column, "n."))
             for column in _PLACE
         )
         with self.table.connect() as connection:
-            connection.execute(
-                sql.SQL("CREATE TEMP TABLE weir_new (LIKE {}) ON COMMIT DROP").format(name)
-            )
             columns = sql.SQL(", ").join(map(sql.Identifier, RELEASE_SCHEMA.names))
+            empty = "CREATE TEMP TABLE weir_new ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
+            connection.execute(sql.SQL(empty).format(columns, name))
             with connection.cursor() as cursor:
                 into = sql.SQL("COPY weir_new ({}) FROM STDIN (FORMAT csv)").format(columns)
                 with cursor.copy(into) as copy:
                     copy.write(content)
             connection.execute(
-                sql.SQL(
-                    "INSERT INTO {} ({}) SELECT {} FROM weir_new ON CONFLICT DO NOTHING"
-                ).format(name, columns, columns)
+                sql.SQL("INSERT INTO {} ({}) SELECT {} FROM weir_new {}").format(
+                    name, columns, columns, _once()
+                )
             )
             counted = connection.execute(
                 sql.SQL(
-                    "SELECT count(*) FROM weir_new n JOIN {} t ON {} WHERE "
-                    "(t.value, t.stddev) IS DISTINCT FROM (n.value, n.stddev)"
-                ).format(name, same)
+                    "SELECT count(*) FROM weir_new n JOIN {} t ON {} "
+                    "WHERE ({}) IS DISTINCT FROM ({})"
+                ).format(name, same, *(_numbers(rows) for rows in "tn"))
             ).fetchone()
             return int(counted[0])
 
 
-__all__ = ["PostgresqlWriter", "ReleaseTable", "TableRefused", "sql_type"]
+__all__ = ["PostgresqlWriter", "ReleaseTable", "sql_type"]

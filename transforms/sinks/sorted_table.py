@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from weir.transforms.release.flat import chunk_of
-from weir.transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
+from weir.transforms.release.table import IN_FLIGHT_SCHEMA, NUMBER, NUMBERS
 from weir.transforms.sinks.grid import grid_table
 
 Ints = NDArray[np.int64]
@@ -152,14 +152,23 @@ def first_of_each(code: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 def count_divergent(columns: dict[str, pa.Array], code: Ints, order: Ints, repeats: Ints) -> int:
-    """How many repeated rows differ from the row that is kept, in value or error."""
+    """How many repeated rows differ from the row that is kept, in value or margin."""
     retained = order[np.searchsorted(code[order], code[repeats])]
-    differs = np.zeros(len(repeats), dtype=bool)
-    for name in ("value", "stddev"):
-        mine = take(columns[name], repeats).to_pylist()
-        first = take(columns[name], retained).to_pylist()
-        differs |= np.array([a != b for a, b in zip(mine, first, strict=True)], dtype=bool)
-    return int(differs.sum())
+    names = [name for name in NUMBER if name in columns]
+    mine, first = (
+        zip(*(take(columns[name], rows).to_pylist() for name in names), strict=True)
+        for rows in (repeats, retained)
+    )
+    return sum(contradict(a, b) for a, b in zip(mine, first, strict=True))
+
+
+def contradict(mine: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two rows of the same thing differ in a number (NUMBER, in its order). Rows of an
+    earlier version may be without margins."""
+    if tuple(mine[:2]) != tuple(other[:2]):
+        return True
+    margins = zip(mine[2:], other[2:], strict=True)
+    return any(a != b and None not in (a, b) for a, b in margins)
 
 
 def take(column: pa.Array, order: Ints) -> pa.Array:

@@ -19,6 +19,7 @@ from weir.dpcore.continual.base import canonical_value
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.pricing.calibration import round_up
 
@@ -207,6 +208,18 @@ LARGE = 500.0
 TOO_LARGE = "leave the regulariser no double precision; take smaller blocks"
 
 
+def no_precision(objective: Objective, weight: float, rows: int, words: str) -> ConfigError:
+    """A refusal of fits that rounding moves by more than is paid for.
+
+    Args:
+      weight: of all rows together in N. rows: of a fit. words: of a refusal of so many.
+    """
+    if 4 * objective.strength > weight * objective.smoothness * objective.width:
+        strong = "leaves the loss no double precision; take a smaller one."
+        return ConfigError("model.regularise", objective.strength, strong)
+    return ConfigError("model.block", rows, words)
+
+
 class SampleNoise(Protocol):
     """Keyed noise, where it is asked for a sample."""
 
@@ -254,7 +267,16 @@ class Level(PerturbedLevel):
 
     def sample(self, noise: SampleNoise, labels: Digests, digest: Digests) -> NDArray[np.bool_]:
         """Which of the rows are in the sample: (of,); those of the N smallest random words."""
-        words = noise.bits(labels, digest[None, None], self.of)[0, 0]
+        words = replay.released(
+            "secret sample",
+            "sample",
+            np.zeros(0),
+            noise.bits(labels, digest[None, None], self.of)[0, 0],
+            sensitivity=0.0,
+            scale=1.0,
+            where=labels,
+            extra=(self.divisor / self.of,),
+        )
         chosen = np.zeros(self.of, dtype=bool)
         chosen[np.argsort(words, kind="stable")[: int(self.divisor)]] = True
         return chosen
@@ -381,5 +403,6 @@ def _room(objective: Objective, most: int, weight: float, allowed: float, distan
     size = spare / (weight * objective.smoothness * objective.width + 4 * objective.strength)
     room = size - 1 - 2 * distance
     if room < 8 * (distance + 1):
-        raise ConfigError("model.block", most, f"rows in a fit {TOO_LARGE}, or solver: sgd.")
+        words = f"rows in a fit {TOO_LARGE}, or solver: sgd."
+        raise no_precision(objective, weight, most, words)
     return math.ldexp(1.0, math.frexp(room)[1] - 1)

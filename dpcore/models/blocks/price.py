@@ -14,7 +14,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation
 from weir.dpcore.models.erm.section import refuse_all
-from weir.dpcore.pricing.alternatives import Offer, noises_for, pick, tries
+from weir.dpcore.pricing.alternatives import Offer, covers_pure, noises_for, pick, tries
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 
@@ -127,10 +127,12 @@ def choose(
 
 
 def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:
-    """Noises to try: K-norm noise too, which serves any delta."""
+    """Noises to try: K-norm noise too, where delta is 0 or covers its tails, or nothing else can
+    serve."""
     result = noises_for(terms)
+    others = any(item in can for item in result)
     if terms.noise is None and "k_norm" not in result:
-        result = (*result, "k_norm")
+        result = (*result, "k_norm") if covers_pure(terms.delta) or not others else result
     some = tuple(item for item in result if item in can)
     if not some:
         raise ConfigError(

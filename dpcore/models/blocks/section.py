@@ -57,14 +57,13 @@ from weir.dpcore.models.predictor import NOISES
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.alternatives import noises_for
-from weir.dpcore.pricing.calibration import MOST_STATE
+from weir.dpcore.pricing.calibration import MOST_STATE, share
 from weir.dpcore.pricing.terms import Terms
 
 BARE = (
     "Models have no margin of error: how noise moves a fit that follows a noisy model depends on "
     "the events."
 )
-
 
 LAMBDA = 0.1
 """Where none is given."""
@@ -243,10 +242,10 @@ class BlockModel(ClassifiedModel):
     def fits_of(
         self,
         objective: Objective,
-        size: int,
         cut: Blocks,
         changes: int,
         budget: PrivacyLoss,
+        size: int,
         share: Fraction,
     ) -> FitLevel:
         """Fits of so many blocks by the solver."""
@@ -316,19 +315,19 @@ class BlockModel(ClassifiedModel):
                     aim = replace(aim, loss=Huber(huber_width(aim.dimension, rows, budget)))
                 ruled = solver != STEPS and self.regularise is None and self.by_rule
                 if ruled:
-                    aim = replace(aim, strength=strength_for(aim, cut.divisor / changes, budget))
+                    spent = share(budget, float(parts[0]))
+                    aim = replace(aim, strength=strength_for(aim, cut.divisor / changes, spent))
                 while True:
                     try:
-                        levels = tuple(
-                            own.fits_of(aim, size, cut, changes, budget, part)
-                            for size, part in sizes
-                        )
+                        levels = tuple(own.fits_of(aim, cut, changes, budget, *x) for x in sizes)
                         shape = (own.inputs, aim, schedule, cut, levels, cap)
                         return BlockProgram(*shape, self.name, presence)
-                    except ConfigError:  # doubles have no digits for so small a lambda
-                        if not ruled or aim.strength >= LAMBDA:
+                    except ConfigError as error:
+                        if not ruled:
                             raise
-                        aim = replace(aim, strength=4 * aim.strength)
+                        if aim.strength >= LAMBDA:
+                            raise words.of_rule(error, terms.epsilon) from None
+                        aim = replace(aim, strength=4 * aim.strength)  # too small for doubles
 
             return build
 

@@ -16,7 +16,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import FitLevel
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.models.kit.filter import TIMES, FilterRule, StepFilter
+from weir.dpcore.models.kit.filter import TIMES, FilterRule, Spectrum, StepFilter
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.noise import kind_of
 
@@ -141,17 +141,23 @@ class StepsLevel(FitLevel):
             return math.log(loss.outputs)
         return math.log(2.0) if getattr(loss, "labels", False) else 0.06
 
-    def choose(self, values: Floats, squares: float, linked: bool = False) -> StepFilter:
+    def choose(self, values: Floats, squares: float) -> StepFilter:
         """The filter of least predicted excess. values: (D,) e, before they are raised. squares:
-        A^2. linked: see ``FilterRule``."""
-        unit = (self.objective.loss.slope(math.inf) * CLIP) ** 2 * squares
-        variances = [unit * noise.variance for noise in self.gradients]
-        return self.rule.choose(self.raised(values, squares), variances, linked)
+        A^2."""
+        low, variances = self._noise(squares, len(values))
+        return self.rule.choose(np.maximum(values, 0.0) + low, variances)
 
-    def raised(self, values: Floats, squares: float) -> Floats:
-        """Eigenvalues above all that noise does to them."""
-        low = squares * self.moments.stddev * math.sqrt(len(values))
-        return np.asarray(np.maximum(values, 0.0) + low)
+    def spectrum(self, matrix: Floats, squares: float, linked: bool) -> Spectrum:
+        """The filter of noisy second moments. matrix: (D, D) M. squares: A^2. linked: see
+        ``FilterRule``."""
+        return self.rule.spectrum(matrix, *self._noise(squares, len(matrix)), linked)
+
+    def _noise(self, squares: float, width: int) -> tuple[float, list[float]]:
+        """What eigenvalues are raised by, above all that noise does to them, and the variance of a
+        step's noise for each T."""
+        unit = (self.objective.loss.slope(math.inf) * CLIP) ** 2 * squares
+        low = squares * self.moments.stddev * math.sqrt(width)
+        return low, [unit * noise.variance for noise in self.gradients]
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

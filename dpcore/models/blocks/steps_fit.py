@@ -11,23 +11,25 @@ import numpy as np
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.models.blocks.fitter import Draws, FitResult, Fitter
 from weir.dpcore.models.blocks.steps import CLIP, SHORTEST, StepsLevel
-from weir.dpcore.models.kit.eigen import combination, dot, eigen
+from weir.dpcore.models.kit.eigen import combination, dot, spectral
 from weir.dpcore.models.kit.filter import MOST_TIMES, TIMES
 from weir.dpcore.models.kit.loss import exact_exp
 from weir.dpcore.models.kit.point import PointNoise
+from weir.dpcore.models.kit.short_rows import (
+    BELOW,
+    FINE,
+    matrix_of,
+    pieces,
+    products,
+    shortened,
+    vector_of,
+)
 from weir.dpcore.noise.noise import label
 
-CHUNK = 1 << 13
-"""Rows that are multiplied at once. Sums of their products are whole numbers below 2^53, which
-every order of adding gives the same."""
-FINE = 2.0**17
-"""Steps of a normalised row in 1."""
 SLOPES = 2.0**22
 """Steps of a normalised slope in 1."""
 SQUARES = 2.0**20
 """Steps of a squared length in 1."""
-BELOW = 1 - 2.0**-40
-"""Shortens by more than all rounding."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,11 @@ class StepsFit:
         mean = float(self._released(level.length, self.mean_length(), 1, np.zeros(1))[0])
         squares = min(max(mean + objective.intercept, low), high)
         reach = math.sqrt(squares)
-        own = self._released(level.moments, self.second_moments(reach), 2, np.array([reach]))
-        values, rows = eigen(_matrix(own, objective.width) * squares)
-        chosen = level.choose(values, squares, bool(self.centre.any()))
-        inverse = chosen.lengths / (level.rule.smoothness * level.raised(values, squares))
-        matrix = np.zeros_like(rows)
-        for weight, row in zip(inverse.tolist(), rows, strict=True):
-            if weight:
-                matrix += np.multiply.outer(row * weight, row)
-        return np.concatenate([[reach, float(chosen.steps)], matrix.reshape(-1)])
+        moments = self._released(level.moments, self.second_moments(reach), 2, np.array([reach]))
+        matrix = matrix_of(moments, objective.width) * squares
+        own = level.spectrum(matrix, squares, bool(self.centre.any()))
+        filtered = spectral(own.inverse, own.rows).reshape(-1)
+        return np.concatenate([[reach, float(own.chosen.steps)], filtered])
 
     def stepped(self, x: Floats, y: Floats, number: int) -> Floats:
         """One step. x: (D,), w. y: what ``filtered`` gave. number: from 1."""
@@ -144,13 +142,8 @@ class StepsFit:
     def second_moments(self, reach: float) -> Floats:
         """(D (D + 1) / 2,): the mean of z z^T, without noise; entries off the diagonal times
         sqrt(2)."""
-        root, width = np.sqrt(self.weights), self.level.objective.width
-        total = np.zeros((width, width), dtype=np.int64)
-        for piece in self._pieces():
-            z = np.trunc(self._short(piece, reach) * (root[piece] * FINE)[:, None])
-            total += (z.T @ z).astype(np.int64)
-        mean = total[np.triu_indices(width)] / (FINE * FINE) / self.level.divisor
-        return np.asarray(mean * _doubled(width))
+        total = products(self.points, reach, self.weights)
+        return vector_of(total / (FINE * FINE) / self.level.divisor)
 
     def gradient(self, w: Floats, clip: float) -> Floats:
         """(D,): the mean of clipped gradients over slope and clip, without noise."""
@@ -158,21 +151,12 @@ class StepsFit:
         outputs, width = objective.outputs, objective.width
         total = np.zeros((outputs, width), dtype=np.int64)
         matrix = w.reshape(outputs, width).T
-        for piece in self._pieces():
+        for piece in pieces(len(self.points)):
             slopes = self._slopes(self.points[piece] @ matrix, self.targets[piece])
             slopes = np.trunc(slopes * (self.weights[piece] * SLOPES)[:, None])
-            rows = np.trunc(self._short(piece, clip) * FINE)
+            rows = np.trunc(shortened(self.points[piece], clip) * FINE)
             total += (slopes.T @ rows).astype(np.int64)
         return np.asarray(total.reshape(-1) / (SLOPES * FINE) / self.level.divisor)
-
-    def _pieces(self) -> list[slice]:
-        return [slice(at, at + CHUNK) for at in range(0, len(self.points), CHUNK)]
-
-    def _short(self, piece: slice, bound: float) -> Floats:
-        """Rows over a bound, longer ones shortened: of length below 1."""
-        points = self.points[piece]
-        size = np.sqrt(np.einsum("ij,ij->i", points, points))
-        return np.asarray(points * (BELOW / np.maximum(size, bound))[:, None])
 
     def _slopes(self, scores: Floats, targets: Floats) -> Floats:
         """(n, outputs), each row of l2 norm below 1; the same bits on every CPU."""
@@ -202,17 +186,3 @@ class StepsFit:
         return noise.released(
             point, draws.noise, label(draws.place + (number << 16), draws.complete), digest
         )
-
-
-def _doubled(width: int) -> Floats:
-    """(D (D + 1) / 2,): 1 of the diagonal, sqrt(2) of entries above it."""
-    row, column = np.triu_indices(width)
-    return np.where(row == column, 1.0, math.sqrt(2.0))
-
-
-def _matrix(own: Floats, width: int) -> Floats:
-    """The symmetric matrix of noisy moments."""
-    result = np.empty((width, width))
-    row, column = np.triu_indices(width)
-    result[row, column] = result[column, row] = own / _doubled(width)
-    return result

@@ -14,7 +14,7 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Ints
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import FINENESS, TOO_LARGE, PerturbedLevel
+from weir.dpcore.models.blocks.level import FINENESS, TOO_LARGE, PerturbedLevel, no_precision
 from weir.dpcore.models.blocks.objective import Objective
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.gaussian import PublicNormals
@@ -163,5 +163,6 @@ def _room(objective: Objective, weight: float, rows: int, total: int, allowed: f
     size = spare / (per / gamma + total / 2)
     room = size - 1 - spread
     if not room >= 8 * (spread + 1):
-        raise ConfigError("model.block", rows, f"rows and so many passes {TOO_LARGE}.")
+        words = f"rows and so many passes {TOO_LARGE}."
+        raise no_precision(objective, weight, rows, words)
     return math.ldexp(1.0, math.frexp(room)[1] - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.partition import ByCount, ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Participation
@@ -16,6 +17,15 @@ SQUARED = (
     "target's range is wide: as {huber: 2}. Elsewhere it is squared. A smaller Huber width takes "
     "less noise."
 )
+
+
+def of_rule(error: ConfigError, epsilon: float) -> ConfigError:
+    """A refusal where lambda follows from epsilon: what to write in its place."""
+    if error.field != "model.regularise":
+        return error
+    strong = "is so small that the regulariser, which follows from it, leaves the loss no double"
+    words = f"{strong} precision; raise it, or set model.regularise."
+    return ConfigError("privacy.epsilon", epsilon, words)
 
 
 def noise_fact(worst: float) -> tuple[str, str]:

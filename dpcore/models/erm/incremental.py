@@ -25,7 +25,8 @@ from weir.dpcore.models.kit.rows import (
     names_of_models,
     released_models,
 )
-from weir.dpcore.models.solvers.queries import Design, Problem, Queries
+from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.models.solvers.queries import Problem, Queries
 from weir.dpcore.models.solvers.solver import BatchSolver
 from weir.dpcore.noise.noise import NoiseOf
 from weir.dpcore.program import OutputInfo, Released, TrainedProgram

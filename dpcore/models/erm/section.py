@@ -34,6 +34,7 @@ from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.model import GradientClipped
 from weir.dpcore.models.regression.section import BARE, FITTED, SO_FAR
 from weir.dpcore.models.solvers.frank_wolfe import refuse_corners
+from weir.dpcore.models.solvers.noisy_steps import NoisySteps
 from weir.dpcore.models.solvers.queries import Problem
 from weir.dpcore.models.users import rows_of_user
 from weir.dpcore.models.words import OWN_UNITS
@@ -135,6 +136,8 @@ def refuse_sums(terms: Terms, name: str) -> None:
 
 
 MOST_ITERATIONS = 1 << 16
+WIDE = 10.0
+"""Radius of the default set of preconditioned steps, in scaled units."""
 
 
 def _solver(name: str) -> str:
@@ -195,7 +198,9 @@ class RefittedModel(GradientClipped):
         default="noisy_projected_gradient",
         description="The private batch solver: noisy_projected_gradient, with noise on every full "
         "gradient, noisy_sgd, on the gradients of batches, which have more noise: for few "
-        "iterations over many rows, or frank_wolfe, whose noise costs the width of the set.",
+        "iterations over many rows, frank_wolfe, whose noise costs the width of the set, or steps, "
+        "preconditioned by noisy second moments: it learns most, over {l2_ball: 10} where no set "
+        "is given.",
         examples=["noisy_projected_gradient"],
         json_schema_extra=_solvers,
     )
@@ -286,6 +291,14 @@ class RefittedModel(GradientClipped):
                 f"({row_bytes} bytes a row); at most {most:,} rows fit, set that or less.",
             )
         return limit
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wide(cls, data: Any) -> Any:
+        """The default set of preconditioned steps, whose noise does not follow from the set."""
+        if isinstance(data, Mapping) and data.get("solver") == NoisySteps.name:
+            return {"set": {"l2_ball": WIDE}, **data}
+        return data
 
     @model_validator(mode="after")
     def _check_curvature(self) -> RefittedModel:

@@ -28,6 +28,15 @@ def combination(weights: Floats, rows: Floats) -> Floats:
     return total
 
 
+def spectral(weights: Floats, rows: Floats) -> Floats:
+    """sum_i weights_i r_i r_i^T of rows r_i, in order: (n,), (n, m) -> (m, m)."""
+    matrix = np.zeros_like(rows)
+    for weight, row in zip(weights.tolist(), rows, strict=True):
+        if weight:
+            matrix += np.multiply.outer(row * weight, row)
+    return matrix
+
+
 def dot(left: Floats, right: Floats) -> float:
     """Inner product of products that are rounded, summed exactly and rounded once."""
     return math.fsum((left * right).tolist())

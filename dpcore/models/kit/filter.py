@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weir.dpcore.arrays import Floats
+from weir.dpcore.models.kit.eigen import eigen
 
 TIMES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Numbers of steps that are tried."""
@@ -42,33 +43,52 @@ class StepFilter(NamedTuple):
     excess: float
 
 
+class Spectrum(NamedTuple):
+    """A filter of noisy second moments U^T diag(e) U.
+
+    Attributes:
+      chosen: the filter. values: (D,) e_i, raised above what noise does to them. rows: (D, D), U.
+      inverse: (D,), a_i / (c e_i).
+    """
+
+    chosen: StepFilter
+    values: Floats
+    rows: Floats
+    inverse: Floats
+
+
 @dataclass(frozen=True)
 class FilterRule:
     """What is known of a loss before any data.
 
     Attributes:
       outputs: k, scores of a row. smoothness: c. slack: v. start: V, from a model of no data.
+      times: numbers of steps that are tried.
     """
 
     outputs: int
     smoothness: float
     slack: float
     start: float
+    times: tuple[int, ...] = TIMES
 
     @classmethod
-    def of(cls, labels: bool, outputs: int, smoothness: float) -> FilterRule:
+    def of(
+        cls, labels: bool, outputs: int, smoothness: float, times: tuple[int, ...] = TIMES
+    ) -> FilterRule:
         """For numbers; labels: two classes; outputs above 1: as many classes."""
         if outputs > 1:
-            return cls(outputs, smoothness, 0.1, 8 * math.log(outputs))
+            return cls(outputs, smoothness, 0.1, 8 * math.log(outputs), times)
         slack, start = (0.2, 3.2) if labels else (0.3, 0.8)
-        return cls(outputs, smoothness, slack, start)
+        return cls(outputs, smoothness, slack, start, times)
 
     @cached_property
     def _left(self) -> tuple[Floats, Floats]:
         """(T's, a's): what is left of the start, and noise of all steps over that of one."""
         shrink = 1.0 - self.slack * np.asarray(LENGTHS)
-        left, gathered = np.empty((len(TIMES), len(shrink))), np.empty((len(TIMES), len(shrink)))
-        for row, steps in enumerate(TIMES):
+        left = np.empty((len(self.times), len(shrink)))
+        gathered = np.empty_like(left)
+        for row, steps in enumerate(self.times):
             left[row] = _power(shrink * shrink, steps)
             once = 1.0 - shrink * shrink
             some = np.where(once > 0, once, 1.0)
@@ -81,13 +101,13 @@ class FilterRule:
         """The filter of least predicted excess.
 
         Args:
-          values: (D,) e_i, above 0. variances: s^2 of each T in ``TIMES``.
+          values: (D,) e_i, above 0. variances: s^2 of each T in ``times``.
           linked: whether the start is a released model, whose excess is a sixteenth.
         """
         share = self.start / (16.0 if linked else 1.0) / len(values)
         scale, lengths = self.outputs * self.slack / (2.0 * self.smoothness), np.asarray(LENGTHS)
         best: StepFilter | None = None
-        for row, steps in enumerate(TIMES):
+        for row, steps in enumerate(self.times):
             left, gathered = (table[row] for table in self._left)
             noise = np.multiply.outer(scale / values, variances[row] * lengths**2 * gathered)
             total = left * share + noise
@@ -97,6 +117,20 @@ class FilterRule:
                 best = StepFilter(steps, lengths[at], excess)
         assert best is not None
         return best
+
+    def spectrum(
+        self, matrix: Floats, low: float, variances: Sequence[float], linked: bool = False
+    ) -> Spectrum:
+        """The filter of noisy second moments.
+
+        Args:
+          matrix: (D, D). low: what eigenvalues are raised by, above all that noise does to them.
+          variances, linked: as in ``choose``.
+        """
+        values, rows = eigen(matrix)
+        values = np.maximum(values, 0.0) + low
+        chosen = self.choose(values, variances, linked)
+        return Spectrum(chosen, values, rows, chosen.lengths / (self.smoothness * values))
 
 
 def _power(base: Floats, exponent: int) -> Floats:

@@ -21,6 +21,7 @@ from weir.dpcore.continual.unit import (
 )
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.pricing.calibration import round_up
@@ -197,4 +198,20 @@ class PointNoise:
     def released(self, point: Floats, noise: Noise, labels: Digests, digest: Digests) -> Floats:
         """The point (d,) of one key with noise, on the lattice. digest: (2,)."""
         steps = np.rint(point * (1.0 / self.resolution)).astype(np.int64)
-        return np.asarray((steps + self.draw(noise, labels, digest[None])[0]) * self.resolution)
+        noisy = self.noisy(steps[None], noise, labels, digest[None])[0]
+        return np.asarray(noisy * self.resolution)
+
+    def noisy(self, steps: Ints, noise: Noise, labels: Digests, digests: Digests) -> Ints:
+        """Points of K keys with noise, all in steps: (K, d)."""
+        drawn = self.draw(noise, labels, digests)
+        return np.asarray(
+            replay.released(
+                "point",
+                self.kind,
+                steps,
+                steps + drawn,
+                sensitivity=self.sensitivity,
+                scale=self.scale,
+                where=labels,
+            )
+        )

@@ -20,6 +20,7 @@ from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.models.kit.point import centre_of, grid_of, row_dot, to_grid
 from weir.dpcore.models.kit.rows import is_void
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise, label
 
 
@@ -292,6 +293,9 @@ class ImplicitDescent:
         digests = noise.leaf_digests((x + 0.0).view(np.int64))[due]
         drawn = noise.gaussian(label(0, ticks[due]), digests, self.dimension)
         noisy = x[due] + drawn * self.sigma(ticks[due])[:, None, None]
+        if replay.is_on():
+            scale, moved = self.sigma(ticks[due]), self.sensitivity(ticks[due])
+            noisy = replay.rows("iterate", "gaussian", x[due], noisy, moved, scale)
         if self.fading is not None:
             means = np.empty_like(noisy)
             numbers = (ticks[due] + 1) // self.every

@@ -93,9 +93,9 @@ class OneSampleRun:
         eta = min(1.0, round_up(math.log(max(math.e, records / log)) / records))
         built = cls(glm, diameter, records, eta, 1.0, pure, 0.0)
         if pure:
-            scale = built._range / (eta * budget)
+            scale = built.moved / (eta * budget)
         else:
-            scale = built._range / math.sqrt(8 * budget * eta * (2 - eta))
+            scale = built.moved / math.sqrt(8 * budget * eta * (2 - eta))
         scale = round_up(scale * _UP)
         predicted = one_sample_error(glm, diameter, records, eta, vertices, scale)
         return cls(glm, diameter, records, eta, scale, pure, predicted)
@@ -111,7 +111,7 @@ class OneSampleRun:
         return self.glm.smoothness * self.eta * self.diameter
 
     @property
-    def _range(self) -> float:
+    def moved(self) -> float:
         """Of the score that a record moves most, at the first vertex after it."""
         first = 2 * self.glm.lipschitz / self.batch
         later = 2 * self.eta * (self.glm.lipschitz + self.glm.smoothness * self.diameter)
@@ -120,7 +120,7 @@ class OneSampleRun:
     @property
     def loss(self) -> PrivacyLoss:
         """The most that a record pays, however long its trace is."""
-        ratio, eta = self._range / self.scale, self.eta
+        ratio, eta = self.moved / self.scale, self.eta
         if self.pure:
             return PrivacyLoss("pure", ratio / eta)
         return PrivacyLoss("zcdp", ratio * ratio / (8 * eta * (2 - eta)))
@@ -156,7 +156,7 @@ class OneSample(OnePassAlgorithm):
 
     @property
     def moved(self) -> float:
-        return self.runs[0]._range / self.runs[0].diameter
+        return self.runs[0].moved / self.runs[0].diameter
 
     @property
     def adds(self) -> str:
@@ -218,7 +218,9 @@ class OneSample(OnePassAlgorithm):
                 if gumbel is None:
                     vertex = self._chosen(one_sample_run, own, drawn, labels[k : k + 1])
                 else:
-                    vertex = self.vertices.choose(own["gradient"], one_sample_run.scale, gumbel[k])
+                    vertex = self.vertices.choose(
+                        own["gradient"], one_sample_run.scale, one_sample_run.moved, gumbel[k]
+                    )
                 self._step(one_sample_run, own, vertex)
 
     def _chosen(
@@ -226,7 +228,7 @@ class OneSample(OnePassAlgorithm):
     ) -> Floats:
         """A vertex, by noise of its own."""
         noise, digest = drawn
-        return self.vertices.chosen(own["gradient"], run.scale, noise, labels, digest)
+        return self.vertices.chosen(own["gradient"], run.scale, run.moved, noise, labels, digest)
 
     def _step(self, run: OneSampleRun, own: Mapping[str, Any], vertex: Floats) -> None:
         x = (1 - run.eta) * own["x"] + run.eta * vertex

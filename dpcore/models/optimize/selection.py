@@ -20,6 +20,7 @@ from weir.dpcore.models.optimize.linear import Linear, best_steps, gap, total
 from weir.dpcore.models.optimize.rows import RowMatrix, on_lattice
 from weir.dpcore.models.optimize.vertices import VertexCandidates
 from weir.dpcore.models.optimize.width import FitStrategy
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.selection import select
 from weir.dpcore.pricing.calibration import round_up
@@ -271,6 +272,16 @@ class Selecting:
                     (chosen,) = self._draws.noise.select(*named, scores[None], built.scale).tolist()
                 else:
                     chosen = int(select(scores, built.scale, noise[t - first]))
+                answer = replay.released(
+                    "vertex",
+                    f"{built.noise}_choice",
+                    scores,
+                    chosen,
+                    sensitivity=built.sensitivity,
+                    scale=built.scale,
+                    norm=math.inf,
+                )
+                chosen = int(answer)
                 self._take(z, h, t, chosen % columns, -1.0 if chosen >= columns else 1.0)
         return z, h
 

@@ -105,6 +105,11 @@ class TreeRun:
             return self.glm.lipschitz
         return self.glm.smoothness * self.diameter * (self.kappa or 1.0) * 2.0 ** (1 - depth)
 
+    @property
+    def moved(self) -> float:
+        """Most that a record changes the range of the scores of a leaf."""
+        return 2 * self.diameter * max(self.clip(0), 2 * self.clip(1)) / self.batch
+
     def stepped(self, convex_set: ConvexSet, x: Floats, gradient: Floats, step: float) -> Floats:
         """x -> P(x - g / L1), no further than kappa times the step of the schedule times M: (n, d),
         (n, d) -> (n, d)."""
@@ -239,7 +244,7 @@ class Sfw(OnePassAlgorithm):
             vertex = self.set.linear_oracle(gradient[None])[0]
         else:
             scale = run.scales[stage.phase - 1]
-            vertex = self.vertices.chosen(gradient, scale, noise, labels, digest)
+            vertex = self.vertices.chosen(gradient, scale, run.moved, noise, labels, digest)
         x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self.grid)
 
     def words(self, run: int) -> str:

@@ -17,6 +17,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.optimize.predicted import length_of
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.generalised_gaussian import GeneralisedGaussian
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.pricing.calibration import budget_of, round_up
@@ -184,10 +185,20 @@ class NodeNoise:
         if self.kind == GENERALISED:
             where = digest[None, None]
             drawn = noise.generalised_gaussian(labels, where, self.dimension, self.exponent)
-            units = np.rint(drawn[0, 0] * self.scale).astype(np.int64)
+            noisy = replay.released(
+                "gradient",
+                GENERALISED,
+                total,
+                total + np.rint(drawn[0, 0] * self.scale).astype(np.int64),
+                sensitivity=self.sensitivity,
+                scale=self.scale,
+                where=labels,
+                norm=self.dual,
+                extra=(self._generalised.kappa,),
+            )
         else:
-            units = self._point.draw(noise, labels, digest[None])[0]
-        mean = (total + units).astype(np.float64) * (self.lattice.resolution / size)
+            noisy = self._point.noisy(total[None], noise, labels, digest[None])[0]
+        mean = noisy.astype(np.float64) * (self.lattice.resolution / size)
         return np.asarray(mean)
 
     def canonical(self) -> Mapping[str, Any]:

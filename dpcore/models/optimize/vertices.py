@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet, Corners, norm_of
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.optimize.rows import RowMatrix, grid_for, on_grid
+from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise
 from weir.dpcore.noise.selection import select
 
@@ -92,18 +94,33 @@ class VertexChoice:
         return noise.gumbel(labels, where, self.count)[:, 0]
 
     def chosen(
-        self, gradient: Floats, scale: float, noise: Noise, labels: Digests, digest: Digests
+        self,
+        gradient: Floats,
+        scale: float,
+        moved: float,
+        noise: Noise,
+        labels: Digests,
+        digest: Digests,
     ) -> Floats:
         """The same with noise of its own: of many vertices by few logarithms, the same choice.
         labels: (1, 2)."""
         if self.count < MANY:
-            return self.choose(gradient, scale, self.draw(noise, labels, digest)[0])
-        scores = self.scores(gradient)[None]
-        return self.vertex(int(noise.select(labels, digest[None, None], scores, scale)[0]))
+            return self.choose(gradient, scale, moved, self.draw(noise, labels, digest)[0])
+        scores = self.scores(gradient)
+        chosen = int(noise.select(labels, digest[None, None], scores[None], scale)[0])
+        return self._released(scores, chosen, scale, moved)
 
-    def choose(self, gradient: Floats, scale: float, gumbel: Floats) -> Floats:
-        """The vertex of the private choice: (d,). gumbel: (J,)."""
-        return self.vertex(int(select(self.scores(gradient), scale, gumbel)))
+    def choose(self, gradient: Floats, scale: float, moved: float, gumbel: Floats) -> Floats:
+        """The vertex of the private choice: (d,). moved: most that a record changes the range of
+        the scores. gumbel: (J,)."""
+        scores = self.scores(gradient)
+        return self._released(scores, int(select(scores, scale, gumbel)), scale, moved)
+
+    def _released(self, scores: Floats, chosen: int, scale: float, moved: float) -> Floats:
+        index = replay.released(
+            "vertex", "gumbel_choice", scores, chosen, sensitivity=moved, scale=scale, norm=math.inf
+        )
+        return self.vertex(int(index))
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

@@ -230,7 +230,7 @@ class Moving:
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
         built = self._made
         for t in range(done, done + steps):
-            costs = (self.sums(x) + self._noise(t)).astype(np.float64)
+            costs = self._noisy(t, self.sums(x)).astype(np.float64)
             vertex = built.linear.set.linear_oracle(costs[None])[0]
             step = 2.0 / (t + 2)
             x = on_grid((1.0 - step) * x + step * vertex, built.grid)
@@ -249,10 +249,10 @@ class Moving:
             return exact
         return np.asarray((exact + (1 << (built.shift - 1))) >> built.shift)
 
-    def _noise(self, t: int) -> NDArray[np.int64]:
+    def _noisy(self, t: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         draws = self._draws
         labels = label((draws.place << STEP_BITS) + t + 1, draws.complete)
-        return np.asarray(self._point.draw(draws.noise, labels, draws.digest[None])[0])
+        return np.asarray(self._point.noisy(sums[None], draws.noise, labels, draws.digest[None])[0])
 
 
 def width_for(

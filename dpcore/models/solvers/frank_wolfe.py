@@ -93,12 +93,12 @@ class FrankWolfe(BatchSolver):
         return SolverRun(carry, np.where(useful[:, None], x, start), iterations - (stop - done))
 
 
-def refuse_corners(problem: Problem) -> None:
+def refuse_corners(problem: Problem, solver: str = FrankWolfe.name) -> None:
     """Raises ConfigError: a loss with a corner, for which no step is known to help."""
     if problem.gradients.loss.cornered:
         raise ConfigError(
             "model.solver",
-            FrankWolfe.name,
+            solver,
             f"needs a loss without a corner, which {problem.gradients.loss.name} has; write "
             "loss: squared, {huber: 0.5}, logistic or hinge, or take another solver.",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +17,9 @@ from weir.dpcore.continual.unit import NOISE_OF, noise_scale_for
 from weir.dpcore.errors import ConfigError, WeirError, at_least_one
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.gradients import Gradients
-from weir.dpcore.models.kit.point import PointNoise, centre_of, row_dot
+from weir.dpcore.models.kit.point import PointNoise, centre_of
+from weir.dpcore.models.kit.short_rows import FINE, matrix_of, products, vector_of
+from weir.dpcore.models.solvers.design import Design
 from weir.dpcore.noise.noise import Noise, label
 from weir.dpcore.pricing.calibration import round_up
 
@@ -87,84 +90,8 @@ class Problem:
         }
 
 
-WORK = 1 << 17
-"""Numbers that are worked on at once: they stay in the cache."""
-FEWEST = 1 << 10
-"""Rows that are worked on at once, at least: fewer cost more in calls than they save."""
-
-
-class Design(NamedTuple):
-    """Rows of K keys, key after key, as the features of a linear prediction.
-
-    Attributes:
-      keys: (N,) int64, not decreasing, in [0, K).
-      points: (d, N) float64, a row for each feature, then 1 for the intercept if there is one.
-      targets: (N,). steepest: (N,), largest slope whose gradient is within the clip, L / ||point||.
-      hashes: (N, 2) uint64, keyed hash of each row's event; secret.
-    """
-
-    keys: Ints
-    points: Floats
-    targets: Floats
-    steepest: Floats
-    hashes: Digests
-
-    @classmethod
-    def of(cls, keys: Ints, rows: Floats, hashes: Digests, gradients: Gradients) -> Design:
-        """rows: (N, p + 1), features and target."""
-        d = gradients.parameters
-        points = np.ones((len(rows), d))
-        points[:, : gradients.features] = rows[:, : gradients.features]
-        length = np.sqrt(row_dot(points, points))
-        clip = gradients.clip * (1 - (d + 16) * 2.0**-52)  # below by more than all rounding
-        steepest = clip / np.where(length > 0, length, 1.0)
-        targets = np.ascontiguousarray(rows[:, -1])
-        return cls(keys, np.ascontiguousarray(points.T), targets, steepest, hashes)
-
-    def where(self, rows: NDArray[np.bool_]) -> Design:
-        """Some of the rows. rows: (N,)."""
-        return Design(
-            self.keys[rows],
-            np.compress(rows, self.points, axis=1),
-            self.targets[rows],
-            self.steepest[rows],
-            self.hashes[rows],
-        )
-
-    def sums(self, x: Floats, gradients: Gradients) -> Ints:
-        """Sums of each key's clipped gradients at x (K, d): (K, d) int64, lattice steps.
-
-        Each row's gradient has l2 norm at most the clip exactly: its slope is clipped to
-        ``steepest``, which makes it the gradient of a convex loss, and the product is truncated
-        toward zero. What is truncated are whole numbers up to 2^20, whose sums in float64 are exact
-        in any order.
-        """
-        out = np.zeros(x.shape, dtype=np.int64)
-        inverse, d = 1.0 / gradients.lattice.resolution, x.shape[1]
-        step = max(FEWEST, WORK // d)
-        columns = np.ascontiguousarray(x.T)
-        for start in range(0, len(self.keys), step):
-            piece = slice(start, start + step)
-            keys, points, steepest = self.keys[piece], self.points[:, piece], self.steepest[piece]
-            item = int(keys[0]) if keys[0] == keys[-1] else None
-            prediction, part = np.zeros(len(keys)), np.empty(len(keys))
-            for j in range(d):  # in order, number by number: the same bits whatever else is here
-                weight = columns[j].take(keys) if item is None else columns[j, item]
-                prediction += np.multiply(points[j], weight, out=part)
-            slope = gradients.loss.derivative(prediction, self.targets[piece])
-            slope = np.where(np.isfinite(slope), slope, 0.0)
-            np.clip(slope, -steepest, steepest, out=slope)
-            slope *= inverse  # a power of two
-            values = points * slope
-            np.trunc(values, out=values)
-            if item is not None:
-                out[item] += values.sum(axis=1).astype(np.int64)
-                continue
-            first = np.flatnonzero(np.diff(keys, prepend=-1))
-            out[keys[first]] += np.add.reduceat(values, first, axis=1).T.astype(np.int64)
-        return out
-
-
+LENGTHS, MOMENTS = 2.0**20, 2.0**20
+"""Steps in 1 of squared lengths and of second moments."""
 BATCH_BITS = 20
 """Bits of a noise label that tell batches of a pass apart."""
 
@@ -199,9 +126,10 @@ class Queries:
     **Formal guarantees**
       Unit: one event, or one user in a period. A neighbour swaps at most ``problem.changes`` rows
         of what is asked about for others, or adds or removes as many.
-      Sensitivity: a count changes by at most ``changes``, a sum of gradients by 2 L ``changes`` in
-        l2 (each row's gradient has norm at most L exactly, on the lattice), whatever x is: x may
-        depend on earlier answers, and on nothing else of the rows.
+      Sensitivity: a count changes by at most ``changes``, sums of squared lengths and of second
+        moments by ``changes`` times what their queries say, and a sum of gradients by 2 L
+        ``changes`` in l2 (each row's gradient has norm at most L exactly, on the lattice), whatever
+        x is: x may depend on earlier answers, and on nothing else of the rows.
       A pass over batches: a row's batch is a function of its own hash and of public numbers, so a
         swap changes one batch by 2 L or two by L each (a row leaves one and another enters one):
         its sums together change by at most 2 L ``changes`` in l2 (for K-norm noise, whose losses
@@ -269,6 +197,44 @@ class Queries:
         """Sums of each key's clipped gradients at x, with noise: (K, d) -> (K, d)."""
         return self._gradients(self._rows, x, share, self._pay(share))
 
+    def squared_lengths(self, share: Fraction) -> Floats:
+        """Sum of |x|^2 over each key's rows, x the features, with noise: (K,).
+
+        A row adds at most their number p, as each is at most 1; so a swap moves it by p.
+        """
+        level, p = self._pay(share), self._problem.gradients.features
+        features = self._rows.points[:p]
+        size = np.minimum(np.einsum("ij,ij->j", features, features), p)  # exact
+        sums = np.zeros((self.n_keys, 1), dtype=np.int64)
+        np.add.at(sums[:, 0], self._rows.keys, np.trunc(size * LENGTHS).astype(np.int64))
+        moved = round_up(self._problem.changes * p * LENGTHS)
+        return np.asarray(self._answer(sums, moved, share, level)[:, 0] / LENGTHS)
+
+    def second_moments(self, reach: Floats, share: Fraction) -> tuple[Floats, float]:
+        """Sum of z z^T over each key's rows, with noise: (K, d, d); and its stddev on the diagonal.
+
+        z are rows over ``reach`` (K,), longer ones shortened to length 1. z z^T has trace and
+        Frobenius norm at most 1, so that a swap moves the sum by at most sqrt(2) in that norm,
+        which is the l2 norm of the diagonal and sqrt(2) times the entries above it. Those get the
+        noise, after they are rounded to the grid, by half a step each.
+
+        Args:
+          reach: a function of earlier answers.
+        """
+        level, d = self._pay(share), self._problem.dimension
+        sums = np.zeros((self.n_keys, d * (d + 1) // 2), dtype=np.int64)
+        ends = np.searchsorted(self._rows.keys, np.arange(self.n_keys + 1))
+        for key, bound in enumerate(reach.tolist()):
+            points = np.ascontiguousarray(self._rows.points[:, ends[key] : ends[key + 1]].T)
+            total = products(points, bound, np.ones(len(points)))
+            steps = vector_of(total) * (MOMENTS / FINE / FINE)
+            sums[key] = np.rint(steps).astype(np.int64)
+        moved = self._problem.changes * math.sqrt(2) * MOMENTS * (1 + 2.0**-40)
+        moved = round_up(moved + math.sqrt(sums.shape[1]) + 1)
+        answer = self._answer(sums, moved, share, level) / MOMENTS
+        noise = noise_of(moved, self._budget, self._share * share, sums.shape[1])
+        return np.stack([matrix_of(item, d) for item in answer]), noise.stddev / MOMENTS
+
     def batches(
         self, counts: Ints, number: int, share: Fraction, first: int = 0
     ) -> Iterator[_Batch]:
@@ -302,8 +268,8 @@ class Queries:
     def _answer(self, exact: Ints, sensitivity: float, share: Fraction, level: int) -> Floats:
         """exact: (K, m) int64 -> (K, m) with noise."""
         point = noise_of(sensitivity, self._budget, self._share * share, exact.shape[1])
-        drawn = point.draw(self._noise, label(level, self.tick), self._digests)
-        return np.asarray((exact + drawn).astype(np.float64))
+        noisy = point.noisy(exact, self._noise, label(level, self.tick), self._digests)
+        return noisy.astype(np.float64)
 
     def _pay(self, share: Fraction) -> int:
         """Pays for a query or a pass; the level of its noise."""

@@ -17,6 +17,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import grouping_of, key_text
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
+from weir.dpcore.users.hash_order import _Bounds
 
 DAY, TICKS, SPAN = 86_400_000_000, 12, 6
 PAIRS = [
@@ -138,13 +139,14 @@ def test_what_counts_users_is_paid_for_and_attained(kind: str) -> None:
     assert 0.6 * paid <= result <= paid * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("order", ["time", "hash"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_random_user_moves_more(seed: int, relation: str) -> None:
+def test_no_random_user_moves_more(seed: int, relation: str, order: str) -> None:
     rng = np.random.default_rng(seed)
-    caps = f"{{ticks: {rng.integers(1, 4)}, keys: {rng.integers(1, 4)}, events: 2, total: 5}}"
+    caps = f"ticks: {rng.integers(1, 4)}, keys: {rng.integers(1, 4)}, events: 2, total: 5"
     more = "" if seed else "mechanism: {continual_sum: blt, noise: gaussian}"
-    plan = plan_of(MIXED, caps=caps, more=more, relation=relation)
+    plan = plan_of(MIXED, caps=f"{{{caps}, order: {order}}}", more=more, relation=relation)
     paid = plan.program.loss(None).value ** 2
     for _ in range(25):
         drawn = [
@@ -255,6 +257,26 @@ def test_noise_of_every_grouping_is_as_large_as_it_says_and_no_larger() -> None:
 # ---- mutants: each under-charges, and the replay sees it
 
 
+def test_a_mutant_that_lets_cells_in_by_their_hashes_alone_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caps, more = "{ticks: 3, keys: 2, events: 2, order: hash}", "mechanism: {continual_sum: blt}"
+    plan = plan_of(OUTPUTS["events"], caps=caps, more=more)
+    rows = fullest((0, 1, 2, 3), (0, 1, 2, 4, 5), 4.0, 2)
+
+    def moved() -> float:
+        change = leaves_of(plan, [*BASE, *rows]) - leaves_of(plan, BASE)
+        return math.sqrt(squares(plan, change)) / plan.program.loss(None).value
+
+    assert 0.5 < moved() <= 1 + 1e-9
+    full = _Bounds.full
+    monkeypatch.setattr(_Bounds, "full", lambda self, cells: full(self, cells) * 0)
+    monkeypatch.setattr(
+        _Bounds, "fits_with_all_before", lambda self, cells: np.ones(len(cells), dtype=bool)
+    )
+    assert moved() > 1.5
+
+
 def test_a_mutant_that_forgets_that_keys_meet_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KeyGroupings, "merged", lambda self, at: self.keys)
     plan = plan_of(OUTPUTS["events"], more="mechanism: {continual_sum: blt, noise: gaussian}")
@@ -348,6 +370,11 @@ def test_a_merged_pattern_adds_groupings_up() -> None:
             "the same noise",
         ),
         ({"keys": "discover: {min_users: 2, sample: 0.5}"}, "key.discover.sample", "totals"),
+        (
+            {"outputs": "n: {sum: x, clip: {learn: {ticks: 6d, top: 9, start: 1}}}"},
+            "key.groups",
+            "cannot be combined with aggregates.n.clip.learn",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(

@@ -46,6 +46,18 @@ def test_values_out_of_reach_neither_overflow_nor_leave_a_trace() -> None:
     assert cells.totals(np.full(most, 1e-5), 10.0, most)[0] == pytest.approx(0.65535, abs=2e-5)
 
 
+@pytest.mark.parametrize("most", [1, 2, 1000])
+def test_values_out_of_reach_do_not_overflow_where_cells_of_a_user_meet(most: int) -> None:
+    cells, met = cells_of([64 * most, most, 1], 64 * most), 65 * most + 1
+    for sign in (1, -1):
+        found = cells.totals(np.full(met, sign * 1e300), 10.0, most) * sign
+        assert (found > 10.0).all()
+        alone = cells_of([most, 1], most).totals(np.full(most + 1, sign * 1e300), 10.0, most)
+        assert (found[1:] * sign == alone).all(), "what meets elsewhere changes no other cell"
+    whole = cells.averages(np.full(met, 1e-5), 0.0, 10.0, most)
+    assert whole == pytest.approx(1e-5, abs=2e-5)
+
+
 def test_averages_lie_in_the_clip_whatever_its_width() -> None:
     low, high = 1e6, 1e6 + 1
     values = np.array([low, high, high, low, low + 0.25])

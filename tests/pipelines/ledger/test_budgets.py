@@ -34,7 +34,7 @@ def test_it_fits_once(tmp_path: Path, mechanism: str, noise: str, epsilon: float
             f"privacy.epsilon={epsilon}",
             f"privacy.delta={delta}",
             *(() if serves_totals else SPANS),
-            *(("privacy.protect_for=all",) if mechanism == "ended" else ()),
+            *(("privacy.protect_for=all",) if CONTINUAL_SUMS[mechanism].caveat else ()),
         ],
     )
     assert job.ledger is not None

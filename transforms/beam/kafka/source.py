@@ -47,7 +47,7 @@ class ReadRecords(ReaderDoFn):
     def __init__(
         self, topic: KafkaTopic, decoder: MessageDecoder, clock: Clock, flink: bool = False
     ) -> None:
-        super().__init__(clock, topic.stream.speed, flink)
+        super().__init__(clock, topic.earliest, topic.stream.speed, flink)
         self._topic, self._decoder = topic, decoder
 
     @beam.DoFn.unbounded_per_element()
@@ -64,8 +64,7 @@ class ReadRecords(ReaderDoFn):
         reader.begin(tracker.current_restriction())
         watch = DRAIN_WATCHES.of(f"{self._run} {number}", self._flink)
         finalizer.register(watch.safe)  # also where nothing was read: runners expect something
-        if watch.drains() and tracker.try_claim(None):
-            self._fence.drains()
+        if self._is_drained(watch, reader) and tracker.try_claim(None):
             return
         stamp = watermark.current_watermark() or floor(self._clock.start)
         until = time.monotonic() + self._turn

@@ -34,6 +34,9 @@ class DrainWatch:
     Args:
       watching: whether drains show in no other way; else none is ever noticed.
       now: seconds of a clock that never jumps, for tests.
+
+    Attributes:
+      began: wall microseconds at which who calls noticed the drain; None: there is none.
     """
 
     def __init__(self, watching: bool, now: Callable[[], float] = time.monotonic) -> None:
@@ -44,6 +47,7 @@ class DrainWatch:
         self._testing = False
         self._asked = 0.0
         self._keeps_short = self._cut_short = False
+        self.began: int | None = None
 
     @property
     def suspects(self) -> bool:

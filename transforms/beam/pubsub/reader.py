@@ -221,6 +221,7 @@ class Reader:
         first = min(_published(item.message) for item in result)
         return Pulled(messages, ids, full, self._from.earliest.at(first))
 
+    @property
     def is_well(self) -> bool:
         """Whether the last answer was one, and more are asked for."""
         return not self._failures and not self._closed.is_set()

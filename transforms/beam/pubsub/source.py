@@ -49,7 +49,7 @@ class PullDoFn(ReaderDoFn):
         clock: Clock,
         flink: bool = False,
     ) -> None:
-        super().__init__(clock, subscription.stream.speed, flink)
+        super().__init__(clock, subscription.earliest, subscription.stream.speed, flink)
         self._from, self._decoder = subscription, decoder
 
     @beam.DoFn.unbounded_per_element()
@@ -69,8 +69,7 @@ class PullDoFn(ReaderDoFn):
         began = reader.confirmations.began()
         watch = DRAIN_WATCHES.of(f"{self._run} {number}", self._flink)
         finalizer.register(watch.safe)  # also where nothing was pulled: runners expect something
-        if watch.drains() and tracker.try_claim(None):
-            self._fence.drains()
+        if self._is_drained(watch, reader) and tracker.try_claim(None):
             return
         stamp = watermark.current_watermark() or floor(self._clock.start)
         ids: list[str] = []
@@ -78,7 +77,7 @@ class PullDoFn(ReaderDoFn):
         while True:
             pulled = reader.take(STEP if self._prompt else WAIT)
             if pulled is None:
-                more = self._prompt and reader.is_well() and time.monotonic() < until
+                more = self._prompt and reader.is_well and time.monotonic() < until
                 if more and not self._ends_a_tick(reader, stamp):
                     continue  # fewer turns: each is a bundle of its own (and see runner_quirks)
                 break
@@ -98,7 +97,7 @@ class PullDoFn(ReaderDoFn):
         if self._is_over(reader, stamp) and tracker.try_claim(None):
             self._fence.ends()
             return
-        at_once = bool(ids) or self._prompt and reader.is_well()
+        at_once = bool(ids) or self._prompt and reader.is_well
         tracker.defer_remainder(Duration.of(watch.wait(0 if at_once else reader.pause)))
 
     def _is_over(self, reader: Reader, told: Timestamp) -> bool:

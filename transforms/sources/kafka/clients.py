@@ -83,7 +83,7 @@ class KafkaClients:
     """
 
     def __init__(self, topic: KafkaTopic) -> None:
-        self._topic, self._library = topic, library()
+        self._topic, self._library = topic, library(topic.properties.section)
         self._errors: list[str] = []
         self._assigned = False
         properties = topic.properties.read()

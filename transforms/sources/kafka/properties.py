@@ -1,18 +1,12 @@
-"""Properties of librdkafka's clients: plain ones, and secrets by reference.
-
-A secret is read where a client is made, on the worker: plans, graphs, logs and state hold the
-reference alone. Errors name the property and the place, never what was read.
-"""
+"""Properties of librdkafka's clients: plain ones, and secrets by reference."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.references import PropertyReference
 
 SECRETS = (
     "sasl.password",
@@ -39,50 +33,6 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 _OF_CONSUMERS = ("fetch.", "queued.", "isolation.")
-
-
-@dataclass(frozen=True)
-class PropertyReference:
-    """Where a secret is: exactly one is set.
-
-    Attributes:
-      file: absolute path of a file; a line break at its end does not count.
-      env: environment variable.
-    """
-
-    file: str | None = None
-    env: str | None = None
-
-    def read(self, field: str) -> str:
-        """The secret.
-
-        Args:
-          field: setting that it is for, for messages.
-
-        Raises:
-          ConfigError: it is not there, or empty.
-        """
-        if self.env is not None:
-            value, place = os.environ.get(self.env), f"the environment variable {self.env}"
-        else:
-            assert self.file is not None
-            place = self.file
-            try:
-                value = Path(self.file).read_text().rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(
-                    field,
-                    self.file,
-                    f"cannot be read ({type(error).__name__}). Put the secret there, readable for "
-                    "the user of the workers.",
-                ) from None
-        if not value:
-            raise ConfigError(
-                field,
-                place,
-                "is empty or not there. Put the secret there, on every worker.",
-            )
-        return value
 
 
 @dataclass(frozen=True)
@@ -128,4 +78,4 @@ class ClientProperties:
         }
 
 
-__all__ = ["SECRETS", "ClientProperties", "PropertyReference"]
+__all__ = ["SECRETS", "ClientProperties"]

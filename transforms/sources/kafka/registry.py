@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from weir.transforms.sources.kafka.properties import PropertyReference
+from weir.transforms.runtime.references import PropertyReference
 
 ANSWER = 5.0
 """Seconds that a registry has for an answer."""

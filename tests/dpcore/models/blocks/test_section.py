@@ -104,6 +104,18 @@ def test_the_plan_shows_every_split_and_a_split_that_is_named_is_taken() -> None
     assert pure.program.loss(None).kind == "pure"
 
 
+@pytest.mark.parametrize("algorithm", ["erm.sliding_window", "erm.sampled"])
+def test_pure_noise_is_not_taken_where_delta_does_not_cover_its_tails(algorithm: str) -> None:
+    model = {"algorithm": algorithm, **({} if "sampled" in algorithm else {"solver": "output"})}
+    privacy = "{{epsilon: 1.0, delta: {}, protect_for: all}}"
+    for delta, kind in (("0", "pure"), ("1e-9", "pure"), ("1e-11", "gdp"), ("1e-13", "zcdp")):
+        small = privacy.format(delta)
+        only_pure = "sampled" in algorithm  # it has no other noise
+        assert plan(model, privacy=small).program.loss(None).kind == ("pure" if only_pure else kind)
+        named = plan(model, privacy=small, mechanism="{noise: k_norm}")
+        assert named.program.loss(None).kind == "pure"
+
+
 def test_targets_that_are_no_class_are_void_and_features_are_clipped() -> None:
     inputs = DenseInputs(("u", "v"), "y", ((-1.0, 1.0), (0.0, 10.0)), (3.0, 1.0, 2.0), 0.5)
     columns = {

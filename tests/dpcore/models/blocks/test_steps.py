@@ -23,10 +23,11 @@ from weir.dpcore.models.blocks.steps import (
     StepsLevel,
     steps_level,
 )
-from weir.dpcore.models.blocks.steps_fit import CHUNK, StepsFit, StepsFitter
+from weir.dpcore.models.blocks.steps_fit import StepsFit, StepsFitter
 from weir.dpcore.models.kit.eigen import eigen
 from weir.dpcore.models.kit.filter import LENGTHS, TIMES, FilterRule
 from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic
+from weir.dpcore.models.kit.short_rows import CHUNK
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 
@@ -403,3 +404,15 @@ def test_lambda_of_a_single_fit_follows_from_public_numbers(delta: str) -> None:
     assert 0 < strength(60_000, epsilon="10000") < 0.01  # where doubles have digits for it
     chain = plan("  solver: output\n", "erm.sliding_window", delta).program
     assert chain.objective.strength == 0.1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("solver", "small"), [("output", "1e-6"), ("sgd", "1e-8")])
+def test_a_regulariser_that_doubles_cannot_serve_is_refused_by_its_own_name(
+    solver: str, small: str
+) -> None:
+    with pytest.raises(ConfigError, match="take a smaller one") as strong:
+        plan(f"  solver: {solver}\n  regularise: 1e9\n")
+    assert strong.value.field == "model.regularise"
+    with pytest.raises(ConfigError, match="take smaller blocks") as weak:
+        plan(f"  solver: {solver}\n  regularise: {small}\n")
+    assert weak.value.field == "model.block"

@@ -380,9 +380,9 @@ def test_many_vertices_are_chosen_among_by_few_logarithms() -> None:
     digest = np.array([3, 4], dtype=np.uint64)
     for k in range(20):
         labels = label(1, k)
-        one = vertices.chosen(gradient, 0.7, noise_of(), labels, digest)
+        one = vertices.chosen(gradient, 0.7, 1.0, noise_of(), labels, digest)
         gumbel = vertices.draw(noise_of(), labels, digest)[0]
-        assert one.tobytes() == vertices.choose(gradient, 0.7, gumbel).tobytes()
+        assert one.tobytes() == vertices.choose(gradient, 0.7, 1.0, gumbel).tobytes()
 
 
 @pytest.mark.parametrize("loss", [None, "logistic", "hinge"])

@@ -85,10 +85,10 @@ def test_the_budget_is_kept_and_used(kind: str) -> None:
 def test_noise_is_of_the_size_that_is_said() -> None:
     way = made(SETS["l2"], Squared(), steps=3)
     rows, targets = data(4)
-    drawn = []
+    drawn, nothing = [], np.zeros(way.linear.set.dimension, dtype=np.int64)
     for i in range(800):
         run = way.fit(rows, targets, np.zeros(0), draws(i + 1))
-        drawn.append(run._noise(1))
+        drawn.append(run._noisy(1, nothing))
     found = np.concatenate(drawn) / way.scale
     assert stats.kstest(found, "norm").pvalue > 1e-3
     assert stats.kstest(found * 1.2, "norm").pvalue < 1e-3

@@ -15,7 +15,8 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit.loss_spec import parse_loss
-from weir.dpcore.models.solvers.queries import Design, Paid, Problem, Queries, deal
+from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.models.solvers.queries import Paid, Problem, Queries, deal
 from weir.dpcore.noise.noise import k_norm_variance
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
