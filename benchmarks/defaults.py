@@ -27,10 +27,11 @@ from scipy.optimize import minimize
 from benchmarks.default_sets import NEW, TABLES, Table, table
 from benchmarks.harness import Bench, main
 from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.models.blocks.objective import Objective, Softmax
 from weir.dpcore.models.kit.loss import Huber, Logistic
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.5, 1.0, 4.0, 1e4)

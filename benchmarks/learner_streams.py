@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from examples.flights import data as flights_data
 from examples.shop.demo import CACHE
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -15,7 +15,7 @@ import numpy as np
 from weir.dpcore.accounting.groupings import noise_words
 from weir.dpcore.accounting.guarantee import NO_ASSUMPTIONS, Guarantee, RuntimeAssumptions
 from weir.dpcore.accounting.precision import refuse_uneven
-from weir.dpcore.aggregates.compile import found_by
+from weir.dpcore.aggregates.private_keys import found_by
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Ints
@@ -37,14 +37,15 @@ from weir.dpcore.plan_guarantee import (
 )
 from weir.dpcore.plan_warnings import (
     WeightPrice,
+    caps_priced,
     useless_outputs,
     warnings_for,
     weight_prices,
 )
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.choice import loss_json, reason
-from weir.dpcore.pricing.terms import FAR, LAST, Terms
-from weir.dpcore.pricing.user_periods import CapPrice, cap_prices
+from weir.dpcore.pricing.terms import FAR, LAST
+from weir.dpcore.pricing.user_periods import CapPrice
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
 from weir.dpcore.spaced import compiled
 from weir.dpcore.users.unit import UserUnit
@@ -199,36 +200,13 @@ class Plan:
     @cached_property
     def cap_prices(self) -> tuple[CapPrice, ...]:
         """What other contribution bounds would cost in noise; empty where the unit is an event."""
-        terms = self.config.terms()
         ticks = self.ticks_to_look_at()
-        chosen = next(
-            (alternative for alternative in self.alternatives if alternative.chosen), None
-        )
-        now = self.program.released_stddev()
-
-        def of_events(other: Terms) -> float:
-            if now is not None:
-                other = replace(other, noise=None if chosen is None else chosen.noise)
-            elif chosen is not None:
-                other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
-            program = compiled(self.config.algorithm, other, self.config.release_every).program
-            if now is not None:
-                return (program.released_stddev() or 0.0) / now
-            pairs = zip(program.describe(ticks), self.outputs, strict=True)
-            ratios = [a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst > 0]
-            return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
-
-        sums = self.program.sums
-        if isinstance(self.program, Aggregates):
-            sums = tuple(part.mechanism for part in self.program.parts if not part.hidden)
-        if not sums and now is None:
-            return ()
-        return cap_prices(sums, terms, of_events)
+        return caps_priced(self.config, self.program, self.outputs, self.alternatives, ticks)
 
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
-        privacy, lookup = self.config.privacy, self.config.lookup
+        clock, privacy, lookup = self.config.clock, self.config.privacy, self.config.lookup
         return {
             "version": self.version,
             "name": self.name,
@@ -237,7 +215,7 @@ class Plan:
             "unit": self.guarantee.unit,
             "relation": privacy.relation,
             "window": self.guarantee.window,
-            "clock": self._canonical_clock(),
+            "clock": {"once": True} if clock is None else clock.canonical(self.clock),
             "key": self.keys.column,
             **self.keys.shared,
             "where": self.where,
@@ -246,19 +224,6 @@ class Plan:
             "program": self.program.canonical(),
             **({} if self.person is None else {"person": self.person.canonical()}),
             **({} if self.discovery is None else {"discovery": self.discovery.canonical()}),
-        }
-
-    def _canonical_clock(self) -> dict[str, Any]:
-        clock, calendar, section = self.clock, self.clock.calendar, self.config.clock
-        if section is None:
-            return {"once": True}
-        return {
-            "start": clock.start,
-            "period": clock.period if calendar is None else calendar.canonical(),
-            "end": clock.end,
-            "delay": clock.delay,
-            # The default is part of the version.
-            **({} if section.ahead is None else {"ahead": clock.ahead}),
         }
 
     @cached_property
@@ -288,8 +253,7 @@ class Plan:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader should know before running it; outputs that noise hides among that, whose
-        remedies are priced when this is first read."""
+        """What a reader should know before running it; remedies are priced when it is read."""
         return (*self.own_warnings, *useless_outputs(self.config, self.program))
 
     @cached_property

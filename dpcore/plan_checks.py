@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 from weir.dpcore.accounting.groupings import KeyGroupings
 from weir.dpcore.aggregates.aggregate import Aggregate
@@ -204,3 +205,23 @@ def groups_of(
     once = all(item.of_users is not None for item in aggregates.values())
     shape = (key.weights, 1 if caps is None else caps.keys, once, key.discover is not None)
     return KeyGroupings.of(named, listed, *shape)
+
+
+def with_relation(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A config that is not yet checked: a model's neighbours differ in one payload, unless it says
+    otherwise or speaks of users."""
+    privacy = data.get("privacy")
+    if data.get("model") is None or _unit_of(privacy) == "user":
+        return data
+    if isinstance(privacy, Privacy) and "relation" not in privacy.model_fields_set:
+        return {**data, "privacy": privacy.model_copy(update={"relation": "replace_one"})}
+    if isinstance(privacy, Mapping) and "relation" not in privacy:
+        return {**data, "privacy": {**privacy, "relation": "replace_one"}}
+    return data
+
+
+def _unit_of(privacy: Any) -> Any:
+    """The unit of a section that is not yet checked."""
+    if isinstance(privacy, Privacy):
+        return privacy.unit
+    return privacy.get("unit") if isinstance(privacy, Mapping) else None

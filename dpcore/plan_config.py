@@ -39,6 +39,7 @@ from weir.dpcore.plan_checks import (
     check_order,
     check_users,
     groups_of,
+    with_relation,
 )
 from weir.dpcore.pricing.alternatives import MechanismConfig
 from weir.dpcore.pricing.terms import Terms
@@ -58,13 +59,6 @@ Blocks = Annotated[
     Field(ge=1, le=MOST_BLOCKS),
     Says(f"must be a power of two, like 16, and at most {MOST_BLOCKS}."),
 ]
-
-
-def _unit_of(privacy: Any) -> Any:
-    """The unit of a section that is not yet checked."""
-    if isinstance(privacy, Privacy):
-        return privacy.unit
-    return privacy.get("unit") if isinstance(privacy, Mapping) else None
 
 
 class PlanConfig(Section):
@@ -188,18 +182,8 @@ class PlanConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _relation(cls, data: Any) -> Any:
-        """A model's neighbours differ in one payload, unless the config says otherwise or speaks of
-        users."""
-        if not isinstance(data, Mapping) or data.get("model") is None:
-            return data
-        privacy = data.get("privacy")
-        if _unit_of(privacy) == "user":
-            return data
-        if isinstance(privacy, Privacy) and "relation" not in privacy.model_fields_set:
-            return {**data, "privacy": privacy.model_copy(update={"relation": "replace_one"})}
-        if isinstance(privacy, Mapping) and "relation" not in privacy:
-            return {**data, "privacy": {**privacy, "relation": "replace_one"}}
-        return data
+        """A model's neighbours differ in one payload; see ``with_relation``."""
+        return with_relation(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="before")
     @classmethod

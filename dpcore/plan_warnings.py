@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from weir.dpcore.accounting.guarantee import Guarantee
 from weir.dpcore.accounting.precision import UNEVEN, missing_tail
 from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm
+from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.algorithm import Compiled
+from weir.dpcore.arrays import Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.pricing.user_periods import costly_periods
+from weir.dpcore.pricing.user_periods import CapPrice, cap_prices, costly_periods
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.spaced import compiled
 from weir.dpcore.words import listing, number
@@ -236,6 +238,38 @@ def weight_prices(
             return ()
         result.append(WeightPrice(name, max(ratios[True]), max(ratios[False])))
     return tuple(result)
+
+
+def caps_priced(
+    config: PlanConfig,
+    program: Program,
+    outputs: Sequence[OutputInfo],
+    alternatives: Iterable[Alternative],
+    ticks: Ints,
+) -> tuple[CapPrice, ...]:
+    """What other contribution bounds would cost in noise; empty where the unit is an event."""
+    terms = config.terms()
+    chosen = next((alternative for alternative in alternatives if alternative.chosen), None)
+    now = program.released_stddev()
+
+    def of_events(other: Terms) -> float:
+        if now is not None:
+            other = replace(other, noise=None if chosen is None else chosen.noise)
+        elif chosen is not None:
+            other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
+        built = compiled(config.algorithm, other, config.release_every).program
+        if now is not None:
+            return (built.released_stddev() or 0.0) / now
+        pairs = zip(built.describe(ticks), outputs, strict=True)
+        ratios = [a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst > 0]
+        return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
+
+    sums = program.sums
+    if isinstance(program, Aggregates):
+        sums = tuple(part.mechanism for part in program.parts if not part.hidden)
+    if not sums and now is None:
+        return ()
+    return cap_prices(sums, terms, of_events)
 
 
 def warnings_for(

@@ -66,6 +66,7 @@ ROOMS = {
         "plan_warnings",
         "plan",
         "estimates",
+        "bounded_events",
         "simulate",
         "audit",
     ],

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weir.dpcore.accounting.guarantee import Guarantee
+    from weir.dpcore.bounded_events import Events
     from weir.dpcore.errors import ConfigError, WeirError
     from weir.dpcore.plan import Plan
     from weir.dpcore.plan_config import PlanConfig
-    from weir.dpcore.simulate import Events, Simulated, simulate
+    from weir.dpcore.simulate import Simulated, simulate
     from weir.pipelines.notebook.release import release
     from weir.pipelines.notebook.released import Released
     from weir.pipelines.results.verdict import InputRejected

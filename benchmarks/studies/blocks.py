@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.bounded_events import Bound, Events, bounded
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Bound, Events, bounded, leaves_for
+from weir.dpcore.simulate import leaves_for
 
 Floats = NDArray[np.float64]
 HOUR = 3_600_000_000

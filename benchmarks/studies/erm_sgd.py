@@ -28,8 +28,9 @@ from sklearn import datasets
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.accelerated import accelerated
 from weir.dpcore.models.blocks.fitter import Draws, Minimised, Stepped
-from weir.dpcore.models.blocks.level import FINENESS, accelerated, level_for
+from weir.dpcore.models.blocks.level import FINENESS, level_for
 from weir.dpcore.models.blocks.objective import Objective, row_loss
 from weir.dpcore.models.blocks.stochastic import stochastic_level
 from weir.dpcore.models.kit.loss import Logistic

@@ -28,10 +28,11 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.studies.blocks import HOUR, START, Data, Setting
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.prf import KeyedNoise
-from weir.dpcore.simulate import Events, bounded, leaves_for
+from weir.dpcore.simulate import leaves_for
 
 RESULTS = Path(__file__).parent / "results"
 BLOCK = 256

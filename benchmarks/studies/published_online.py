@@ -59,8 +59,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.studies.one_pass_arrays import fit
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 START = 1_704_067_200_000_000
 TABLE: dict[tuple[float, int, int], float] = {

@@ -14,8 +14,9 @@ from benchmarks.studies.blocks import (
     printed,
     with_noise,
 )
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 BLOCK = 20
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.aggregates.compile import found_by
+from weir.dpcore.aggregates.private_keys import found_by
 from weir.dpcore.discovery.step import step
 from weir.dpcore.discovery.waiting import Block, KeyCells
 from weir.dpcore.noise.key_ring import KeyRing

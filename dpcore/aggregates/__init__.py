@@ -1,7 +1,7 @@
 """Counts, sums, means, variances, histograms and quantiles as one joint continual sum.
 
 ``algorithm`` is the section of a config, which compiles to the ``Aggregates`` of ``program``.
-``compile`` finds the count that partition selection reads; ``bounding`` names the columns of
+``private_keys`` finds the count that partition selection reads; ``bounding`` names the columns of
 predicates, ``learned`` clips that are learned in private. A new aggregate subclasses ``Aggregate``
 (``aggregate``) and asks a ``Layout`` (``channel``) for channels. ``counts`` and ``moments`` have
 outputs that add up over ticks.
@@ -12,9 +12,9 @@ __all__ = [
     "algorithm",
     "bounding",
     "channel",
-    "compile",
     "counts",
     "learned",
     "moments",
+    "private_keys",
     "program",
 ]

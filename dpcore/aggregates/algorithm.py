@@ -14,8 +14,9 @@ from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.algorithm import Compiled, Error, Reading, Role, Shown
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.section import nearest, refusal
+from weir.dpcore.config.section_examples import field_names
 from weir.dpcore.config.ticks import spans_of
-from weir.dpcore.config.validation import Chosen, field_names
+from weir.dpcore.config.validation import Chosen
 from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program

@@ -18,12 +18,13 @@ from scipy.linalg import solve_triangular
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.continual.independent import UnitSum
 from weir.dpcore.models.blocks.level import amplified
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.replay import Call, Diverged, Session
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, Simulated, simulate
+from weir.dpcore.simulate import Simulated, simulate
 
 SLACK = 1 + 1e-6
 """What is within this of a bound keeps it: for the rounding of doubles in the comparison."""

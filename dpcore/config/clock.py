@@ -186,6 +186,18 @@ class ClockConfig(Section):
             calendar=calendar,
         )
 
+    def canonical(self, clock: Clock) -> dict[str, Any]:
+        """What of the clock shapes a release, JSON-able."""
+        calendar = clock.calendar
+        return {
+            "start": clock.start,
+            "period": clock.period if calendar is None else calendar.canonical(),
+            "end": clock.end,
+            "delay": clock.delay,
+            # The default is part of the version.
+            **({} if self.ahead is None else {"ahead": clock.ahead}),
+        }
+
 
 MOST: Final = 100_000
 """Ticks of a table."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from weir.dpcore.config.section import Section, nearest, refusal
-from weir.dpcore.config.validation import Chosen, field_names
+from weir.dpcore.config.section_examples import field_names
+from weir.dpcore.config.validation import Chosen
 from weir.dpcore.registry import MODELS
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from weir.dpcore.audit.changes import (
     odd_changes,
 )
 from weir.dpcore.audit.law import LINEAR, Law, has_law
+from weir.dpcore.bounded_events import bounded
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
-from weir.dpcore.simulate import bounded, sum_leaves
+from weir.dpcore.simulate import sum_leaves
 from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.streams import EventMaker, events_of
 from weir.pipelines.graph.checks import plan_of

@@ -14,8 +14,8 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.audit.changes import CandidateEvents, Placed, UnitChange, user_events
 from weir.dpcore.audit.noise_size import NoiseSize
 from weir.dpcore.audit.replay import SLACK, Recorded, Replayed
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.program import takes_rows
-from weir.dpcore.simulate import Events
 from weir.pipelines.audit.attack import spans
 from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice

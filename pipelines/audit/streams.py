@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.audit.changes import CandidateEvents, Placed, UnitChange
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config.schema import TimeColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events
 from weir.pipelines.audit.audit import Audited, names
 from weir.pipelines.feed.synthetic import Shares, batches, write_times
 from weir.pipelines.feed.targets import open_target

@@ -11,7 +11,8 @@ from pydantic import PrivateAttr
 from pydantic_core import core_schema
 
 from weir.dpcore.config.section import Section, no_section, refusal, unknown
-from weir.dpcore.config.validation import field_names, nested, skeleton
+from weir.dpcore.config.section_examples import field_names, skeleton
+from weir.dpcore.config.validation import nested
 from weir.dpcore.errors import WeirError
 from weir.dpcore.registry import Registry
 from weir.transforms.runtime import files

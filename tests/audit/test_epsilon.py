@@ -7,7 +7,8 @@ import pytest
 
 from tests.audit.verdict import audit, epsilon_bound, separation, tampered
 from tests.audit.world import DAY, WINDOW, World, make
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.bounded_events import Events
+from weir.dpcore.simulate import simulate
 
 KEYS = 6000
 

@@ -103,9 +103,9 @@ def test_keys_that_appear_late_are_protected_alike(mechanism: str) -> None:
     plan = make(mechanism, keys=2, ticks=16, epsilon=6.0, window=SPAN, aggregates=SMALL)
     text = plan.config.to_dict()
     text["key"] = {"column": "k", "observed_keys_are_public": True}
+    from weir.dpcore.bounded_events import Events
     from weir.dpcore.plan import Plan
     from weir.dpcore.plan_config import PlanConfig
-    from weir.dpcore.simulate import Events
 
     plan = Plan.from_config(PlanConfig.from_dict(text))
     names = [f"k{i}" for i in range(keys)]

@@ -14,12 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weir.dpcore.accounting.calibrate import gdp_epsilon, gdp_mu, zcdp_epsilon, zcdp_rho
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.gaussian import exponential_from_bits, normal_from_bits
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.registry import CONTINUAL_SUMS
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 SECRET = bytes(32)
 

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from tests.audit.cases import configs, head
 from tests.audit.replay_mutants import MUTANTS, TWO, Mutant
 from weir.dpcore.audit.replay import Recorded
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import WeirError
 from weir.dpcore.noise import replay
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.pipelines.audit.replay import replay_audit
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import loads

@@ -14,12 +14,13 @@ from tests.audit.verdict import epsilon_bound, tampered, threshold
 from tests.audit.world import DAY, Recorder, World
 from tests.constant_noise import NoNoise
 from weir.dpcore.audit.law import inverted
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import WeirError
 from weir.dpcore.leaves.hashes import hashes_of_users
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.dpcore.users.cells import CapKeys, user_hashes
 from weir.dpcore.users.unit import ContributionBounds, UserUnit
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from weir.dpcore.audit.changes import Placed
 from weir.dpcore.audit.law import inverted
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 DAY = 86_400_000_000
 WINDOW = 8

@@ -19,13 +19,14 @@ from tests.constant_noise import NoNoise
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.arrays import Floats
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.models.regression.accelerated import solve
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.lifting import solve_embedded
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import OutputInfo, Released, takes_rows
-from weir.dpcore.simulate import Events, bounded, leaves_for, simulate, sum_leaves
+from weir.dpcore.simulate import leaves_for, simulate, sum_leaves
 
 SECRET = bytes(range(32))
 HOUR = 3_600_000_000

@@ -19,10 +19,11 @@ from tests.contracts.test_user_sensitivity import (
 from weir.dpcore import simulate as simulated
 from weir.dpcore.arrays import Floats
 from weir.dpcore.audit.law import Law, has_law
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.continual.active_users import ActiveUsers, changes_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
+from weir.dpcore.simulate import simulate, sum_leaves
 
 OVERS = [1, 2, 6]
 

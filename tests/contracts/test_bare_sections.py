@@ -11,7 +11,8 @@ import pytest
 from weir.dpcore.aggregates.algorithm import AnyAggregate
 from weir.dpcore.config import yaml
 from weir.dpcore.config.section import Section
-from weir.dpcore.config.validation import Chosen, parsed, skeleton
+from weir.dpcore.config.section_examples import parsed, skeleton
+from weir.dpcore.config.validation import Chosen
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.connectors.connector import PluginField

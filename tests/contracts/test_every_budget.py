@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from tests.contracts import versions
-from weir.dpcore.config.validation import field_names
+from weir.dpcore.config.section_examples import field_names
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig

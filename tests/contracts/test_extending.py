@@ -24,11 +24,12 @@ from tests.constant_noise import NoNoise
 from tests.contracts.cases import Case
 from tests.contracts.test_loss import TICKS, replayed
 from weir.dpcore import registry
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config import yaml
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import CONTINUAL_SUMS, MODELS
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import json_schema
 

@@ -18,12 +18,13 @@ import pytest
 from tests.contracts import versions
 from tests.contracts.margins import SECRET, TRUTHS, Margin, events_of, margins, publishes
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.bounded_events import bounded
 from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.plan import Plan
 from weir.dpcore.pricing.calibration import LAPLACE_BAND
 from weir.dpcore.registry import AGGREGATES, MODELS
-from weir.dpcore.simulate import bounded, simulate, sum_leaves
+from weir.dpcore.simulate import simulate, sum_leaves
 
 KEYS, WRONG = 400, 15.0
 EACH, MANY = 120, 900

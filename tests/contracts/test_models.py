@@ -12,11 +12,12 @@ import pytest
 
 from tests.contracts.cases import same
 from weir.dpcore.arrays import arrays_of
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import MODELS
-from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.dpcore.simulate import leaves_for, simulate
 from weir.transforms.runtime.codec import pack, restore, unpack
 
 pytestmark = pytest.mark.slow

@@ -19,11 +19,12 @@ from tests.contracts.test_models import (
     config_of,
     with_rows,
 )
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.schedule import Waits
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import MODELS
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 WAITING = tuple(name for name in NAMES if name in (*BLOCKS, *PLACED, *ONE_PASS, *FORMS))
 """Models that are fitted to blocks or runs of records."""

@@ -15,10 +15,11 @@ from weir.dpcore.aggregates.algorithm import kind_of
 from weir.dpcore.aggregates.compile import outputs_of, overs_of
 from weir.dpcore.aggregates.leaf import ChannelLeaf
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.bounded_events import Bound, Events, bounded
 from weir.dpcore.config.validation import validate
 from weir.dpcore.plan import Plan
 from weir.dpcore.registry import AGGREGATES
-from weir.dpcore.simulate import Bound, Events, bounded, sum_leaves
+from weir.dpcore.simulate import sum_leaves
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "count": [

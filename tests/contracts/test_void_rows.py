@@ -22,13 +22,14 @@ from tests.contracts.test_models import (
     taken,
     with_rows,
 )
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.gradients import Gradients
 from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss, Squared
 from weir.dpcore.models.kit.rows import Scaling, is_void
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, bounded, leaves_for
+from weir.dpcore.simulate import leaves_for
 
 BAD = (np.nan, np.inf, -np.inf)
 

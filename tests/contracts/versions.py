@@ -21,13 +21,14 @@ from unittest.mock import patch
 import numpy as np
 
 from weir.dpcore.aggregates.bounding import GATE
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan, sha_of
 from weir.dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
-from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.dpcore.simulate import leaves_for, simulate
 
 GOLDEN = Path(__file__).parent / "versions.json"
 """Case -> version -> what ``kept`` has. A version that plans run under never changes in here."""

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.constant_noise import NoNoise
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.plan import Plan
 from weir.dpcore.pricing.calibration import round_up
-from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
+from weir.dpcore.simulate import simulate, sum_leaves
 
 SECRET = bytes(range(32))
 DAY = 86_400_000_000

@@ -12,11 +12,12 @@ from tests.constant_noise import NoNoise
 from tests.contracts.cases import noise
 from tests.contracts.corners import candidates, moved, weights
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.continual.ended import EndedSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_under
 

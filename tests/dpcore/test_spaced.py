@@ -13,10 +13,11 @@ import pytest
 from tests.constant_noise import NoNoise
 from tests.contracts.cases import same
 from weir.dpcore.arrays import arrays_of
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.transforms.runtime.codec import pack, restore, unpack
 
 DAY = 86_400_000_000

@@ -13,8 +13,9 @@ import pytest
 import weir as public
 from tests.pipelines.conftest import Weir
 from tests.pipelines.pages import SCRIPT, unpacked
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.page import page
 from weir.pipelines.results.run import ResultFolder

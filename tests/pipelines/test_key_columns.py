@@ -13,11 +13,12 @@ import pytest
 
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config import yaml
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text, shown_key
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.pipelines.config.job import json_schema, load, loads
 from weir.pipelines.feed.synthetic import Shares, batches
 from weir.pipelines.graph.checks import plan_of

@@ -11,8 +11,9 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 CONFIG = """\
 name: shop

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import Weir
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.pipelines.predict.predict import models_at
 from weir.pipelines.results.run import ResultFolder
 

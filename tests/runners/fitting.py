@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from tests.runners.recording import HOUR, SECRET, START, Cells, line_of
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config import durations
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 EARLY = "early"
 LATE = ("late-1", "late-2", "late-3")

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tests.runners.recording import HOUR, SECRET, START, line_of
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config import durations
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.pipelines.results.files import TYPES, read_file
 from weir.pipelines.results.run import ResultFolder
 

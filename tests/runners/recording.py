@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import orjson
 
+from weir.dpcore.bounded_events import Bound, Events, bounded
 from weir.dpcore.config import durations
 from weir.dpcore.leaves.hashes import event_hashes
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Bound, Events, bounded, simulate
+from weir.dpcore.simulate import simulate
 from weir.transforms.runtime.reasons import MISSING, counter_of
 
 SECRET = bytes(range(7, 39))

@@ -9,8 +9,9 @@ import numpy as np
 
 from tests.audit.world import DAY
 from tests.constant_noise import NoNoise
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, Simulated, simulate
+from weir.dpcore.simulate import Simulated, simulate
 
 SURE = 4.5
 """Standard errors that count as chance. Secrets are fixed: a test passes always or never."""

@@ -14,8 +14,9 @@ from tests.transforms.running import SECRET, Ran, cut, run, shuffled
 from tests.transforms.test_cap import made
 from tests.transforms.user_shards import LAYOUT, UserShards, without_ids
 from weir.dpcore.accounting.guarantee import RuntimeAssumptions
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.dpcore.users.unit import ContributionBounds
 from weir.transforms.operators.timed_cells import Head
 from weir.transforms.runtime.secret import SecretRef

@@ -16,8 +16,9 @@ from tests.transforms.test_model_pipeline import (
     cells,
     flights,
 )
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow

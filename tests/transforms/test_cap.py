@@ -24,9 +24,10 @@ from tests.transforms.doubles import MINUTE, START, FakeConfig, FakePlan, FakeSc
 from tests.transforms.running import KEPT, SECRET, Ran, cut, keep, run, shuffled
 from tests.transforms.user_shards import UserShards, without_ids
 from weir.dpcore.accounting.guarantee import RuntimeAssumptions
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.dpcore.users.unit import ContributionBounds, Periods, UserUnit
 from weir.transforms.beam import bound_users as cap
 from weir.transforms.beam import heartbeat

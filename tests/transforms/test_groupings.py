@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.running import SECRET, cut, run, shuffled
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.transforms.runtime.secret import SecretRef
 
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
@@ -103,7 +104,8 @@ def test_copies_of_an_id_count_once_in_every_grouping(secret: SecretRef) -> None
 
 def test_totals_are_those_of_their_parts_but_for_noise() -> None:
     """With a public number of events: exact sums of a coarser key are those of the finer ones."""
-    from weir.dpcore.simulate import bounded, sum_leaves
+    from weir.dpcore.bounded_events import bounded
+    from weir.dpcore.simulate import sum_leaves
 
     plan = plan_of(DECLARED)
     events = Events(

@@ -13,9 +13,10 @@ import pytest
 from tests.transforms.doubles import START, FakePlan, events, random_events
 from tests.transforms.running import SECRET, Ran, cut, run, shuffled
 from weir.dpcore.aggregates.bounding import GATE
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.transforms.runtime.reasons import counter_of
 from weir.transforms.runtime.secret import SecretRef
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.transforms.doubles import FakePlan, random_events
 from tests.transforms.running import cut, run, shuffled
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow

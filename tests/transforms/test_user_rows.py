@@ -10,8 +10,9 @@ import pytest
 
 from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import SECRET, cut, run, shuffled
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.dpcore.simulate import leaves_for, simulate
 from weir.transforms.runtime.secret import SecretRef
 
 TICKS = 24

@@ -70,8 +70,8 @@ from benchmarks.studies.continual_erm.results import (
     reach_name,
     write,
 )
+from weir.dpcore.bounded_events import Bound
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Bound
 
 Floats = NDArray[np.float64]
 

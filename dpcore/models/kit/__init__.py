@@ -2,8 +2,9 @@
 
 Losses with their slope, curvature and envelope (``loss``, ``loss_spec``), events as rows
 (``inputs``, ``rows``, ``feature_map``), rows that are kept (``kept``), noise on a point of a
-lattice (``point``), eigenvectors of the same bits everywhere (``eigen``), and the lengths of noisy
-steps along them (``filter``). Nothing here knows an algorithm.
+lattice (``point``), eigenvectors of the same bits everywhere (``eigen``), sums of products of
+shortened rows (``short_rows``), and the lengths of noisy steps (``filter``). Nothing here knows an
+algorithm.
 """
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "loss_spec",
     "point",
     "rows",
+    "short_rows",
 ]

@@ -12,10 +12,11 @@ import pytest
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.joint import of_one, over_groupings
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan
 from weir.dpcore.pricing import calibration
-from weir.dpcore.simulate import Events, bounded, sum_leaves
+from weir.dpcore.simulate import sum_leaves
 
 TICKS, DAY = 6, 86_400_000_000
 CELLS = [("paris", "shoes"), ("paris", "hats"), ("rome", "hats")]

@@ -13,10 +13,11 @@ import pytest
 from weir.dpcore.accounting import contributions, groupings
 from weir.dpcore.accounting.contributions import Pattern, over_keys
 from weir.dpcore.accounting.groupings import CellPowers, KeyGroupings
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import grouping_of, key_text
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
+from weir.dpcore.simulate import simulate, sum_leaves
 from weir.dpcore.users.hash_order import _Bounds
 
 DAY, TICKS, SPAN = 86_400_000_000, 12, 6

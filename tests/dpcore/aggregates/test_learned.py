@@ -14,13 +14,14 @@ from scipy.stats import norm
 
 from tests.contracts.test_loss import cost
 from weir.dpcore.aggregates.learned import LearnedOutput
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.continual import learned
 from weir.dpcore.continual.learned import FULL, LearnedSum, clipped, narrowed
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.key_ring import KeyRing
 from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
+from weir.dpcore.simulate import simulate, sum_leaves
 
 DAY, TICKS, FIRST = 86_400_000_000, 12, 4
 USERS = "unit: user, per: 4d, contributions: {ticks: 3, keys: 2, events: 2},"

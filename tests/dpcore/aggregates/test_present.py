@@ -24,10 +24,11 @@ from weir.dpcore.aggregates.leaf import ChannelLeaf
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.aggregates.split import split_groups
 from weir.dpcore.arrays import Floats
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 RELATIONS: tuple[Relation, ...] = ("add_remove", "replace_one", "replace_anywhere")
 MEAN: dict[str, Any] = {"mean": "x", "clip": [2, 6]}

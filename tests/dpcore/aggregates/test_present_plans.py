@@ -15,9 +15,10 @@ from weir.dpcore.accounting.guarantee import Relation
 from weir.dpcore.aggregates.leaf import ChannelLeaf
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.arrays import Floats
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 BOTH: dict[str, Any] = {
     "m": {**OTHER, "over": 1},

@@ -10,10 +10,11 @@ import pytest
 from tests.constant_noise import NoNoise
 from weir.dpcore.aggregates.counts import even_edges
 from weir.dpcore.aggregates.quantile import QuantileOutput, RankTree, best_fan, levels_of
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 DAY = 86_400_000_000
 TICKS = 6

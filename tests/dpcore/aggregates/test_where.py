@@ -18,11 +18,12 @@ from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.aggregates.compile import outputs_of, overs_of
 from weir.dpcore.aggregates.leaf import ChannelLeaf
 from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config.validation import validate
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 A, B = "kind == 'a'", "large"
 KINDS: dict[str, dict[str, Any]] = {

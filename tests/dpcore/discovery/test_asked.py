@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from weir.dpcore.aggregates.compile import found_by
+from weir.dpcore.aggregates.private_keys import found_by
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig

@@ -7,12 +7,13 @@ import pickle
 import numpy as np
 import pytest
 
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config.schema import ListFeatures
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 P = 4
 CONFIG = """

@@ -13,7 +13,8 @@ from scipy import optimize, stats
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import Level, accelerated, level_for
+from weir.dpcore.models.blocks.accelerated import accelerated
+from weir.dpcore.models.blocks.level import Level, level_for
 from weir.dpcore.models.blocks.objective import Objective, Softmax, row_loss
 from weir.dpcore.models.kit.loss import Absolute, Hinge, Huber, Logistic, PinballLoss
 from weir.dpcore.noise.noise import label

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.dpcore.models.blocks.test_section import plan
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 6
 WRITTEN = """

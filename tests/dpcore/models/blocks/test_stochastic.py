@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.fitter import Draws, Stepped
 from weir.dpcore.models.blocks.level import level_for
@@ -19,7 +20,7 @@ from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import Released
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 ROOT = RootKey.derive(bytes(range(32)), "steps", bytes(32))
 LOSSES: dict[str, Any] = {

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.models.optimize.fit import BatchPlan, fit
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 P, BLOCK = 4200, 10
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.constant_noise import NoNoise
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.models.kit.inputs import DenseInputs, SparseInputs
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 from weir.transforms.columns.list_columns import to_rows
 from weir.transforms.decode.lists import from_python
 

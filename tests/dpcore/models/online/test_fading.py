@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.online.regularisation import QUIET, STEP, pull
 from weir.dpcore.models.online.rule import FollowTheLeader
 from weir.dpcore.models.online.second_order import AveragedLeader, CountedLeader, SecondOrderLeader
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 TICKS, EVENTS, P = 200, 12, 4
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000

@@ -11,9 +11,10 @@ import pytest
 
 from tests.constant_noise import NoNoise
 from weir.dpcore.arrays import arrays_of
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.dpcore.simulate import leaves_for, simulate
 
 HOUR, TICKS, EVERY = 3_600_000_000, 48, 6
 SECRET = bytes(range(32))

@@ -15,11 +15,12 @@ from tests.contracts.cases import same
 from tests.dpcore.models.optimize.arrays import fit
 from tests.dpcore.models.optimize.instances import CASES, plan, program, read, rows_for
 from weir.dpcore.arrays import arrays_of
+from weir.dpcore.bounded_events import Events, bounded
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.kit.loss import Hinge, Huber, Logistic, MoreauEnvelope, Squared
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.dpcore.simulate import leaves_for, simulate
 from weir.transforms.runtime.codec import pack, restore, unpack
 
 START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 24

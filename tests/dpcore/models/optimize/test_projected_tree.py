@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import Lattice
 from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 pytestmark = pytest.mark.slow  # a plan takes a second
 

@@ -14,6 +14,7 @@ from scipy import sparse
 from tests.dpcore.models.optimize.arrays import fit
 from tests.dpcore.models.optimize.instances import noise_of, read
 from tests.dpcore.models.optimize.script import Script
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.models.kit.rows import STEP, Scaling, norms, shortened, shortened_sparse
@@ -25,7 +26,7 @@ from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
 from weir.dpcore.models.prediction import linear, sparse_linear
 from weir.dpcore.noise.noise import label
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 P = 4200
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000

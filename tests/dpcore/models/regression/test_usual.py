@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.constant_noise import NoNoise
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.dpcore.simulate import Events, simulate
+from weir.dpcore.simulate import simulate
 
 HOUR = 3_600_000_000
 
