@@ -286,10 +286,10 @@ def apart(
         return Aggregates(whole.channels, whole.outputs, tuple(built))
 
     trial = program([1 / len(parts) for _ in parts])
-    ticks = whole.terms.ticks()
+    known = trial.variances(whole.terms.ticks())
     errors = [
         sum(
-            float(np.max(weight * trial.channel_variance(channel, over, ticks)))
+            float(np.max(weight * known[over][channel]))
             for over in leaf.overs
             for output in leaf.outputs
             if over in output.overs

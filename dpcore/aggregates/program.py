@@ -251,8 +251,9 @@ class Aggregates(Program):
         return compose(tuple(part.loss_of_event(ticks) for part in self.parts))
 
     def mean_stddev(self, ticks: Ints) -> Mapping[tuple[str, int | None], float]:
+        known = self.variances(ticks)
         return {
-            (output.name, over): float(np.sqrt(self._variances(output, over, ticks).mean()))
+            (output.name, over): float(np.sqrt(self._variances(output, known[over]).mean()))
             for output in self.infos
             for over in output.overs
         }
@@ -263,35 +264,46 @@ class Aggregates(Program):
         Means and variances divide by a private count, so theirs is the stddev of (count x estimate)
         in the worst case over the true moments: divide it by the number of events you expect.
         """
-        return float(np.sqrt(self._variances(output, over, ticks).max())) * output.unit
+        return self._worst(output, self.channel_variances(over, ticks))
 
-    def _variances(self, output: AggregateOutput, over: int | None, ticks: Ints) -> Floats:
-        """Of an output at ticks, in squares of its unit: (m,)."""
-        total = np.zeros(len(ticks))
+    def _worst(self, output: AggregateOutput, known: Mapping[int, Floats]) -> float:
+        return float(np.sqrt(self._variances(output, known).max())) * output.unit
+
+    def _variances(self, output: AggregateOutput, known: Mapping[int, Floats]) -> Floats:
+        """Of an output, in squares of its unit: (m,). known: as ``channel_variances`` gives it."""
+        total: Floats = np.zeros(1)
         for channel, weight in output.importance().items():
-            total += weight / output.weight * self.channel_variance(channel, over, ticks)
+            total = total + weight / output.weight * known[channel]
         return total
 
-    def channel_variance(self, channel: int, over: int | None, ticks: Ints) -> Floats:
-        """Noise variance of one coordinate of a channel at ticks (m,), user's unit squared:
-        (m,)."""
+    def variances(self, ticks: Ints) -> dict[int | None, dict[int, Floats]]:
+        """``channel_variances`` of every ``over`` of an output."""
+        overs = dict.fromkeys(over for output in self.infos for over in output.overs)
+        return {over: self.channel_variances(over, ticks) for over in overs}
+
+    def channel_variances(self, over: int | None, ticks: Ints) -> dict[int, Floats]:
+        """Channel -> noise variance of one coordinate of it at ticks (m,), user's unit squared:
+        (m,); of those that have sums over ``over``. Sizes that a clip is learned of
+        have none."""
+        known: dict[int, Floats] = {}
         for part in self.parts:
-            if channel in part.channels and over in part.mechanism.overs:
-                at = sum(
-                    self.channels[c].width for c in part.channels[: part.channels.index(channel)]
-                )
-                stddev = part.mechanism.stddev(ticks, over)[:, at] / min(self.times, default=1)
-                return np.asarray((stddev * self.channels[channel].resolution) ** 2)
-        raise KeyError((channel, over))
+            if over not in part.mechanism.overs:
+                continue
+            stddevs, at = part.mechanism.stddev(ticks, over), 0
+            for channel in part.channels:
+                if channel not in known and at < stddevs.shape[1]:
+                    stddev = stddevs[:, at] / min(self.times, default=1)
+                    known[channel] = np.asarray((stddev * self.channels[channel].resolution) ** 2)
+                at += self.channels[channel].width
+        return known
 
     def score(self, ticks: Ints) -> float:
         """Sum over outputs and overs of weight * (worst error / largest effect of one event)^2."""
-        total = 0.0
+        total, known = 0.0, self.variances(ticks)
         for output in self.infos:
             for over in output.overs:
                 variances = sum(
-                    weight * self.channel_variance(channel, over, ticks)
-                    for channel, weight in output.importance().items()
+                    weight * known[over][channel] for channel, weight in output.importance().items()
                 )
                 total += float(np.max(variances))
         return total
@@ -299,10 +311,11 @@ class Aggregates(Program):
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released; ``ticks``: where the worst stddev is looked for."""
         infos: list[OutputInfo] = []
+        known = self.variances(ticks)
         for output in self.infos:
             size = len(output.labels)
             for over in output.overs:
-                worst = self.worst_stddev(output, over, ticks)
+                worst = self._worst(output, known[over])
                 most = output.unit * max(
                     self.channels[channel].times for channel in output.channels
                 )

@@ -80,10 +80,10 @@ def filtered(ratio: float, values: Floats) -> Floats:
     """y_t = values_t + ratio y_{t-1}: (n,) -> (n,)."""
     n = len(values)
     if n <= BLOCK:
-        out = np.array(values, dtype=np.float64)
+        out = np.asarray(values, dtype=np.float64).tolist()
         for t in range(1, n):
             out[t] += ratio * out[t - 1]
-        return out
+        return np.asarray(out, dtype=np.float64)
     blocks = -(-n // BLOCK)
     padded = np.zeros((blocks, BLOCK))
     padded.reshape(-1)[:n] = values

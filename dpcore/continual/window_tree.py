@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -32,6 +33,37 @@ class WindowTreeState(NamedTuple):
     ring: Digests
     prefix: Ints
     suffix: Ints
+
+
+@lru_cache(maxsize=64)
+def _factor(window: int, over: int | None, times: bytes) -> Floats:
+    """Nodes that are not shared by the covers at times (m,) int64 and ``over`` before: (m,). Many
+    plans that are compared look at the same ticks."""
+    now = np.frombuffer(times, dtype=np.int64)
+    nodes = _nodes(window, now)
+    count = (nodes >= 0).sum(axis=0)
+    if over is not None:
+        then = _nodes(window, np.maximum(now - over, 0))
+        shared = ((nodes >= 0) & (nodes == then)).sum(axis=0)
+        count = count + (then >= 0).sum(axis=0) - 2 * shared
+    return np.asarray(count, dtype=np.float64)
+
+
+def _nodes(w: int, times: Ints) -> Ints:
+    """Covers at times (m,): (2h + 2, m) starts of prefix and suffix nodes by level, or -1."""
+    h = w.bit_length() - 1
+    r = times & (w - 1)
+    begin = times - r
+    out = np.full((2 * (h + 1), times.size), -1, dtype=np.int64)
+    for level in range(h):
+        size = 1 << level
+        # Both covers have their node of level l where that binary digit of their length is 1.
+        out[level] = np.where(r & size, begin + ((r >> (level + 1)) << (level + 1)), -1)
+        left = w - r
+        suffix = (left & size > 0) & (r > 0) & (begin > 0)
+        out[h + 1 + level] = np.where(suffix, begin - ((left >> level) << level), -1)
+    out[h] = np.where((r == 0) & (times > 0), begin - w, -1)
+    return out
 
 
 @dataclass(frozen=True)
@@ -112,32 +144,10 @@ class WindowTree(CoverSum):
             return self.loss_of(math.inf)
         return self.loss_of(0 if seen <= 0 else units_of(self.height, self.kind, self.pattern))
 
-    def _nodes(self, times: Ints) -> Ints:
-        """Covers at times (m,): (2h + 2, m) starts of prefix and suffix nodes by level, or -1."""
-        w, h = self.window, self.height
-        r = times & (w - 1)
-        begin = times - r
-        out = np.full((2 * (h + 1), times.size), -1, dtype=np.int64)
-        for level in range(h):
-            size = 1 << level
-            # Both covers have their node of level l where that binary digit of their length is 1.
-            out[level] = np.where(r & size, begin + ((r >> (level + 1)) << (level + 1)), -1)
-            left = w - r
-            suffix = (left & size > 0) & (r > 0) & (begin > 0)
-            out[h + 1 + level] = np.where(suffix, begin - ((left >> level) << level), -1)
-        out[h] = np.where((r == 0) & (times > 0), begin - w, -1)
-        return out
-
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """h - z + 1 units (fewer in block 0), or the symmetric difference of covers: (m,)."""
         now = np.asarray(ticks, dtype=np.int64) + 1
-        nodes = self._nodes(now)
-        count = (nodes >= 0).sum(axis=0)
-        if over is not None:
-            then = self._nodes(np.maximum(now - over, 0))
-            shared = ((nodes >= 0) & (nodes == then)).sum(axis=0)
-            count = count + (then >= 0).sum(axis=0) - 2 * shared
-        return np.asarray(count, dtype=np.float64)
+        return np.array(_factor(self.window, over, now.tobytes()))
 
     def cover(self, tick: int) -> tuple[Node, ...]:
         """The window's nodes from the left: always the largest aligned block that fits."""
