@@ -96,6 +96,7 @@ ROOMS = {
         "runners",
         "feed",
         "run",
+        "verify",
         "rehearse",
         "init",
         "report",
@@ -143,6 +144,7 @@ FACES = (
     "pipelines.runners",
     "pipelines.show",
     "pipelines.sinks",
+    "pipelines.verify",
     "pipelines.watch",
 )
 """Packages whose ``__all__`` lists what other packages may import of them."""

@@ -28,7 +28,7 @@ from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.learned import LearnedSum
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.pricing.alternatives import SPLIT, Offer, Strategy, best_way, sums_for
+from weir.dpcore.pricing.alternatives import SPLIT, Offer, Strategy, best_way, noises_for, sums_for
 from weir.dpcore.pricing.calibration import Alternative, calibrated, share
 from weir.dpcore.pricing.terms import Terms, events_of
 
@@ -200,7 +200,7 @@ def compile_aggregates(
         by_user, by_both = parts_of(leaf, by_over=False), parts_of(leaf, by_over=True)
         result = sums_for(noise, others, terms, joint)
         if others != leaf:
-            if noise not in ActiveUsers.kinds:
+            if not all(serves_own(leaf, output, noise) for output in leaf.outputs):
                 return {}
             if not rest:
                 own = ActiveUsers.name if counts_active(leaf, leaf.outputs[0]) else LearnedSum.name
@@ -357,6 +357,15 @@ def parts_of(leaf: ChannelLeaf, by_over: bool) -> list[Part]:
 def own_part(leaf: ChannelLeaf, output: AggregateOutput) -> bool:
     """Whether an output has a part of its own, whatever serves the others."""
     return counts_active(leaf, output) or learns(output)
+
+
+def serves_own(leaf: ChannelLeaf, output: AggregateOutput, noise: str) -> bool:
+    """Whether an output can have the noise in its own part. A learned clip has pure noise only
+    where the guarantee or the config asks for it."""
+    if counts_active(leaf, output):
+        return noise in ActiveUsers.kinds
+    asked = noise == "gaussian" or noise in noises_for(leaf.terms)
+    return not learns(output) or (noise in LearnedSum.kinds and asked)
 
 
 def counts_once(leaf: ChannelLeaf, output: AggregateOutput) -> bool:

@@ -30,6 +30,8 @@ from weir.dpcore.words import number
 
 BINS = 40
 """Of a histogram: each ends sqrt(2) times as high as the one below, the last with ``top``."""
+PURE = ("kary_tree", "tree", "independent", "hybrid")
+"""Sums under pure noise that are looked at."""
 FALSE = 0.001
 """Chance that noise alone finds a bin of an empty histogram, at most."""
 
@@ -112,20 +114,19 @@ def _check(field: str, learn: Learn, terms: Terms) -> None:
     if terms.relation == "replace_anywhere":
         words = "moves events between ticks, and clip.learn needs them apart; write add_remove."
         refuse("privacy.relation", terms.relation, words)
-    if terms.discover is not None:
-        asked = terms.discover.model_dump(exclude_defaults=True)
-        words = f"cannot be combined with {field}: list the keys (key.declared)."
-        refuse("key.discover", asked, words)
-    if terms.groupings > 1:
-        words = f"cannot be combined with {field}; give each grouping a plan of its own."
+    if terms.groups is not None:
+        why = "whose weights need public clips"
+        if person is not None:
+            why = "whose users' sums meet in coarser keys"
+        words = f"cannot be combined with {field}, {why}; give each grouping a plan of its own."
         refuse("key.groups", terms.groupings, words)
-    if "gaussian" not in noises_for(terms):
-        at, value = ("mechanism.noise", terms.noise) if terms.noise else ("privacy.delta", 0.0)
+    if not set(noises_for(terms)) & set(LearnedSum.kinds):
+        at: str = "mechanism.noise" if terms.noise else "privacy.delta"
         words = (
-            f"cannot serve {field}: a learned clip needs Gaussian noise; set privacy.delta: 1e-6 "
-            "or so, without mechanism.noise."
+            f"cannot serve {field}: a learned clip needs Gaussian or pure noise; set "
+            "privacy.delta: 1e-6 or 0, without mechanism.noise."
         )
-        refuse(at, value, words)
+        refuse(at, terms.noise or terms.delta, words)
     if person is None:
         return
     periods = person.periods
@@ -216,21 +217,38 @@ class LearnedLeaf(ChannelLeaf):
 
         What it guarantees: see ``LearnedSum``.
         """
-        terms, learn = self.terms, self.learn
-        try:
-            inner = calibrated(name, self, terms, budget)
-        except ConfigError:
-            if terms.continual_sum is not None or name == "blt":
-                raise
-            inner = calibrated("blt", self, terms, budget)
-        moved = 1 if terms.relation == "add_remove" else 2 if terms.person is None else 4
-        keys = 1
+        terms, learn, pure = self.terms, self.learn, budget.kind == "pure"
+        inner = self._inner(name, budget)
+        moved = 1 if terms.relation == "add_remove" else 2 if terms.person is None or pure else 4
+        moved, keys = moved * terms.groupings, 1
         if terms.person is not None:
             keys = keys_of(terms.person.pattern, terms.known_keys)
-        scale = round_up(math.sqrt(moved * keys) / budget.value * (1 + 2.0**-36))
-        threshold = round_up(-float(ndtri(FALSE / BINS)) * scale, 20)
+        change = moved * keys if pure else math.sqrt(moved * keys)
+        scale = round_up(change / budget.value * (1 + 2.0**-36))
+        reach = math.log(BINS / FALSE / 2) if pure else -float(ndtri(FALSE / BINS))
+        threshold = round_up(reach * scale, 20)
         shape = (learn.ticks, learn.edges, learn.first_clip, learn.wider)
         return LearnedSum.around(inner, *shape, scale, threshold, moved, terms.known_keys)
+
+    def _inner(self, name: str, budget: PrivacyLoss) -> ContinualSum:
+        """The sum by its name, else the one that serves; under pure noise that of least error."""
+        terms, refused = self.terms, list[ConfigError]()
+        results = list[tuple[float, ContinualSum]]()
+        others = PURE if budget.kind == "pure" else (name, "blt")
+        for item in others if terms.continual_sum is None else (name,):
+            try:
+                inner = calibrated(item, self, terms, budget)
+            except ConfigError as error:
+                refused.append(error)
+                continue
+            if budget.kind != "pure":
+                return inner
+            spread = (inner.stddev(terms.ticks(), over).max() for over in self.overs)
+            if not inner.caveat or terms.lasting is None:
+                results.append((sum(spread), inner))
+        if not results:
+            raise refused[-1]
+        return min(results, key=lambda item: item[0])[1]
 
 
 def learns(output: AggregateOutput) -> bool:
@@ -279,7 +297,7 @@ def leaves_of(
         elif overs == (None,) and terms.lasting is None and (terms.horizon or LONGEST) < LONGEST:
             name = "ended"
         name = terms.continual_sum or name
-        results.append((name, LearnedLeaf(leaf.channels, (output,), overs, terms)))
+        results.append((name, LearnedLeaf(leaf.channels, (output,), overs, terms, leaf.norm)))
     return results
 
 

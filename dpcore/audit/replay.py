@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats
-from weir.dpcore.continual.independent import CoverSum
+from weir.dpcore.continual.independent import UnitSum
 from weir.dpcore.models.blocks.level import amplified
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.replay import Call, Diverged, Session
@@ -311,17 +311,13 @@ def units_of(part: Any, rows: Floats) -> tuple[Floats, bool]:
     """
     n = len(rows)
     flat = rows.reshape(n, -1)
-    if isinstance(part, CoverSum):
-        covers = [part.cover(tick) for tick in range(n)]
-        nodes = list(dict.fromkeys(node for cover in covers for node in cover))
-        place = {node: at for at, node in enumerate(nodes)}
+    if isinstance(part, UnitSum):
+        nodes = part.nodes(n)
         sums = np.concatenate([np.zeros((1, flat.shape[1])), np.cumsum(flat, axis=0)])
         held = np.stack([sums[min(node.end, n)] - sums[node.start] for node in nodes])
-        size = np.abs(flat).max()
-        shown = [sums[t + 1] - held[[place[x] for x in cover]].sum(axis=0)
-                 for t, cover in enumerate(covers)]  # fmt: skip
-        exact = bool(np.abs(np.stack(shown)).max() > 1e-9 * size)
         units = held / np.array([node.multiplier for node in nodes])[:, None]
+        shown = sums[1:] - part.materialize(n) @ units
+        exact = bool(np.abs(shown).max() > 1e-9 * np.abs(flat).max())
         return units.reshape(len(nodes), *rows.shape[1:]), exact
     factor = part.materialize(n)
     clean = part.response(n) if hasattr(part, "response") else np.tril(np.ones((n, n)))

@@ -102,6 +102,11 @@ class UnitSum(ContinualSum):
                     "of the fixed-point grid; raise epsilon or delta, or protect for less time.",
                 )
 
+    @abstractmethod
+    def nodes(self, n: int) -> list[Node]:
+        """Nodes whose units are in the noise of n running totals, in the order of the columns of
+        ``materialize``. For tests and audits only."""
+
     def check(self, noise: Noise, n: int) -> None:
         """Raises WeirError when a stride leaves the clock."""
         within_horizon(self.name, self.horizon or UNBOUNDED, noise.first_tick, n)
@@ -149,13 +154,16 @@ class CoverSum(UnitSum):
     def cover(self, tick: int) -> tuple[Node, ...]:
         """Nodes whose units make the noise of the running total at a tick. For tests only."""
 
+    def nodes(self, n: int) -> list[Node]:
+        """Those of all covers."""
+        return list(dict.fromkeys(node for tick in range(n) for node in self.cover(tick)))
+
     def materialize(self, n: int) -> Floats:
         """(n, m) matrix B: noise of n running totals = B @ (m units). For tests only."""
-        covers = [self.cover(tick) for tick in range(n)]
-        columns = {node: j for j, node in enumerate(dict.fromkeys(x for c in covers for x in c))}
+        columns = {node: j for j, node in enumerate(self.nodes(n))}
         matrix = np.zeros((n, len(columns)))
-        for row, nodes in enumerate(covers):
-            for node in nodes:
+        for row in range(n):
+            for node in self.cover(row):
                 matrix[row, columns[node]] = node.multiplier
         return matrix
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.independent import UnitSum
+from weir.dpcore.continual.independent import Node, UnitSum
 from weir.dpcore.continual.unit import SumRequest, noisy_coordinates, real_units
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
@@ -196,17 +196,20 @@ class KaryTree(UnitSum):
             drawn[i][:, noisy] = _rounded(sums)
         return KaryTreeState(np.stack(marks, axis=1), np.stack(sums, axis=1)), drawn
 
+    def nodes(self, n: int) -> list[Node]:
+        """All complete nodes, level by level."""
+        return [Node(i * size, (i + 1) * size) for size in self.sizes for i in range(n // size)]
+
     def materialize(self, n: int) -> Floats:
         """(n, m) matrix B: noise of n running totals = B @ (m units). For tests only."""
-        weights, sizes = weights_of(self.arities), self.sizes
-        nodes = [(level, i) for level, size in enumerate(sizes) for i in range(n // size)]
+        weights, sizes, nodes = weights_of(self.arities), self.sizes, self.nodes(n)
         unit = dict(zip(nodes, np.eye(len(nodes)), strict=True))
         sums = np.zeros((len(sizes), len(nodes)))
         rows = []
         for time in range(1, n + 1):
             for level, size in enumerate(sizes):
                 if time % size == 0:
-                    own = unit[level, time // size - 1]
+                    own = unit[Node(time - size, time)]
                     if level:
                         own = weights[level - 1] * own + (1 - weights[level - 1]) * sums[level - 1]
                         sums[level - 1] = 0

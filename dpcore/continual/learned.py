@@ -15,7 +15,7 @@ from weir.dpcore.continual.base import ContinualSum, SumState
 from weir.dpcore.continual.unit import SumRequest
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise import replay
-from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.noise.noise import Noise, is_pure, label
 
 LEVEL = (1 << 40) - 1
 """Of the label of the histogram's noise: no sum has so many levels."""
@@ -55,13 +55,16 @@ class LearnedSum(ContinualSum):
         there in a period counts. An event of a later tick moves the sum by at most 2^20 steps, each
         of the clip / 2^20: its bin's own sum by as many where the bin ends with the clip, and
         rounded down, by at most 2^20 / sqrt(2) + 1 where it ends below; above it has a sign.
-      Guarantee: mu-GDP. The histogram is drawn once, at the last of the first ticks, with
-        sigma_h = Delta_h / mu; sums begin behind it, and are ``inner``'s under its loss. Rows of a
+        In each of several groupings an event moves one key's.
+      Guarantee: mu-GDP, or pure epsilon where ``inner`` has pure noise. The histogram is drawn
+        once, at the last of the first ticks, with sigma_h = Delta_h / mu, or with Laplace noise of
+        scale Delta_h / epsilon, Delta_h in l1; sums begin behind it, and are ``inner``'s under its
+        loss. Keys that are discovered are stepped from their period's start on. Rows of a
         clip that was decided before their noise is drawn are a function of data and of outputs
         so far, so that losses of rows are charged on each path (Whitehouse et al. 2023). An event
         is in the histogram or in a sum: it is charged for the larger. A user's period is in one of
         both too, because the first ticks end with a period; of n periods those of the histogram add
-        up in squares, and then with those of sums.
+        up in squares (pure noise: as they are), and then with those of sums.
       Everything that follows from the histogram (the clip) is post-processing; keys that appear
         behind the first ticks have the public ``start``.
       Error: that of ``inner``, times the clip; and what lies beyond the clip is lost.
@@ -72,9 +75,9 @@ class LearnedSum(ContinualSum):
       inner: sums in steps of the clip / 2^20; of one coordinate.
       ticks: L, which are learned from. edges: upper ends of the bins, each sqrt(2) times the last.
       start: place of the clip where no bin is found. wider: edges by which the clip lies above the
-        highest bin found. sizes_scale: sigma_h. threshold: of a noisy count. sizes_moved: squared
-        change of one key's histogram by a neighbour. known_keys: keys that there are; None: any
-        number.
+        highest bin found. sizes_scale: sigma_h, or the scale of Laplace noise. threshold: of a
+        noisy count. sizes_moved: change of one key's histogram by a neighbour, squared or in l1,
+        times groupings. known_keys: keys that there are; None: any number.
     """
 
     inner: ContinualSum
@@ -89,11 +92,12 @@ class LearnedSum(ContinualSum):
 
     name: ClassVar[str] = "learned_clip"
     signed: ClassVar[bool] = False
-    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "k_norm", "laplace")
     neighbours: ClassVar[Family] = Family(
         ("first", "last"), "corners", "a bin moves by one, and sums as those of their mechanism"
     )
     patterned: ClassVar[bool] = True
+    caveat: ClassVar[str] = "no graded expiration"
     title: ClassVar[str] = "A clip learned from the first ticks, then a sum within it"
     source: ClassVar[str] = "derived in this project"
 
@@ -138,24 +142,37 @@ class LearnedSum(ContinualSum):
             pattern=inner.pattern,
         )
 
-    def _learned(self, periods: int = 1) -> float:
-        """mu of the histogram."""
+    @property
+    def _pure(self) -> bool:
+        """Whether losses are epsilons."""
+        return is_pure(self.inner.real_noise[0])
+
+    def _change(self, periods: int = 1) -> float:
+        """What a neighbour moves in all histograms, in l2 or, under pure noise, in l1."""
         keys = 1 if self.pattern is None else keys_of(self.pattern, self.known_keys)
-        return math.sqrt(periods * keys * self.sizes_moved) / self.sizes_scale * (1 + 2.0**-40)
+        moved = periods * keys * self.sizes_moved
+        return moved if self._pure else math.sqrt(moved)
+
+    def _learned(self, periods: int = 1) -> float:
+        """mu of the histogram, or its epsilon."""
+        return self._change(periods) / self.sizes_scale * (1 + 2.0**-40)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """The larger of the histogram's and the sum's."""
         own = self.inner.loss(ticks)
         if ticks is not None and ticks <= 0:
             return own
-        return PrivacyLoss("gdp", max(own.value, self._learned()))
+        return PrivacyLoss(own.kind, max(own.value, self._learned()))
 
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
         """Those in the first ticks, and all of them in sums: an upper bound."""
         assert self.pattern is not None
         own = self.inner.loss_of_periods(periods, ticks, among)
         early = min(periods, -(-self.ticks // (self.pattern.shortest or self.ticks)))
-        return PrivacyLoss("gdp", math.hypot(own.value, self._learned(early)))
+        first = self._learned(early)
+        return PrivacyLoss(
+            own.kind, own.value + first if self._pure else math.hypot(own.value, first)
+        )
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """As the sum's: (m,)."""
@@ -244,15 +261,18 @@ class LearnedSum(ContinualSum):
     def decided(self, sizes: Ints, noise: Noise, chain: Digests) -> Ints:
         """(K,) place of the clip, by one noisy look at all bins: (K, J)."""
         labels = label(LEVEL, self.ticks - 1)
-        drawn = noise.gaussian(labels, chain[None], len(self.edges))[0]
+        kind, norm = ("laplace", 1.0) if self._pure else ("gaussian", 2.0)
+        sample = noise.laplace if self._pure else noise.gaussian
+        drawn = sample(labels, chain[None], len(self.edges))[0]
         noisy = replay.released(
             self.name,
-            "gaussian",
+            kind,
             sizes,
             sizes + self.sizes_scale * drawn,
-            sensitivity=math.sqrt(self.sizes_moved),
+            sensitivity=self._change(),
             scale=self.sizes_scale,
             where=labels,
+            norm=norm,
         )
         high = noisy >= self.threshold
         last = len(self.edges) - 1

@@ -1,4 +1,4 @@
-"""Clipped gradients of a leaf of rows, and the sums of products next to them."""
+"""Clipped gradients of a leaf of rows, and what is summed next to them: products, and a count."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -205,9 +205,49 @@ class SecondMoments:
         result = self._moments.accumulate(x, leaf.keys, leaf.n_keys)
         return np.ascontiguousarray(result[:, : self.dimension])
 
+    def unit(self, smoothness: float) -> float:
+        """One step of a leaf in the curvature of losses."""
+        return smoothness * self.resolution
+
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
         return {"reach": self.reach.hex(), "lattice": LATTICE.resolution.hex()}
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What one row adds to a leaf: 1, or 0 where it is void.
+
+    Formal guarantees:
+      Unit: one event, or one user in a key and tick, who adds 1 with any number of rows.
+      Sensitivity: a neighbour replaces one row of a leaf, or one user, by another, or adds or
+        removes one: the count changes by at most 1. Nothing depends on a model.
+
+    Attributes:
+      users: whether the hash of a row is its user's: then users are counted.
+    """
+
+    users: bool
+
+    dimension: ClassVar[int] = 1
+    change: ClassVar[float] = 1.0
+    weights: ClassVar[tuple[float, ...]] = (1.0,)
+
+    def sums(self, leaf: RowLeaf) -> Ints:
+        """Rows of features and target, (N, p + 1), of K keys -> (K, 1) int64."""
+        keys, said = leaf.keys, ~is_void(cast(Floats, leaf.rows))
+        if self.users and len(said):
+            order, starts = leaf.by_user()
+            keys, said = keys[order[starts]], np.logical_or.reduceat(said[order], starts)
+        return np.bincount(keys[said], minlength=leaf.n_keys)[:, None].astype(np.int64)
+
+    def unit(self, smoothness: float) -> float:
+        """One step of a leaf in events."""
+        return 1.0
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {"count": "users" if self.users else "events"}
 
 
 def typical_reach(features: int, intercept: bool) -> float:

@@ -32,6 +32,7 @@ from weir.pipelines.runners.options import DONE, FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.transforms.runtime.reasons import REASONS, by_field
 from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.sinks import place, receipts
 
 LOOK = 2.0
 """Seconds between two looks."""
@@ -255,11 +256,25 @@ def outside(done: TrialRun, alone: bool) -> dict[str, Any]:
         return results
     for path in sorted(done.folder.iterdir()):
         if path.is_file() and not path.name.startswith("ticks-"):
-            results[path.name] = path.read_bytes()
+            content = path.read_bytes()
+            results[path.name] = (
+                _receipt_facts(content) if path.name == receipts.RECEIPT_FILE else content
+            )
     results["counters"] = public(done.result.counters)
     summary = done.result.to_json()
     results["summary"] = {name: value for name, value in summary.items() if name not in OWN}
     return results
+
+
+def _receipt_facts(content: bytes) -> dict[str, Any]:
+    """What a receipt says in addition to releases: all but their digests, which are functions of
+    them, and the signature of the whole."""
+    body = receipts.parse(content).body
+    files = {
+        name: None if place.span_of(name) is not None else digest
+        for name, digest in body["files"].items()
+    }
+    return {**body, "files": files}
 
 
 def differing(item: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -29,6 +29,7 @@ from weir.pipelines.cli.ledger import ledger
 from weir.pipelines.cli.rehearse import advise, audit, rehearse
 from weir.pipelines.cli.run import predict, run
 from weir.pipelines.cli.status import doctor, status, top, watch
+from weir.pipelines.cli.verify import keygen, verify
 
 
 @click.group(
@@ -379,6 +380,8 @@ main.add_command(doctor)
 main.add_command(predict)
 main.add_command(top)
 main.add_command(ledger)
+main.add_command(verify)
+main.add_command(keygen)
 main.add_command(completion)
 main.add_command(man)
 

@@ -258,7 +258,10 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
     secret = data.get("secret")
     rotate = secret.get("rotate") if isinstance(secret, dict) else None
     later = rotate if isinstance(rotate, list) else []
+    sink = data.get("sink")
+    signing = sink.get("signing_key") if isinstance(sink, dict) else None
     named = {"secret": secret, **{f"secret.rotate[{i}]": item for i, item in enumerate(later)}}
+    named["sink.signing_key"] = signing
     for field, place in named.items():
         if isinstance(place, dict) and isinstance(place.get("file"), str):
             refuse_secret(f"{field}.file", place["file"])
@@ -272,7 +275,7 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
         for name in names if isinstance(fields, dict) else ():
             if name in fields:
                 fields[name] = on_folder(folder, fields[name])
-    for entry in later:
+    for entry in (*later, signing):
         if isinstance(entry, dict) and isinstance(entry.get("file"), str):
             entry["file"] = str(folder / Path(entry["file"]).expanduser())
 

@@ -1,8 +1,8 @@
 """What sources, sinks and ledgers have in common.
 
 ``connector`` has the base class, the registry of kinds with plugins of other packages, and
-checks of names in the cloud; ``paths`` has checks of paths, ``references`` secrets by
-reference, and ``kafka`` what every connector of Kafka has.
+checks of names in the cloud; ``paths`` has checks of paths, ``references`` and
+``secret_place`` secrets by reference, and ``kafka`` what every connector of Kafka has.
 """
 
-__all__ = ["connector", "kafka", "paths", "references"]
+__all__ = ["connector", "kafka", "paths", "references", "secret_place"]

@@ -140,7 +140,7 @@ def estimate(
         fresh = estimator.add(grid)
     rows = pa.concat_tables([ESTIMATE_SCHEMA.empty_table(), *fresh])
     text = before + _csv(rows, not before)
-    everything = _read(text)
+    everything = read_rows(text, ESTIMATE_SCHEMA)
     _refuse_short(estimator, everything.num_rows)
     _write(path, text)
     buffer = io.BytesIO()
@@ -157,7 +157,7 @@ def stored(run: ResultFolder) -> pa.Table | None:
     folder = run.directory / FOLDER
     for name in (HINDSIGHT, LIVE):
         path = folder / name
-        rows = _read(path.read_bytes()) if path.exists() else None
+        rows = read_rows(path.read_bytes(), ESTIMATE_SCHEMA) if path.exists() else None
         if rows is None or not rows.num_rows:
             continue
         if name == LIVE or pc.max(rows["as_of"]).as_py() == run.last_tick:
@@ -200,8 +200,9 @@ def _csv(rows: pa.Table, header: bool) -> bytes:
     return buffer.getvalue()
 
 
-def _read(text: bytes) -> pa.Table:
-    kinds = {field.name: field.type for field in ESTIMATE_SCHEMA}
+def read_rows(text: bytes, schema: pa.Schema) -> pa.Table:
+    """The rows of a CSV file that was written with these columns."""
+    kinds = {field.name: field.type for field in schema}
     options = pyarrow.csv.ConvertOptions(
         column_types=kinds, null_values=[""], strings_can_be_null=False
     )

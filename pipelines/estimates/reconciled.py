@@ -20,6 +20,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.estimates.reconcile import KeySums, non_negative, reconciled
+from weir.pipelines.estimates.estimate import FOLDER, read_rows
 from weir.pipelines.estimates.grid import of_folder
 from weir.pipelines.results.plan_file import ESTIMATES
 from weir.pipelines.results.run import ResultFolder
@@ -27,7 +28,7 @@ from weir.pipelines.results.series import show_time, show_value
 from weir.pipelines.terminal import heading, indent, span, table
 from weir.transforms.runtime import files
 
-FOLDER, FILE = "_estimates", "reconciled.csv"
+FILE = "reconciled.csv"
 ROWS = 20
 """Keys that are shown of a run."""
 SCHEMA = pa.schema(
@@ -91,6 +92,14 @@ def reconcile(directory: Path, names: Sequence[str] | None = None) -> AddedUp:
     pyarrow.csv.write_csv(rows, buffer, options)
     files.replace(str(path), buffer.getvalue())
     return AddedUp(run, rows, path, run.last_tick, left_out)
+
+
+def stored(run: ResultFolder) -> pa.Table | None:
+    """Figures that add up that lie in a folder, up to the tick of the last call; None: there are
+    none."""
+    path = run.directory / FOLDER / FILE
+    rows = read_rows(path.read_bytes(), SCHEMA) if path.exists() else None
+    return rows if rows is not None and rows.num_rows else None
 
 
 def added_up(

@@ -18,9 +18,7 @@ from weir.dpcore.plan import Plan
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks import place
 from weir.transforms.sinks.held import twice
-
-MARKS_FILE = "_marks.json"
-"""Next to ``_plan.json``."""
+from weir.transforms.sinks.place import MARKS_FILE
 
 Marks = Mapping[str, str]
 """First tick, as text -> mark in hex of the secret that keys the noise from there on."""

@@ -16,8 +16,9 @@ from typing import Any, Literal
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig, refuse_mixed
-from weir.pipelines.config.sections import SecretPlace, needed
+from weir.pipelines.config.sections import needed
 from weir.pipelines.connectors.paths import STDIN
+from weir.pipelines.connectors.secret_place import SecretPlace
 from weir.pipelines.engines.flink import LIVE, FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.graph.checks import check_runner, plan_of

@@ -12,15 +12,24 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_place
 from weir.pipelines.connectors.paths import FolderText, meant_folder
+from weir.pipelines.connectors.secret_place import SecretPlace
 from weir.pipelines.sinks.sink import Secrets, Sink
 from weir.transforms.runtime.files import refusals
 
 if TYPE_CHECKING:
+    from weir.transforms.runtime.signing import Signer
     from weir.transforms.sinks.targets import ReleaseFiles
 
 
 class Folder(Sink):
     """A folder on a disk or in a bucket, of files of one format."""
+
+    signing_key: SecretPlace | None = Field(
+        default=None,
+        description="Where the key is kept that signs the receipts of the folder (weir "
+        "keygen makes one); without it receipts are not signed. On a stream workers read it.",
+        examples=["{file: signing.key}"],
+    )
 
     @model_validator(mode="after")
     def _check_folder(self) -> Self:
@@ -47,7 +56,9 @@ class Folder(Sink):
         from weir.transforms.sinks.targets import folder
 
         parts = self._parts(plan)
-        return folder(plan, self.place, self.kind, self.every, hold, self.layout, parts)
+        return folder(
+            plan, self.place, self.kind, self.every, hold, self.layout, parts, self._signer()
+        )
 
     def holds(self, here: bool) -> bool:
         return True
@@ -111,6 +122,7 @@ class Folder(Sink):
         from weir.transforms.sinks import place
 
         self.check(plan, secrets)
+        self._check_signer(secrets, hold)
         reported = plan_file.plan_json(plan) | {plan_file.LAYOUT: self.layout}
         parts = self._parts(plan)
         if parts > 1:
@@ -148,7 +160,7 @@ class Folder(Sink):
     def finish(self, plan: Plan, held: bool) -> None:
         from weir.transforms.sinks.held import publish, twice
 
-        publish(self.place, self._files(plan) if held else [], twice(plan))
+        publish(self.place, self._files(plan) if held else [], twice(plan), self._seal)
 
     def publish(self, plan: Plan) -> int:
         from weir.transforms.sinks import held
@@ -170,7 +182,51 @@ class Folder(Sink):
                 f"finds a run that is not over: {len(absent):,} of {len(wanted):,} files are "
                 "missing. The same command without --publish goes on with it.",
             )
-        return held.publish(self.place, wanted, held.twice(plan))
+        return held.publish(self.place, wanted, held.twice(plan), self._seal)
+
+    def _signer(self) -> Signer | None:
+        """What signs receipts; None: they are not signed."""
+        from weir.transforms.runtime.secret import SecretRef
+        from weir.transforms.runtime.signing import Signer
+
+        section = self.signing_key
+        if section is None:
+            return None
+        return Signer(SecretRef(**dict[str, Any]({section.kind: section.value})))
+
+    def _check_signer(self, secrets: Secrets, here: bool) -> None:
+        """Refuses a key that cannot sign, before any data are read.
+
+        Args:
+          here: whether this process signs. Where workers do, only they need to reach the key.
+
+        Raises:
+          ConfigError: names ``sink.signing_key``.
+        """
+        signer = self._signer()
+        if signer is None or self.signing_key is None:
+            return
+        try:
+            signer.public()
+            taken = {secret.resolve() for _, secret in secrets}
+        except ConfigError:
+            if here:
+                raise
+            return
+        if signer.reference.resolve() in taken:
+            raise ConfigError(
+                f"sink.signing_key.{self.signing_key.kind}",
+                self.signing_key.value,
+                "is the secret of the noise, and a key that signs is handled by other people. Make "
+                "one with weir keygen.",
+            )
+
+    def _seal(self) -> None:
+        """Writes the receipt of the whole folder."""
+        from weir.transforms.sinks import place, receipts
+
+        names = list(place.release_files(self.place))
+        receipts.write_folder(self.place, names, self._signer())
 
     def _files(self, plan: Plan) -> list[str]:
         """Names of all files of a plan's releases."""

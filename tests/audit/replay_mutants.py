@@ -15,12 +15,12 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 
 BLT = "weir.dpcore.continual.blt.Blt"
 SUMMED = "weir.dpcore.continual.base.ContinualSum"
-TWO = config("aggregates: {n: {count: events}, s: {sum: v, clip: [-10, 10], over: 2}}", "")
-TWO = TWO.replace("noise: gaussian", "noise: gaussian")
 USERS = config(schema="{time: at, unit: who}").replace(
     "relation: add_remove",
     "unit: user, per: all, contributions: {ticks: 3, keys: 1, events: 2}",
 )
+TWO = USERS.replace("aggregates: {", "aggregates: {u: {count: users, over: 3}, ")
+TWO = TWO.replace("mechanism: {continual_sum: blt, noise: gaussian}", "")
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,17 @@ def quiet_ticks() -> Iterator[None]:
         yield
 
 
-@mutant("budget split wrong", SUM, "the plan spends")
+@mutant("budget split wrong", SUM, "times the declared deviation")
 def each_takes_all() -> Iterator[None]:
-    def fitted(right: Any) -> Any:
-        def of(request: Any) -> Any:
-            built = right(request)
-            return replace(built, noise_scale=built.noise_scale / np.sqrt(2))
+    """Noise is drawn as if each of two sums had the whole budget."""
 
-        return of
+    def draw(right: Any) -> Any:
+        def drawn(self: Any, *args: Any) -> Any:
+            return right(replace(self, noise_scale=self.noise_scale / np.sqrt(2)), *args)
 
-    with patched(f"{BLT}.fitted", lambda right: staticmethod(fitted(right))):
+        return drawn
+
+    with patched("weir.dpcore.continual.blt.BufferedSum.draw", draw):
         yield
 
 
@@ -146,12 +147,12 @@ def skip_empty() -> Iterator[None]:
 
 @mutant("data-dependent defaults", SUM, "more than its sensitivity")
 def centre_of_data() -> Iterator[None]:
-    """Values are counted from the largest one that came, in place of the middle of the clip."""
+    """Values are counted from the last one that came, in place of the middle of the clip."""
 
     def contribution(right: Any) -> Any:
         def of(self: Any, values: Any) -> Any:
-            most = float(np.nanmax(np.abs(np.clip(values, -10, 10)), initial=0.0))
-            return right(self, np.clip(values - most, -10, 10))
+            last = np.nan_to_num(np.clip(values[-1:], -10, 10)).sum()
+            return right(self, values - last)
 
         return of
 
@@ -162,9 +163,7 @@ def centre_of_data() -> Iterator[None]:
 @mutant("wrong neighbour", REPLACED, "more than its sensitivity")
 def added_not_replaced() -> Iterator[None]:
     def joint(right: Any) -> Any:
-        return lambda changes, scales, relation, *rest: right(
-            changes, scales, "add_remove", *rest
-        )
+        return lambda changes, scales, relation, *rest: right(changes, scales, "add_remove", *rest)
 
     with patched("weir.dpcore.aggregates.leaf.joint_sensitivity", joint):
         yield
@@ -205,16 +204,15 @@ def infinity() -> Iterator[None]:
 def released_on_error() -> Iterator[None]:
     """What cannot be drawn at large sums is released as it is."""
 
+    def silent(self: Any, own: Any, chain: Any, digests: Any, noise: Any) -> Any:
+        return own, np.zeros((*digests.shape[:2], self.dimension), dtype=np.int64)
+
     def step(right: Any) -> Any:
         def stepped(self: Any, state: Any, leaves: Any, noise: Any) -> Any:
             try:
                 if np.abs(leaves).max() > 0.9 * max(self.scales):
                     raise OverflowError
             except OverflowError:
-                silent = lambda self, own, chain, digests, noise: (  # noqa: E731
-                    own,
-                    np.zeros((*digests.shape[:2], self.dimension), dtype=np.int64),
-                )
                 with patched(f"{BLT}.draw", lambda _: silent):
                     return right(self, state, leaves, noise)
             return right(self, state, leaves, noise)

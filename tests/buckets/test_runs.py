@@ -79,7 +79,8 @@ def test_a_bucket_holds_back_and_publishes(weir: Weir, job: Path, bucket: str) -
     assert [name for name in files.names(f"{bucket}/dead") if name.startswith("dead-")]
     assert weir("run", job, "--publish").exit_code == 0
     names = sorted(files.names(f"{bucket}/out"))
-    assert names[:3] == ["_COMPLETE", "_marks.json", "_plan.json"] and len(names) == 5
+    assert names[:4] == ["_COMPLETE", "_marks.json", "_plan.json", "_receipt.json"]
+    assert len(names) == 6
 
 
 def test_a_run_goes_on_in_a_bucket(

@@ -77,12 +77,13 @@ def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
         "_COMPLETE",
         "_marks.json",
         "_plan.json",
+        "_receipt.json",
         "ticks-000000000000-000000000015.parquet",
         "ticks-000000000016-000000000031.parquet",
         "ticks-000000000032-000000000047.parquet",
         "ticks-000000000048-000000000059.parquet",
     ]
-    rows = [r for name in names[3:] for r in pq.read_table(folder / "out" / name).to_pylist()]
+    rows = [r for name in names[4:] for r in pq.read_table(folder / "out" / name).to_pylist()]
     assert len(rows) == 60 * 2 * 2 == counts["releases"]
     assert counts["events"] and counts["filtered"] and counts["duplicate"] and counts["unknown_key"]
     letters = "".join(path.read_text() for path in (folder / "dead").iterdir())

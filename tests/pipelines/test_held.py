@@ -246,7 +246,7 @@ def test_a_bucket_holds_back_and_publishes_too(weir: Weir, job: Path) -> None:
     assert other.exit_code == 2 and "is not the one" in other.stderr
     assert weir("run", job, *sink, "--publish").exit_code == 0
     assert not [name for name in Bucket.objects if "_held" in name]
-    assert f"{place}_COMPLETE" in Bucket.objects and len(Bucket.objects) == 5
+    assert f"{place}_COMPLETE" in Bucket.objects and len(Bucket.objects) == 6
     noted = json.loads(weir("run", job, *sink, "--new", "--json").stdout)["notes"][0]
     assert noted.startswith("Writes to held://bucket/out-2, because") and "same bytes" in noted
     Bucket.objects.clear()
@@ -320,7 +320,13 @@ def test_a_folder_of_packed_files_goes_on_packed_or_is_refused_by_name(
         assert files(out) == before
     assert weir("run", job, "--set", sink).exit_code == 0
     whole = files(out)
-    assert sorted(whole) == ["_COMPLETE", "_marks.json", "_plan.json", *released(out)]
+    assert sorted(whole) == [
+        "_COMPLETE",
+        "_marks.json",
+        "_plan.json",
+        "_receipt.json",
+        *released(out),
+    ]
     (alone,) = (name for name in before if name.startswith("_held/"))
     assert whole[alone.removeprefix("_held/")] == before[alone]
 

@@ -6,6 +6,8 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.pipelines.conftest import Weir
@@ -13,6 +15,9 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import loads
 from weir.pipelines.estimates.reconciled import reconcile
 from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.report import estimates
+from weir.pipelines.report.data import gather
+from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.run.run import run
 
 CONFIG = """
@@ -93,3 +98,58 @@ def test_what_does_not_add_up_is_refused_by_name(weir: Weir, tmp_path: Path) -> 
     private = ran(tmp_path / "two", found, users, ", unit: who")
     with pytest.raises(ConfigError, match="found in private"):
         reconcile(private)
+
+
+def test_a_report_draws_them_over_the_releases(tmp_path: Path, weir: Weir) -> None:
+    out = ran(tmp_path, LISTED + "[[city], [city, kind], []]")
+    assert weir("report", out, "--out", tmp_path / "bare").exit_code == 0
+    assert "figures that add up" not in (tmp_path / "bare" / "report.html").read_text()
+    table = reconcile(out).table
+    assert weir("report", out, "--out", tmp_path / "page").exit_code == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "Dashed orange lines and margins are figures that add up." in page
+    assert "They are estimates, not releases." in page and page.count('"estimate":') >= 3
+
+    data = gather(ResultFolder.open(out))
+    drawn = data.estimates
+    assert drawn is not None and ("own", None) not in drawn.value
+    seen = 0
+    for row in table.to_pylist():
+        key = data.run.shown(row["key"])
+        (output,) = [o for o in data.run.outputs if (o.name, o.over) == (row["name"], row["over"])]
+        part = list(output.labels).index(row["label"]) if row["label"] else 0
+        own = drawn.of(output.shown(), key, np.asarray([row["tick"]]), part)
+        if own is not None:
+            seen += 1
+            assert [end[0] for end in own] == [row["value"], row["low"], row["high"]]
+    assert seen > 100
+
+
+def test_filtered_estimates_are_drawn_where_nothing_adds_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = ran(tmp_path, LISTED + "[[city], [city, kind], []]")
+    rows = [
+        {
+            "name": name, "over": None, "key": '["a",null]', "tick": 3, "label": "",
+            "model": "level", "how": "live", "estimate": 7.0, "estimate_low": 6.0,
+            "estimate_high": 8.0,
+        }
+        for name in ("paid", "own")
+    ]  # fmt: skip
+    monkeypatch.setattr(estimates.estimate, "stored", lambda run: pa.Table.from_pylist(rows))
+
+    def value(name: str) -> float:
+        data = gather(ResultFolder.open(out))
+        assert data.estimates is not None
+        (output,) = [o for o in data.run.outputs if (o.name, o.over) == (name, None)]
+        own = data.estimates.of(output.shown(), data.run.shown(rows[0]["key"]), np.array([3]), 0)
+        assert own is not None
+        return float(own[0][0])
+
+    assert value("paid") == value("own") == 7.0
+    reconcile(out)
+    assert value("paid") != 7.0 and value("own") == 7.0
+    data = gather(ResultFolder.open(out))
+    assert data.estimates is not None
+    assert "Those of other outputs are estimates (of the releases before" in data.estimates.words

@@ -19,6 +19,7 @@ from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
 
+SECRET = bytes([7]) * 32
 KEPT: dict[str, list[Any]] = {}
 _TOKENS = itertools.count()
 
@@ -74,7 +75,8 @@ def run(
     held, letters = KEPT.pop(releases), KEPT.pop(dead)
     theirs = ran(held, letters)
     if ours is not None:
-        assert list(map(str, ours.rows)) == list(map(str, theirs.rows))  # NaN is like NaN
+        alike = ours.rows == theirs.rows
+        assert alike or list(map(str, ours.rows)) == list(map(str, theirs.rows))  # NaN like NaN
         assert ours.dead == theirs.dead and ours.counts == theirs.counts
     return theirs
 

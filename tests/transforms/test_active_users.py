@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.dpcore.users.cap_rule import Case, Cell, Event, case_of, vectorised
-from tests.transforms.running import Ran, cut, run, shuffled
-from tests.transforms.test_cap import SECRET, made
+from tests.transforms.running import SECRET, Ran, cut, run, shuffled
+from tests.transforms.test_cap import made
 from tests.transforms.user_shards import LAYOUT, UserShards, without_ids
 from weir.dpcore.accounting.guarantee import RuntimeAssumptions
 from weir.dpcore.plan import Plan
@@ -162,14 +162,6 @@ aggregates: {{active: {{count: users, over: {over}}} {rest}}}
 """
 
 
-@pytest.fixture(scope="module")
-def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text(SECRET)
-    file.chmod(0o600)
-    return SecretRef(file=str(file))
-
-
 def plan_of(over: str = "[3, 12]", more: str = "ticks: 3", rest: str = "") -> Plan:
     start, end = ("2024-01-01T00:00:00Z", "2024-01-01T00:40:00Z")
     plan = Plan.from_yaml(CONFIG.format(start=start, end=end, over=over, more=more, rest=rest))
@@ -187,7 +179,7 @@ def simulated(plan: Plan, batch: pa.RecordBatch, **more: Any) -> dict[tuple[Any,
             columns["@id"],
             columns["@unit"],
         ),
-        bytes.fromhex(SECRET),
+        SECRET,
         **more,
     )
     return {

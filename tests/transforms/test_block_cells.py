@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,14 +36,6 @@ STOP = 300
 
 def plan_of(mechanism: str, over: str, key: str = DECLARED) -> Plan:
     return Plan.from_yaml(CONFIG.format(mechanism=mechanism, over=over, key=key))
-
-
-@pytest.fixture
-def secret(tmp_path: Path) -> SecretRef:
-    path = tmp_path / "one.key"
-    path.write_text("07" * 32)
-    path.chmod(0o600)
-    return SecretRef(file=str(path))
 
 
 def noise_of(plan: Plan, secret: SecretRef) -> KeyedNoiseSource:

@@ -8,15 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.transforms.running import Ran, cut, run, shuffled
+from tests.transforms.running import SECRET, Ran, cut, run, shuffled
 from tests.transforms.test_model_pipeline import (
     DECLARED,
     OBSERVED,
-    SECRET,
     Cells,
     cells,
     flights,
-    secret,
 )
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
@@ -24,7 +22,6 @@ from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["secret"]
 
 PLAN = """
 name: blocks
@@ -85,7 +82,7 @@ def simulated(made: Plan, batch: pa.RecordBatch, **more: Any) -> Cells:
             {name: batch.column(name).to_numpy(zero_copy_only=False) for name in ("u", "v", "y")},
             batch.column("@id").to_pylist(),
         ),
-        bytes.fromhex(SECRET),
+        SECRET,
         **more,
     )
     out: Cells = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import date
 
 import numpy as np
-import pytest
 
 from tests.transforms.doubles import events
 from tests.transforms.running import cut, run, shuffled
@@ -35,14 +34,6 @@ privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 30d, unit: user, per: 1 month,
 aggregates:
   n: {count: events}
 """
-
-
-@pytest.fixture(scope="module")
-def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text("5a" * 32)
-    file.chmod(0o600)
-    return SecretRef(file=str(file))
 
 
 def test_a_clock_of_months_over_two_years_of_days(secret: SecretRef) -> None:

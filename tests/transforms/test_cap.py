@@ -21,7 +21,7 @@ from tests.dpcore.users.cap_rule import CLOCK, Case, Event, case_of, vectorised
 from tests.transforms import user_shards
 from tests.transforms.cells import Bag, Cell
 from tests.transforms.doubles import MINUTE, START, FakeConfig, FakePlan, FakeSchema, Silent, events
-from tests.transforms.running import KEPT, Ran, cut, keep, run, shuffled
+from tests.transforms.running import KEPT, SECRET, Ran, cut, keep, run, shuffled
 from tests.transforms.user_shards import UserShards, without_ids
 from weir.dpcore.accounting.guarantee import RuntimeAssumptions
 from weir.dpcore.errors import CodecError
@@ -40,7 +40,6 @@ from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.runtime.secret import SecretRef
 
 TestStream.__test__ = False  # not a test of ours
-SECRET = "5a" * 32
 
 
 def streamed(case: Case, seed: int, draw: random.Random) -> UserShards:
@@ -305,14 +304,6 @@ HASH = replace(
 )
 
 
-@pytest.fixture(scope="module")
-def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text(SECRET)
-    file.chmod(0o600)
-    return SecretRef(file=str(file))
-
-
 def made(n: int, seed: int = 0, users: int = 40) -> pa.RecordBatch:
     rng = np.random.default_rng(seed)
     names = np.array([f"u{i}" for i in rng.integers(0, users, n)], dtype=object)
@@ -333,7 +324,7 @@ def simulated(plan: Any, batch: pa.RecordBatch) -> dict[tuple[Any, ...], float]:
         batch.column("@id").to_pylist(),
         batch.column("@unit").to_pylist(),
     )
-    found = simulate(plan, given, bytes.fromhex(SECRET))
+    found = simulate(plan, given, SECRET)
     return {
         (one.first_tick + i, one.key, out.name): float(value)
         for one in found

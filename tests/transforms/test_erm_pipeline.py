@@ -15,15 +15,12 @@ from tests.transforms.test_model_pipeline import (
     cells,
     flights,
     given,
-    secret,
     simulated,
 )
 from weir.dpcore.plan import Plan
 from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
-
-__all__ = ["secret"]
 
 PLAN = """
 name: flights

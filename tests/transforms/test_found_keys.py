@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -18,7 +17,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from tests.dpcore.discovery.world import rule_of
 from tests.transforms.blocks import bytes_of, copied, no_cells
-from tests.transforms.running import KEPT, Ran, keep, run
+from tests.transforms.running import KEPT, SECRET, Ran, keep, run
 from weir import Events, simulate
 from weir.dpcore.config.key import RetireConfig
 from weir.dpcore.errors import CodecError, WeirError
@@ -60,14 +59,6 @@ def plan_of(blocks: int = 1, min_users: int = 3, longest: int = 12, **more: Any)
     return replace(plan, keys=keys, discovery=replace(rule, periods=periods))
 
 
-@pytest.fixture
-def secret(tmp_path: Path) -> SecretRef:
-    path = tmp_path / "one.key"
-    path.write_text("07" * 32)
-    path.chmod(0o600)
-    return SecretRef(file=str(path))
-
-
 def events_of(seed: int, n: int = 1500) -> Events:
     """Few keys with many events, many with few, in any order."""
     rng = np.random.default_rng(seed)
@@ -79,7 +70,7 @@ def events_of(seed: int, n: int = 1500) -> Events:
 
 def simulated(plan: Plan, events: Events) -> dict[tuple[str, int, str, int | None], float]:
     found = {}
-    for one in simulate(plan, events, bytes([7]) * 32):
+    for one in simulate(plan, events, SECRET):
         for out in one.released:
             for tick, value in enumerate(out.value[:, 0, 0].tolist(), one.first_tick):
                 found[one.key, tick, out.name, out.over] = value

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.transforms.running import cut, run, shuffled
+from tests.transforms.running import SECRET, cut, run, shuffled
 from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
@@ -32,14 +32,6 @@ aggregates:
   m: {{mean: x, clip: [0, 10]}}
   h: {{histogram: x, edges: [0, 2, 5, 10]}}
 {more}""")
-
-
-@pytest.fixture(scope="module")
-def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text("5a" * 32)
-    file.chmod(0o600)
-    return SecretRef(file=str(file))
 
 
 def batch_of(n: int = 400) -> pa.RecordBatch:
@@ -74,7 +66,7 @@ def wanted(plan: Plan, batch: pa.RecordBatch) -> dict[tuple[Any, ...], Any]:
     )
     return {
         (one.first_tick + i, one.key, released.name, released.over): value.tolist()
-        for one in simulate(plan, events, bytes.fromhex("5a" * 32))
+        for one in simulate(plan, events, SECRET)
         for released in one.released
         for i, value in enumerate(released.value[:, 0])
     }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.transforms.running import run
+from tests.transforms.running import SECRET, run
 from weir import Events, simulate
 from weir.dpcore.plan import Plan
 from weir.transforms.runtime.secret import SecretRef
@@ -31,14 +30,6 @@ aggregates:
   n: {{count: events}}
 blocks: 2
 """)
-
-
-@pytest.fixture
-def secret(tmp_path: Path) -> SecretRef:
-    path = tmp_path / "one.key"
-    path.write_text("07" * 32)
-    path.chmod(0o600)
-    return SecretRef(file=str(path))
 
 
 def rows_of(n: int = 900) -> list[dict[str, Any]]:
@@ -64,7 +55,7 @@ def simulated(plan: Plan, rows: list[dict[str, Any]]) -> dict[Any, str]:
     events = Events(times, keys, columns, ids, who)
     return {
         (one.key, tick, out.name, out.over): str(np.float64(value))
-        for one in simulate(plan, events, bytes([7]) * 32)
+        for one in simulate(plan, events, SECRET)
         for out in one.released
         for tick, value in enumerate(out.value[:, 0, 0].tolist(), one.first_tick)
     }

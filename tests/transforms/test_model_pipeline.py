@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.doubles import START
-from tests.transforms.running import Ran, cut, run, shuffled
+from tests.transforms.running import SECRET, Ran, cut, run, shuffled
 from weir.dpcore.models.kit.rows import is_void
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
@@ -17,7 +17,6 @@ from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
 
-SECRET = "5a" * 32
 TICKS = 150
 MINUTE = 60_000_000
 PLAN = """
@@ -72,14 +71,6 @@ def flights(n: int, keys: str = "abcd", seed: int = 3) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-@pytest.fixture(scope="module")
-def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text(SECRET)
-    file.chmod(0o600)
-    return SecretRef(file=str(file))
-
-
 Cells = dict[tuple[Any, ...], Any]
 
 
@@ -93,7 +84,7 @@ def simulated(made: Plan, batch: pa.RecordBatch, **more: Any) -> Cells:
             {name: batch.column(name).to_numpy() for name in ("u", "v", "y")},
             batch.column("@id").to_pylist() if made.config.schema_.id else None,
         ),
-        bytes.fromhex(SECRET),
+        SECRET,
         **more,
     )
 

@@ -6,13 +6,11 @@ import pytest
 
 from tests.transforms.running import cut, run, shuffled
 from tests.transforms.test_blocks_pipeline import models_of, simulated
-from tests.transforms.test_model_pipeline import DECLARED, OBSERVED, cells, flights, secret
+from tests.transforms.test_model_pipeline import DECLARED, OBSERVED, cells, flights
 from weir.dpcore.plan import Plan
 from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
-
-__all__ = ["secret"]
 
 PLAN = """
 name: one_pass

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.doubles import START, FakePlan, events, random_events
-from tests.transforms.running import Ran, cut, run, shuffled
+from tests.transforms.running import SECRET, Ran, cut, run, shuffled
 from weir.dpcore.aggregates.bounding import GATE
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -41,14 +41,6 @@ def plan(declared: bool = True, extra: str = "", blocks: int | None = None) -> P
     return Plan.from_yaml(text + (f"blocks: {blocks}\n" if blocks else ""))
 
 
-@pytest.fixture(scope="module")
-def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text("5a" * 32)
-    file.chmod(0o600)
-    return SecretRef(file=str(file))
-
-
 def simulated(
     made: Plan, batch: pa.RecordBatch, more: dict[str, Any] | None = None
 ) -> dict[tuple[Any, ...], Any]:
@@ -60,7 +52,7 @@ def simulated(
             batch.column("@key").to_pylist(),
             {"v": batch.column("v").to_numpy(zero_copy_only=False), **(more or {})},
         ),
-        bytes.fromhex("5a" * 32),
+        SECRET,
     )
     out: dict[tuple[Any, ...], Any] = {}
     for one in found:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.transforms.running import run
+from tests.transforms.running import SECRET, run
 from weir import Events, simulate
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -43,14 +42,6 @@ def plan_of(
     return Plan.from_yaml(CONFIG.format(**given, longest=longest))
 
 
-@pytest.fixture
-def secret(tmp_path: Path) -> SecretRef:
-    path = tmp_path / "one.key"
-    path.write_text("07" * 32)
-    path.chmod(0o600)
-    return SecretRef(file=str(path))
-
-
 def events_of(seed: int, n: int = 2500) -> list[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     times = (START + rng.integers(0, TICKS * MINUTE, n)).astype("datetime64[us]")
@@ -66,7 +57,7 @@ def simulated(plan: Plan, rows: list[dict[str, Any]]) -> dict[Any, float]:
     events = Events(times, [r["k"] for r in rows], {}, users=[r["who"] for r in rows])
     return {
         (one.key, tick, out.name, out.over): value
-        for one in simulate(plan, events, bytes([7]) * 32)
+        for one in simulate(plan, events, SECRET)
         for out in one.released
         for tick, value in enumerate(out.value[:, 0, 0].tolist(), one.first_tick)
     }
@@ -154,7 +145,7 @@ def test_simulate_gives_keys_in_order() -> None:
     plan, rows = plan_of(3), events_of(9)
     times = np.array([row["t"] for row in rows], dtype="datetime64[us]").astype(np.int64)
     events = Events(times, [r["k"] for r in rows], {}, users=[r["who"] for r in rows])
-    found = [(one.key, one.first_tick) for one in simulate(plan, events, bytes([7]) * 32)]
+    found = [(one.key, one.first_tick) for one in simulate(plan, events, SECRET)]
     assert found == sorted(found) and len({tick for _, tick in found}) > 1
 
 

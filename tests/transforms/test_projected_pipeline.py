@@ -10,14 +10,13 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.doubles import START
-from tests.transforms.running import cut, run, shuffled
+from tests.transforms.running import SECRET, cut, run, shuffled
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
 
-SECRET = "6b" * 32
 TICKS, MINUTE, WIDE = 40, 60_000_000, 30
 FEATURES = [f"x{i}" for i in range(WIDE)]
 
@@ -70,18 +69,13 @@ def events(n: int) -> pa.RecordBatch:
     ids=["l1", "groups", "unprojected"],
 )
 def test_the_pipeline_is_what_simulate_says_bit_for_bit(
-    changed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    changed: dict[str, Any], secret: SecretRef
 ) -> None:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text(SECRET)
-    file.chmod(0o600)
     made, batch = plan(**changed), events(900)
-    ran = run(made, cut(shuffled(batch), 3), secret=SecretRef(file=str(file)), every=16)
+    ran = run(made, cut(shuffled(batch), 3), secret=secret, every=16)
     columns = {name: batch.column(name).to_numpy() for name in [*FEATURES, "y"]}
     times = batch.column("@time").view(pa.int64()).to_numpy()
-    found = simulate(
-        made, Events(times, batch.column("@key").to_pylist(), columns, None), bytes.fromhex(SECRET)
-    )
+    found = simulate(made, Events(times, batch.column("@key").to_pylist(), columns, None), SECRET)
     wanted = {
         (tick, one.key, released.name): released.value[tick, 0].tolist()
         for one in found

@@ -83,24 +83,26 @@ class Flink:
             self.confirmations.safe(began, ids, int(ids[0][1:]))
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_nothing_is_acknowledged_that_no_checkpoint_holds(seed: int) -> None:
-    flink = Flink(later=True, seed=seed)
-    for _ in range(400):
-        flink.step()
-    assert not flink.unsafe
-    assert flink.acknowledged > flink.ended / 3, "and most of it is, in time"
-
-
-@pytest.mark.parametrize("later", [True, False])
-@pytest.mark.parametrize("seed", range(50))
-def test_the_last_completed_checkpoint_lies_behind_the_noted_turn(seed: int, later: bool) -> None:
-    flink = Flink(later, seed)
-    for _ in range(5):
-        for _ in range(60):
+@pytest.mark.slow
+def test_nothing_is_acknowledged_that_no_checkpoint_holds() -> None:
+    for seed in range(200):
+        flink = Flink(later=True, seed=seed)
+        for _ in range(400):
             flink.step()
-        flink.fail()
-    assert flink.noted and not flink.too_far
+        assert not flink.unsafe, seed
+        assert flink.acknowledged > flink.ended / 3, (seed, "and most of it is, in time")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("later", [True, False])
+def test_the_last_completed_checkpoint_lies_behind_the_noted_turn(later: bool) -> None:
+    for seed in range(50):
+        flink = Flink(later, seed)
+        for _ in range(5):
+            for _ in range(60):
+                flink.step()
+            flink.fail()
+        assert flink.noted and not flink.too_far, seed
 
 
 def test_the_runners_word_would_lose_messages() -> None:
@@ -114,14 +116,15 @@ def test_the_runners_word_would_lose_messages() -> None:
     assert found
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_what_was_pulled_before_a_restart_is_not_acknowledged_after_it(seed: int) -> None:
-    flink = Flink(later=True, seed=seed)
-    for _ in range(5):
-        for _ in range(60):
-            flink.step()
-        flink.fail()
-    assert not flink.unsafe
+@pytest.mark.slow
+def test_what_was_pulled_before_a_restart_is_not_acknowledged_after_it() -> None:
+    for seed in range(50):
+        flink = Flink(later=True, seed=seed)
+        for _ in range(5):
+            for _ in range(60):
+                flink.step()
+            flink.fail()
+        assert not flink.unsafe, seed
 
 
 def test_bundles_without_messages_carry_the_news() -> None:

@@ -25,7 +25,6 @@ from tests.transforms.test_model_pipeline import (
     TICKS,
     cells,
     flights,
-    secret,
     simulated,
 )
 from tests.transforms.test_model_pipeline import plan as learner_plan
@@ -35,8 +34,6 @@ from weir.transforms.beam.private_releases import PrivateReleases
 from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.stride import TICKS as STRIDE
 from weir.transforms.runtime.secret import SecretRef
-
-__all__ = ["secret"]
 
 SGD = "every: 60\n  iterations: 2\n  solver: noisy_sgd"
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.transforms.running import run
+from tests.transforms.running import SECRET, run
 from weir import Events, simulate
 from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan
@@ -42,14 +41,6 @@ blocks: 4
 """)
 
 
-@pytest.fixture
-def secret(tmp_path: Path) -> SecretRef:
-    path = tmp_path / "one.key"
-    path.write_text("07" * 32)
-    path.chmod(0o600)
-    return SecretRef(file=str(path))
-
-
 def rows_of(n: int = 1200) -> list[dict[str, Any]]:
     rng = np.random.default_rng(3)
     times = (START + rng.integers(0, TICKS * MINUTE, n)).astype("datetime64[us]")
@@ -79,7 +70,7 @@ def simulated(plan: Plan, rows: list[dict[str, Any]]) -> dict[Any, Any]:
     )
     return {
         (one.key, tick, out.name, out.over): value
-        for one in simulate(plan, events, bytes([7]) * 32)
+        for one in simulate(plan, events, SECRET)
         for out in one.released
         for tick, value in enumerate(out.value[:, 0].tolist(), one.first_tick)
     }

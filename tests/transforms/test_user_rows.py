@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.doubles import MINUTE, START
-from tests.transforms.running import cut, run, shuffled
+from tests.transforms.running import SECRET, cut, run, shuffled
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
 from weir.transforms.runtime.secret import SecretRef
 
-SECRET = "5a" * 32
 TICKS = 24
 PLAN = """
 name: rides
@@ -75,14 +74,6 @@ def events_of(batch: pa.RecordBatch) -> Events:
     )
 
 
-@pytest.fixture(scope="module")
-def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
-    file = tmp_path_factory.mktemp("secret") / "secret.key"
-    file.write_text(SECRET)
-    file.chmod(0o600)
-    return SecretRef(file=str(file))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["online.follow_the_leader", *MORE])
 def test_the_pipeline_gives_the_bits_of_simulate(algorithm: str, secret: SecretRef) -> None:
@@ -91,7 +82,7 @@ def test_the_pipeline_gives_the_bits_of_simulate(algorithm: str, secret: SecretR
         (one.first_tick + i, one.key, out.name): [
             None if value != value else value for value in values.tolist()
         ]
-        for one in simulate(plan, events_of(batch), bytes.fromhex(SECRET))
+        for one in simulate(plan, events_of(batch), SECRET)
         for out in one.released
         for i, values in enumerate(out.value[:, 0])
     }
@@ -106,11 +97,11 @@ def test_a_learner_meets_whole_users_and_each_by_one_hash() -> None:
     """Three users of two events in a cap of seven rows: all of a user's or none."""
     plan, batch = plan_of("online.follow_the_leader"), rides()
     given = events_of(batch)
-    bound = bounded(plan, given, TICKS, bytes.fromhex(SECRET))
+    bound = bounded(plan, given, TICKS, SECRET)
     assert bound.hashes is not None
     cells = np.unique(np.column_stack([bound.ticks, bound.keys, bound.hashes]), axis=0)
     assert len(cells) < len(bound.hashes)
-    leaves = leaves_for(plan, bound, TICKS, bytes.fromhex(SECRET))([0, 1, 2])(0, TICKS)
+    leaves = leaves_for(plan, bound, TICKS, SECRET)([0, 1, 2])(0, TICKS)
     for tick, leaf in enumerate(leaves):
         for key in range(3):
             mine = leaf.id_hash[leaf.offsets[key] : leaf.offsets[key + 1]]
@@ -141,7 +132,7 @@ def test_aggregates_of_users_have_the_bits_of_simulate(secret: SecretRef) -> Non
     plan, batch = Plan.from_yaml(head + AGGREGATES), rides()
     found = {
         (one.first_tick + i, one.key, out.name, out.over): values.tolist()
-        for one in simulate(plan, events_of(batch), bytes.fromhex(SECRET))
+        for one in simulate(plan, events_of(batch), SECRET)
         for out in one.released
         for i, values in enumerate(out.value[:, 0])
     }

@@ -70,6 +70,8 @@ class LocalEngine:
       secret: reference; a fresh one is drawn by ``SecretRef.fresh``.
       rotate: (first tick, reference) of the secrets that follow.
       noise: in tests only, a source of other noise.
+      ticks: how many to release; None: all of the clock, which has an end then.
+      blocks: those of keys to release; None: all.
 
     Raises:
       ConfigError: the clock has no end, or the secret cannot be read.
@@ -81,12 +83,16 @@ class LocalEngine:
         secret: SecretRef,
         rotate: Sequence[tuple[int, SecretRef]] = (),
         noise: NoiseSource | None = None,
+        ticks: int | None = None,
+        blocks: Sequence[int] | None = None,
     ) -> None:
-        if plan.clock.ticks is None:
+        ticks = plan.clock.ticks if ticks is None else ticks
+        if ticks is None:
             raise ConfigError(
                 "clock.end", None, "is missing: say until when the clock runs, because files end."
             )
-        self._plan, self._ticks, self._secret = plan, plan.clock.ticks, secret.resolve()
+        self._plan, self._ticks, self._secret = plan, ticks, secret.resolve()
+        self._blocks = plan.keys.live_blocks if blocks is None else tuple(blocks)
         self._noise = noise or KeyedNoiseSource(secret, plan.name, plan.digest, tuple(rotate))
         self._noise.mark(self._ticks)  # secrets that cannot be read are refused before all else
 
@@ -139,7 +145,7 @@ class LocalEngine:
 
     def _strides(self, leaves: dict[int, list[Any]], every: int) -> Iterator[NoisyStride]:
         """Noisy strides of all blocks, each block's in order of ticks."""
-        blocks = self._plan.keys.live_blocks
+        blocks = self._blocks
         if len(blocks) == 1:
             return ahead(self._stepped(blocks[0], leaves.pop(blocks[0], []), every))
 

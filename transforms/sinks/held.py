@@ -6,7 +6,7 @@ A run over files knows at its end only how much of them it could not read. So it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -136,7 +136,13 @@ def missing(folder: str, wanted: Sequence[str]) -> list[str]:
     return [name for name in wanted if name not in there]
 
 
-def publish(folder: str, wanted: Sequence[str], cost: str) -> int:
+def _nothing() -> None:
+    """Nothing to do before a folder is complete."""
+
+
+def publish(
+    folder: str, wanted: Sequence[str], cost: str, seal: Callable[[], None] = _nothing
+) -> int:
     """Moves what is held into place, file by file in the order given, and marks it complete.
 
     Stopped at any moment, it goes on where it was when it is called again.
@@ -144,6 +150,7 @@ def publish(folder: str, wanted: Sequence[str], cost: str) -> int:
     Args:
       folder: of the results. cost: see ``twice``.
       wanted: names of all files of the run, each held or in place.
+      seal: called when all are in place, before the folder is marked as complete.
 
     Returns:
       How many files were moved.
@@ -161,6 +168,7 @@ def publish(folder: str, wanted: Sequence[str], cost: str) -> int:
         if retained is not None and retained != place.read(target):
             raise contradiction(target, folder, cost)
     place.remove(private)
+    seal()
     place.finish(folder)
     return moved
 

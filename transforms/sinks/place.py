@@ -24,12 +24,25 @@ from weir.transforms.runtime.files import (
 
 PLAN_FILE = "_plan.json"
 COMPLETE_FILE = "_COMPLETE"
+MARKS_FILE = "_marks.json"
+"""Marks of the secrets of a run, next to its plan."""
 HELD_FOLDER = "_held"
 """Folder inside a folder of results: what a run over files wrote and did not publish yet."""
 PARTS = "sink_parts"
 """Field of ``_plan.json``: files of a range of ticks, where there are several."""
 DIGITS = 12
 _TICKS = re.compile(r"ticks-(\d+)-(\d+)\.")
+
+
+_FILE = re.compile(r"ticks-(\d+)-(\d+)\.(?:(\d+)-of-\d+\.)?(?:parquet|csv|ndjson)\Z")
+
+
+class FileSpan(NamedTuple):
+    """What a file holds: its first and last tick, and the number of its part."""
+
+    first: int
+    last: int
+    part: int
 
 
 class Part(NamedTuple):
@@ -190,6 +203,18 @@ def has_results(folder: str) -> bool:
     return ticks_in(folder) > 0 or ticks_in(held(folder)) > 0
 
 
+def span_of(name: str) -> FileSpan | None:
+    """Which ticks the file of a name holds; None: it is no file of releases."""
+    match = _FILE.match(name)
+    return None if match is None else FileSpan(int(match[1]), int(match[2]), int(match[3] or 1) - 1)
+
+
+def release_files(folder: str) -> dict[str, FileSpan]:
+    """Names of the files of releases in a folder, in order of ticks, and what they hold."""
+    spans = {name: span_of(name) for name in sorted(names(folder))}
+    return {name: span for name, span in spans.items() if span is not None}
+
+
 def ticks_in(folder: str) -> int:
     """How many ticks there are up to the last one that a folder has a file of; 0: no file."""
     result = (_TICKS.match(name) for name in names(folder))
@@ -200,9 +225,11 @@ __all__ = [
     "COMPLETE_FILE",
     "DIGITS",
     "HELD_FOLDER",
+    "MARKS_FILE",
     "PARTS",
     "PLAN_FILE",
     "WHOLE",
+    "FileSpan",
     "Part",
     "check",
     "entered_as",
@@ -222,7 +249,9 @@ __all__ = [
     "put",
     "read",
     "refuse_fresh",
+    "release_files",
     "remove",
     "replace",
+    "span_of",
     "ticks_in",
 ]

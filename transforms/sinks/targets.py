@@ -23,6 +23,7 @@ from weir.transforms.release.table import (
     releases_only,
 )
 from weir.transforms.runtime import fence
+from weir.transforms.runtime.signing import Signer
 from weir.transforms.sinks import place
 from weir.transforms.sinks.formats import texts
 from weir.transforms.sinks.held import HeldWriter, twice
@@ -172,6 +173,7 @@ def folder(
     hold: bool = False,
     layout: Layout = "flat",
     parts: int = 1,
+    signer: Signer | None = None,
 ) -> ReleaseFiles:
     """Files of aligned ranges of ticks, sorted by (tick, key, name, over, index), moved into place
     whole.
@@ -189,9 +191,10 @@ def folder(
       layout: of vectors: a row a coordinate (flat), or lists (packed).
       parts: files of a range, each with consecutive blocks of keys (see ``parts_of``); what a
         folder was begun with, it keeps.
+      signer: of receipts of single files; those that are held get none.
     """
     shape = shape_for(plan, layout)
-    writer: Writer = FolderWriter(path, form, shape)
+    writer: Writer = FolderWriter(path, form, shape, signer=signer)
     if hold:
         writer = HeldWriter(path, form, twice(plan), shape)
     return ReleaseFiles(ranges_of(plan, every, parts), writer)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import pyarrow as pa
 
 from weir.transforms.release.few import Shape
 from weir.transforms.runtime.fence import Fence, Removed
-from weir.transforms.sinks import formats, place
+from weir.transforms.runtime.signing import Signer
+from weir.transforms.sinks import formats, place, receipts
 from weir.transforms.sinks.sorted_table import Sorted, contradict
 
 
@@ -83,12 +85,14 @@ class FolderWriter(Writer):
       folder: path or bucket. form: parquet, csv or ndjson.
       shape: how vectors become rows; None: as lists of every coordinate.
       part: of the blocks.
+      signer: of the receipt that each file gets; None: it is not signed.
     """
 
     folder: str
     form: str
     shape: Shape | None = None
     part: place.Part = place.WHOLE
+    signer: Signer | None = None
 
     def of(self, part: place.Part) -> Writer:
         """See Writer."""
@@ -104,9 +108,14 @@ class FolderWriter(Writer):
 
     def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
         """See Writer."""
-        path = place.join(self.folder, place.file_name(first, last, self.form, self.part))
+        name = place.file_name(first, last, self.form, self.part)
+        path = place.join(self.folder, name)
+        if self.signer is not None:
+            self.signer.public()  # a key that cannot be read ends the job before the file is there
         if place.put(path, content):
+            receipts.write_file(self.folder, name, sha256(content).hexdigest(), self.signer)
             return 0
+        receipts.write_file(self.folder, name, receipts.digest_of(path), self.signer)
         return differences(place.read(path), content, self.form, True, self._sparse)
 
     def compare(self, first: int, last: int, again: Sorted) -> int:

@@ -4,4 +4,4 @@
 ``stochastic`` what a fit costs, ``fitter`` runs it, ``program`` keeps the rows.
 """
 
-__all__ = ["fields", "fitter", "objective", "partition", "program", "schedule", "words"]
+__all__ = ["fields", "fitter", "level", "objective", "partition", "program", "schedule", "words"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,7 +16,7 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.local_oracle import local_oracle
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import ConvexSetSpec, Share, algorithm_field
-from weir.dpcore.models.gradients import MOST, Gradients, SecondMoments, typical_reach
+from weir.dpcore.models.gradients import MOST, Gradients, RowCounts, SecondMoments, typical_reach
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.model import RADIUS
 from weir.dpcore.models.online.conditional_gradient import ConditionalGradient, refuse_projected
@@ -24,13 +24,16 @@ from weir.dpcore.models.online.learner_section import Curving, LearnerModel, spl
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.regularisation import pays, pull, pull_of_second_order
 from weir.dpcore.models.online.rule import FollowTheLeader, LeaderRule
-from weir.dpcore.models.online.second_order import AveragedLeader, SecondOrderLeader
+from weir.dpcore.models.online.second_order import AveragedLeader, CountedLeader, SecondOrderLeader
 from weir.dpcore.models.words import centre_words
+from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.words import number
 
 MOMENTUM = 0.6
 """Where none is given; see ``pull``, with which it was chosen."""
+COUNT = 0.02
+"""Share of the squared budget of a count of events."""
 CURVED = 0.2
 """Share of the squared budget of second moments, where none is given."""
 
@@ -57,8 +60,8 @@ class FadingModel(LearnerModel):
         default=None,
         description="mu: weight of the public (mu/2) |x - centre|^2. With schedule: linear every "
         "tick adds it, empty ones too; about a tenth of the events that a key has in a tick is "
-        "right, and 1 without it or expect.events. With constant and root it is the weight in all, "
-        "or times the root of the ticks, and without it follows from expect.events and the noise; "
+        "right. With constant and root it is the weight in all, or times the root of the ticks; "
+        "without it that follows from expect.events, or a noisy count of events, and the noise; "
         "with second_order it is the weight in all, and without it follows from the noise.",
         examples=[1.0],
     )
@@ -67,8 +70,8 @@ class FadingModel(LearnerModel):
         description="How the weight of the public curvature grows with the ticks: linear (it pulls "
         "for ever), constant or root (it fades relative to the events; averages are released), or "
         "second_order (it fades, and models follow the curvature of the losses, summed in private "
-        "next to the gradients). Without it: linear where curvature is given or expect.events is "
-        "not; else second_order where the noise of those sums is small compared with the events of "
+        "next to the gradients). Without it: linear where curvature is given; else "
+        "second_order where the noise of those sums is small compared with the events of "
         "a tick (squared loss), or constant.",
         examples=["constant"],
     )
@@ -116,7 +119,12 @@ class FadingModel(LearnerModel):
         """The schedule; without one, what is known decides. ``curving`` may find better."""
         if self.schedule is not None:
             return self.schedule
-        return "linear" if terms.events is None or self.lasting_pull() else "constant"
+        return "linear" if self.lasting_pull() else "constant"
+
+    def counts(self, terms: Terms) -> bool:
+        """Whether events are counted in private, as nothing says how many a tick has."""
+        fades = self.growth(terms) in ("constant", "root")
+        return fades and self.curvature is None and terms.events is None
 
     def fades(self, terms: Terms) -> bool | None:
         if self.schedule is None and not self.lasting_pull():
@@ -134,7 +142,8 @@ class FadingModel(LearnerModel):
                 raise ConfigError(
                     "model.momentum",
                     self.momentum,
-                    "is for a curvature that fades: set schedule: constant, or expect.events.",
+                    "is for a curvature that fades: set schedule: constant, or leave "
+                    "model.curvature out.",
                 )
             return self.linear(convex_set, terms)
         weight = self._weight(convex_set, terms, noise)
@@ -142,43 +151,45 @@ class FadingModel(LearnerModel):
         return AveragedLeader(convex_set, weight, self.middle, growth, momentum, self.calls)
 
     def _weight(self, convex_set: ConvexSet, terms: Terms, noise: float) -> float:
-        """The curvature in all; without one, what suits the events that are expected."""
+        """The curvature in all; without one, what suits the events that are expected, or one."""
         if self.curvature is not None:
             return float(self.curvature)
-        if terms.events is None:
-            raise ConfigError(
-                "model.curvature",
-                None,
-                f"is needed with schedule: {self.schedule}: it is one over the length of a step, "
-                "and right only relative to the events of a tick. Say how many a key has, as "
-                "`expect: {events: 2000}`, and it follows; or set about 0.7 of them times a third "
-                "of the number of features.",
-            )
-        return pull(
-            terms.events,
-            len(self.features),
-            self.intercept,
-            parse_loss(self.loss).smoothness,
-            math.sqrt(self.dimension) * noise,
-            convex_set.diameter / 2,
-        )
+        return self._pull(convex_set, terms.events or 1.0, noise)
+
+    def _pull(self, convex_set: ConvexSet, events: float, noise: float) -> float:
+        smoothness = parse_loss(self.loss).smoothness
+        noise *= math.sqrt(self.dimension)
+        shape = len(self.features), self.intercept, smoothness, noise, convex_set.diameter / 2
+        return pull(events, *shape)
+
+    def counted_rule(
+        self, convex_set: ConvexSet, terms: Terms, noise: float, deviation: float
+    ) -> LeaderRule:
+        base = self.rule(convex_set, terms, noise)
+        assert isinstance(base, AveragedLeader)
+        own = {item.name: getattr(base, item.name) for item in fields(base) if item.init}
+        each = self._pull(convex_set, 1.0, 0.0)
+        return CountedLeader(**own, each=each, deviation=round_up(deviation, 24))
 
     def curving(self, terms: Terms, gradients: Gradients, noise: float | None) -> Curving | None:
-        """See LearnerModel: where the config says so, or where it is silent and they pay."""
+        """See LearnerModel: second moments where the config says so, or where it is silent and they
+        pay, of one event a tick where nothing is expected; then a count, where they do not."""
         share = CURVED if self.curvature_weight is None else float(self.curvature_weight)
         reach = typical_reach(len(self.features), self.intercept) * (1 + 2.0**-30)
         curving = Curving(SecondMoments(len(self.features), self.intercept, reach), share)
         if self.schedule == "second_order":
             self._refuse_second_order(terms)
             return curving if noise is None else None
-        silent = self.schedule is None and self.momentum is None and self.growth(terms) != "linear"
-        fits = self.loss == "squared" and self.dimension <= MOST and terms.person is None
-        if noise is None or terms.events is None or not (silent and fits):
+        if noise is None:
             return None
-        without, _ = split(gradients, self.weight)
-        unit = noise / (without[0] * gradients.lattice.resolution)
-        curved = unit * curving.moments.change / math.sqrt(share)
-        return curving if pays(terms.events, math.sqrt(self.dimension) * curved) else None
+        silent = self.schedule is None and self.momentum is None and self.growth(terms) != "linear"
+        if silent and self.loss == "squared" and self.dimension <= MOST and terms.person is None:
+            without, _ = split(gradients, self.weight)
+            unit = noise / (without[0] * gradients.lattice.resolution)
+            curved = unit * curving.moments.change / math.sqrt(share)
+            if pays(terms.events or 1.0, math.sqrt(self.dimension) * curved):
+                return curving
+        return Curving(RowCounts(terms.person is not None), COUNT) if self.counts(terms) else None
 
     def _refuse_second_order(self, terms: Terms) -> None:
         loss = parse_loss(self.loss)
@@ -216,21 +227,30 @@ class FadingModel(LearnerModel):
             yield from super().own_facts(program)
             return
         around = centre_words(rule.curvature, self.centre).partition(" a tick")[2]
+        more = ""
+        if isinstance(rule, CountedLeader):
+            more = f", and {number(rule.each)} for each event of a tick beyond the first"
         yield (
             "curvature",
-            f"{number(rule.curvature)}{rule.fading}{around}: it fades relative to the events",
+            f"{number(rule.curvature)}{rule.fading}{more}{around}: it fades relative to the events",
         )
         if rule.calls:
             yield "step", f"{rule.calls} calls of a linear oracle a tick, by line search"
-        if program.second is None:
-            yield "played", rule.played
-        else:
+        if isinstance(program.second, SecondMoments):
             share = CURVED if self.curvature_weight is None else self.curvature_weight
             yield (
                 "played",
                 "the leader of all losses so far, by their curvature: sums of products of features "
                 f"(events clipped to length {number(program.second.reach)}) take {share:g} of the "
                 "squared budget",
+            )
+        else:
+            yield "played", rule.played
+        if isinstance(program.second, RowCounts):
+            counted = "users" if program.second.users else "events"
+            yield (
+                f"{counted} a tick",
+                f"counted in private, for {COUNT:g} of the squared budget; expect.events saves it",
             )
         yield "regret", rule.regret
 
@@ -243,9 +263,10 @@ class LeaderModel(FadingModel):
     title: ClassVar[str] = "window follow-the-leader, exact projection"
     about: ClassVar[str] = (
         "Each key's coefficients minimise the public curvature plus all clipped gradients so far, "
-        "as a noisy running sum tells them, projected onto the set at every tick. Where it knows "
-        "how many events to expect the curvature fades: the average of the leaders is released, "
-        "or, where noise is small, models follow the curvature of the losses, summed next to them."
+        "as a noisy running sum tells them, projected onto the set at every tick. The curvature "
+        "fades relative to the events that are expected, or counted in private: the average of the "
+        "leaders is released. Where many are expected and noise is small, models follow the "
+        "curvature of the losses, summed next to them."
     )
     source: ClassVar[str] = (
         "Lou & Cheung 2020 (WDP-COCOP), corrected; Kairouz et al. 2021 (DP-FTRL)"

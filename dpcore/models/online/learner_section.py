@@ -16,7 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Share
-from weir.dpcore.models.gradients import Gradients, SecondMoments
+from weir.dpcore.models.gradients import Gradients, RowCounts, SecondMoments
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.program import Learner
@@ -30,21 +30,21 @@ from weir.dpcore.words import number
 
 
 class Curving(NamedTuple):
-    """Second moments next to the gradients. share: of the squared sensitivity."""
+    """Second moments, or a count, next to the gradients. share: of the squared sensitivity."""
 
-    moments: SecondMoments
+    moments: SecondMoments | RowCounts
     share: float
 
 
 def leaf_of(
     gradients: Gradients, weight: float, terms: Terms, curving: Curving | None = None
 ) -> FixedLeaf:
-    """(gradient, loss, second moments) as a continual sum carries it.
+    """(gradient, loss, second moments or count) as a continual sum carries it.
 
     Formal guarantees:
-      One cell changes by at most (2 L, B, sqrt 2 X^2) / scales =: Delta in l2, whichever relation
-      (a cap makes rows compete). Under replace_anywhere two cells change, by at most Delta each:
-      2 Delta. Of a user: so of each cell (``Gradients.users``), without second moments.
+      One cell changes by at most (2 L, B, sqrt 2 X^2 or 1) / scales =: Delta in l2, whichever
+      relation (a cap makes rows compete). Under replace_anywhere two cells change, by at most Delta
+      each: 2 Delta. Of a user: so of each cell (``Gradients.users``), without second moments.
     """
     scales, sensitivity = split(gradients, weight, curving)
     if terms.relation == "replace_anywhere":
@@ -137,6 +137,13 @@ class LearnerModel(GradientModel):
         units of the losses' curvature."""
         raise AssertionError(f"{self.name} follows no second moments.")
 
+    def counted_rule(
+        self, convex_set: ConvexSet, terms: Terms, noise: float, deviation: float
+    ) -> LeaderRule:
+        """What follows from the sum and a count of events. noise: as in ``rule``. deviation: worst
+        stddev of the count."""
+        raise AssertionError(f"{self.name} follows no count.")
+
     def compile(self, terms: Terms) -> Compiled:
         """A learner over the best continual sum for it, and every alternative: its error is that of
         the gradient sum.
@@ -168,18 +175,24 @@ class LearnerModel(GradientModel):
         events = events_of(terms, self.cap)
         convex_set = parse_set(self.set, gradients.parameters)
         resolution = gradients.lattice.resolution
-        make = self.rule if curving is None else self.curved_rule
-        make(convex_set, terms, 1.0)  # what it refuses does not depend on the sum
-        gradients.lattice.check_capacity(gradients.clip, self.cap, "model.cap")
         ticks, second = terms.ticks(), None if curving is None else curving.moments
+
+        def make(worst: float, noise: float) -> LeaderRule:
+            if second is None:
+                return self.rule(convex_set, terms, worst)
+            if isinstance(second, RowCounts):
+                return self.counted_rule(convex_set, terms, worst, noise)
+            return self.curved_rule(convex_set, terms, noise)
+
+        make(1.0, 1.0)  # what it refuses does not depend on the sum
+        gradients.lattice.check_capacity(gradients.clip, self.cap, "model.cap")
 
         def build(mechanism: ContinualSum) -> Offer[Learner]:
             spread = np.max(mechanism.stddev(ticks, None), axis=0)
             worst = noise = float(spread[0]) * resolution
             if second is not None:
-                unit = gradients.loss.smoothness * second.resolution
-                noise = float(spread[gradients.dimension]) * unit
-            rule = make(convex_set, terms, noise)
+                noise = float(spread[gradients.dimension]) * second.unit(gradients.loss.smoothness)
+            rule = make(worst, noise)
             refuse_blind(mechanism)
             own = (scaling, gradients, rule, mechanism, self.cap, self.name, events, second)
             learner = Learner(*own)
@@ -187,7 +200,8 @@ class LearnerModel(GradientModel):
             if gradients.loss_bound is not None:
                 named["loss over=all"] = float(np.max(learner.loss_stddev(ticks)))
             if second is not None:
-                named["second moments over=all"] = noise
+                counted = isinstance(second, RowCounts)
+                named["count over=all" if counted else "second moments over=all"] = noise
             return Offer(learner, worst**2, named)
 
         return best_sum(leaf_of(gradients, self.weight, terms, curving), terms, build)

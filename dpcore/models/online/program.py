@@ -12,7 +12,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats, Ints, State, arrays_of, concatenate
 from weir.dpcore.continual.base import ContinualSum, SumState, canonical_mechanism, canonical_value
 from weir.dpcore.leaves.rows import RowLeaf
-from weir.dpcore.models.gradients import Gradients, SecondMoments
+from weir.dpcore.models.gradients import Gradients, RowCounts, SecondMoments
 from weir.dpcore.models.kit.rows import (
     NAN,
     ScaledRows,
@@ -59,8 +59,8 @@ class Learner(ScaledRows):
       Unit: one event, or one user in a period. Relation: any of one cell (add_remove,
         replace_one); see price.py for replace_anywhere.
       Sensitivity: one neighbour changes one leaf by at most 2 L in its gradient part, B in its
-        loss part (``Gradients``) and sqrt 2 X^2 in its second moments (``SecondMoments``):
-        ``mechanism.sensitivity`` in units of its scales. The stream is
+        loss part (``Gradients``) and sqrt 2 X^2 in its second moments (``SecondMoments``), or 1 in
+        its count (``RowCounts``): ``mechanism.sensitivity`` in units of its scales. The stream is
         adaptive, its leaves depend on earlier releases, and nothing else of it on the event.
         Of users: so for each of the cells that caps leave a user, on every path; columns of the
         sum's strategy have no negative inner product (``signed``), or are charged as if.
@@ -79,7 +79,8 @@ class Learner(ScaledRows):
       cap: rows a key and tick.
       algorithm: its name in the config.
       events: of a user in a key and tick at most; None: the unit is an event.
-      second: what is summed next to the gradients, for a rule that follows the losses' curvature.
+      second: what is summed next to the gradients, for a rule that follows the losses' curvature
+        or the number of events.
       every: n, ticks from one release of the sum to the next.
     """
 
@@ -90,7 +91,7 @@ class Learner(ScaledRows):
     cap: int
     algorithm: str
     events: int | None = None
-    second: SecondMoments | None = None
+    second: SecondMoments | RowCounts | None = None
     every: int = 1
 
     def every_nth(self, every: int) -> Learner:
@@ -194,9 +195,9 @@ class Learner(ScaledRows):
         gradient = released[:, :d] * self.gradients.lattice.resolution
         if self.second is None:
             return np.asarray(gradient)
-        unit = self.gradients.loss.smoothness * self.second.resolution
-        curved = released[:, self.gradients.dimension :] * unit
-        return np.concatenate([gradient, curved], axis=1)
+        unit = self.second.unit(self.gradients.loss.smoothness)
+        own = released[:, self.gradients.dimension :] * unit
+        return np.concatenate([gradient, own], axis=1)
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units, and the running loss."""

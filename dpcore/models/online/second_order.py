@@ -160,11 +160,16 @@ class AveragedLeader(LeaderRule):
     def probe(self, state: AveragedState) -> Floats:
         return state.probe
 
+    def weight(self, data_sum: Floats, ticks: Floats) -> Floats | float:
+        """w, (K,) or of all. data_sum: as in ``update``. ticks: (K,), t."""
+        return self.curvature
+
     def update(self, state: AveragedState, data_sum: Floats) -> AveragedState:
         t = state.t + 1
         ticks = t.astype(np.float64)
-        weight = self.curvature * (np.sqrt(ticks) if self.growth == "root" else np.ones(len(t)))
-        y = self._centre - data_sum * (1.0 / weight)[:, None]
+        growth = np.sqrt(ticks) if self.growth == "root" else np.ones(len(t))
+        weight = self.weight(data_sum, ticks) * growth
+        y = self._centre - data_sum[:, : self.set.dimension] * (1.0 / weight)[:, None]
         leader, near = self._nearest(y, state.near)
         x = to_grid(state.x + (3.0 / (ticks + 2.0))[:, None] * (leader - state.x), self._grid)
         probe = to_grid(leader + self.momentum * (x - leader), self._grid)
@@ -174,6 +179,37 @@ class AveragedLeader(LeaderRule):
         calls = {"calls": self.calls} if self.calls else {}
         momentum = float(self.momentum).hex()
         return {"growth": self.growth, "momentum": momentum, **calls}
+
+
+@dataclass(frozen=True)
+class CountedLeader(AveragedLeader):
+    """As ``AveragedLeader``, w = ``curvature`` + ``each`` (n_t - 1), with
+
+      n_t = max(1, (count - ``deviation``) / t)
+
+    events a tick, of the running count of events that is summed next to the gradients and released
+    with them. A count that noise makes too small costs less than one it makes too large: then steps
+    are too short for ever, so a standard deviation is taken off.
+
+    **Formal guarantees**: post-processing of the two sums, which are released together.
+
+    Attributes: see ``AveragedLeader``; curvature: w of one event a tick.
+      each: what every other event of a tick adds. deviation: of the noise in the count, at worst.
+    """
+
+    each: float = 1.0
+    deviation: float = 0.0
+
+    rule: ClassVar[str] = "counted_leader"
+
+    def weight(self, data_sum: Floats, ticks: Floats) -> Floats:
+        """See AveragedLeader. data_sum: (K, d + 1), the count behind the gradients."""
+        events = (data_sum[:, self.set.dimension] - self.deviation) / ticks
+        return np.asarray(self.curvature + self.each * (np.maximum(events, 1.0) - 1.0))
+
+    def numbers(self) -> Mapping[str, Any]:
+        own = {"each": self.each.hex(), "deviation": float(self.deviation).hex()}
+        return {**super().numbers(), **own}
 
 
 class SecondOrderState(NamedTuple):

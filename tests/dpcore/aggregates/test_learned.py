@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from tests.contracts.test_loss import cost
 from weir.dpcore.aggregates.learned import LearnedOutput
 from weir.dpcore.continual import learned
 from weir.dpcore.continual.learned import FULL, LearnedSum, clipped, narrowed
@@ -23,6 +25,7 @@ from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
 DAY, TICKS, FIRST = 86_400_000_000, 12, 4
 USERS = "unit: user, per: 4d, contributions: {ticks: 3, keys: 2, events: 2},"
 BY_HASH = USERS.replace("events: 2}", "events: 2, order: hash}")
+GENEROUS = "epsilon: 20, delta: 1e-4, protect_for: all"
 LEARN = "{learn: {ticks: 4d, top: 1000, start: 10}}"
 
 
@@ -68,12 +71,34 @@ def leaves_of(plan: Plan, rows: list[Row]) -> Any:
     return sum_leaves(plan, bounded(plan, events_of(plan, rows), TICKS), TICKS)
 
 
+def columns_of(plan: Plan, *leaves: Any) -> Iterator[Any]:
+    """What the learned part reads."""
+    mechanism = mechanism_of(plan)
+    (part,) = [p for p in plan.program.parts if p.mechanism is mechanism]  # type: ignore[attr-defined]
+    return (leaf[:, :, list(part.coordinates)] for leaf in leaves)
+
+
+def epsilon_of(plan: Plan, one: Any, other: Any) -> float:
+    """Largest epsilon of the histogram and the sums, over some clips that it may choose."""
+    mechanism = mechanism_of(plan)
+    bins, inner, worst = len(mechanism.edges), mechanism.inner, 0.0
+    a, b = columns_of(plan, one, other)
+    sizes = np.abs((a - b)[: mechanism.ticks, :, :bins].sum(axis=0)).sum()
+    dense = inner.materialize(TICKS)
+    for clip in (0, 14, 30, bins - 1):
+        places = np.full(a.shape[1], clip)
+        change = (clipped(a[:, :, bins:], places) - clipped(b[:, :, bins:], places)).astype(float)
+        change[: mechanism.ticks] = 0
+        totals = np.cumsum(change, axis=0) / inner.scales[0]
+        worst = max(worst, sum(cost(dense, moved, 1) for moved in totals.T if moved.any()))
+    return float(sizes / mechanism.sizes_scale + worst / inner.noise_scale)
+
+
 def squares(plan: Plan, one: Any, other: Any) -> float:
     """Largest squared mu of the histogram and the sums, over the clips that it may choose."""
     mechanism = mechanism_of(plan)
     bins = len(mechanism.edges)
-    (part,) = [p for p in plan.program.parts if p.mechanism is mechanism]  # type: ignore[attr-defined]
-    a, b = (leaf[:, :, list(part.coordinates)] for leaf in (one, other))
+    a, b = columns_of(plan, one, other)
     sizes = (a - b)[: mechanism.ticks, :, :bins].sum(axis=0)
     inner, worst = mechanism.inner, 0.0
     dense = inner.materialize(TICKS)
@@ -105,6 +130,80 @@ def test_an_event_is_in_the_histogram_or_in_sums_and_paid_for_once(relation: str
                     squares(plan, one, leaves_of(plan, [*BASE, (tick, "a", other, "n")]))
                 )
     assert 0.99 * paid <= max(results) <= paid * (1 + 1e-9)
+
+
+PURE = "epsilon: 1, delta: 0, protect_for: all"
+
+
+@pytest.mark.parametrize("unit", ["", USERS], ids=["event", "user"])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_under_pure_noise_losses_add_up_to_what_is_paid_for(relation: str, unit: str) -> None:
+    plan = plan_of(privacy=f"{unit} relation: {relation},", budget=PURE)
+    paid, results, replaced = plan.program.loss(None), list[float](), relation == "replace_one"
+    assert paid.kind == "pure" and paid.value == pytest.approx(1)
+    for tick in (0, 4, 8):
+        for value, other in ((1000.0, -1000.0), (0.5, 31.0)):
+            new: list[Row] = [(tick, "a", value, "n")]
+            old: list[Row] = [(tick, "a", other, "n")] if replaced else []
+            if unit:  # all that a user may have in a period, in keys that nobody has otherwise
+                cells = [(tick + t, key) for t in range(3) for key in "ab" for _ in (0, 1)]
+                new = [(t, key, value, "n") for t, key in cells]
+                old = [(t, key, other, "n") for t, key in cells] if replaced else []
+            one, without = leaves_of(plan, [*BASE, *new]), leaves_of(plan, [*BASE, *old])
+            results.append(epsilon_of(plan, one, without))
+    assert max(results) <= paid.value * (1 + 1e-9)
+    assert max(results) >= 0.99 * paid.value
+
+
+def test_an_event_is_paid_for_in_the_keys_of_all_groupings() -> None:
+    keys = "declared: [a, b], groups: [[k], []]"
+    plan, alone = plan_of(keys=keys), plan_of()
+    paid, results = plan.program.loss(None).value ** 2, []
+    for tick in (0, 3, 4, 11):
+        for value in VALUES[:5]:
+            one = leaves_of(plan, [*BASE, (tick, "a", value, "n")])
+            assert one.shape[1] == 3
+            results.append(squares(plan, one, leaves_of(plan, BASE)))
+    assert 0.99 * paid <= max(results) <= paid * (1 + 1e-9)
+    ratio = mechanism_of(plan).sizes_scale / mechanism_of(alone).sizes_scale
+    assert ratio == pytest.approx(math.sqrt(2)), "one grouping alone would be charged for one"
+
+
+def test_keys_that_are_discovered_learn_and_pay_for_all_that_a_user_may_touch() -> None:
+    plan = plan_of(privacy=USERS, keys="discover: {min_users: 2}", budget=GENEROUS)
+    public = plan_of(privacy=USERS, keys="observed_keys_are_public: true", budget=GENEROUS)
+    mechanism = mechanism_of(plan)
+    assert mechanism.known_keys is None and plan.person is not None
+    assert mechanism._learned() == pytest.approx(math.sqrt(6) / mechanism.sizes_scale)
+    # A user with other keys at each tick: 6 histograms move by one.
+    most: list[Row] = [(t, f"{t}{k}", 900.0, "one") for t in range(3) for k in "ab"]
+    sizes = leaves_of(public, most)[:, :, :40].sum(axis=(0, 2))
+    assert sorted(sizes.tolist()) == [1] * 6
+
+    rng = np.random.default_rng(5)
+    rows: list[Row] = [
+        (int(t), "a", 30.0, f"u{i}") for i, t in enumerate(rng.integers(0, TICKS, 900))
+    ]
+    rows += [(int(t), "late", 900.0, f"v{i}") for i, t in enumerate(rng.integers(8, 12, 300))]
+    rows += [(1, "rare", 5.0, "w")]
+    events = events_of(plan, rows)
+    whole = simulate(plan, events, bytes(32))
+    assert [item.key for item in whole] == ["a", "late"]
+    for stride in (1, 3, 5):
+        pieces = simulate(plan, events, bytes(32), stride=stride)
+        for item, other in zip(whole, pieces, strict=True):
+            for left, right in zip(item.released, other.released, strict=True):
+                np.testing.assert_array_equal(left.value, right.value)
+    units = mechanism.stddev(np.arange(TICKS), None)[:, 0]
+    clips = []
+    for item in whole:
+        (paid,) = [released for released in item.released if released.name == "s"]
+        assert paid.stddev is not None
+        spread = paid.stddev[:, 0, 0] / units[item.first_tick :]
+        assert np.isnan(spread[: max(FIRST - item.first_tick, 0)]).all()
+        clips.append(spread[-1])
+    # 30 lies in the bin that ends at 31.25; of a key that is found later nothing is learned.
+    assert clips == [pytest.approx(62.5), pytest.approx(11.05, rel=0.01)]
 
 
 @pytest.mark.parametrize("users", [USERS, BY_HASH], ids=["time", "hash"])
@@ -176,6 +275,21 @@ def test_the_histogram_has_noise_of_the_scale_that_is_paid_for_and_of_no_other()
     share, error = float((clip == 39).mean()), 4 * math.sqrt(0.13 / keys)
     assert abs(share - norm.cdf(1)) < error
     assert abs(norm.cdf(1 / 1.2) - norm.cdf(1)) > error, "a scale that is off would show"
+
+
+@pytest.mark.parametrize(("scale", "right"), [(1.0, True), (1.25, False)])
+def test_under_pure_noise_the_histogram_has_laplace_noise(scale: float, right: bool) -> None:
+    """A bin that lies two scales above the threshold is missed in e^-2 / 2 of keys."""
+    mechanism, keys = replace(mechanism_of(plan_of(budget=PURE)), threshold=200.0), 8000
+    sizes = np.zeros((keys, 40), dtype=np.int64)
+    sizes[:, 39] = 300
+    noisy = replace(mechanism, sizes_scale=50.0 * scale)
+    clip = noisy.decided(sizes, noise_of(keys, 1), np.zeros((keys, 2), dtype=np.uint64))
+    share = float((clip != 39).mean())
+    assert (abs(share - math.exp(-2) / 2) < 4 * math.sqrt(0.07 / keys)) == right
+    nobody = mechanism_of(plan_of(budget=PURE))
+    clip = nobody.decided(0 * sizes, noise_of(keys, 2), np.zeros((keys, 2), dtype=np.uint64))
+    assert (clip != nobody.start).mean() < 0.003
 
 
 def test_an_empty_histogram_gives_the_start_value_almost_always() -> None:
@@ -275,6 +389,22 @@ def test_a_mutant_that_clips_by_the_top_is_seen(monkeypatch: pytest.MonkeyPatch)
     assert clipped(one, np.array([9]))[0, 0] == FULL // 4
 
 
+def test_mutants_that_charge_for_one_grouping_or_in_squares_are_seen() -> None:
+    plan = plan_of(keys="declared: [a, b], groups: [[k], []]")
+    one, other = leaves_of(plan, [*BASE, (0, "a", 900.0, "n")]), leaves_of(plan, BASE)
+    mechanism = mechanism_of(plan)
+    alone = replace(mechanism, sizes_moved=1)
+    assert squares(plan, one, other) == pytest.approx(mechanism._learned() ** 2)
+    assert squares(plan, one, other) > 1.9 * alone._learned() ** 2
+    pure = plan_of(privacy=USERS, budget=PURE)
+    full: list[Row] = [(t, k, 1000.0, "one") for t in range(3) for k in "ab"]
+    moved = epsilon_of(pure, leaves_of(pure, [*BASE, *full]), leaves_of(pure, BASE))
+    assert moved == pytest.approx(pure.program.loss(None).value)
+    assert moved * mechanism_of(pure).sizes_scale > 1.4 * math.sqrt(2), (
+        "as if keys added in squares"
+    )
+
+
 # ---- refusals
 
 
@@ -284,8 +414,8 @@ def test_a_mutant_that_clips_by_the_top_is_seen(monkeypatch: pytest.MonkeyPatch)
         ({"clip": "{learn: {ticks: 4, top: 5, start: 10}}"}, "clip.learn.start", "at most top"),
         ({"clip": "{learn: {ticks: 12, top: 50, start: 10}}"}, "clip.learn.ticks", "fewer than"),
         ({"privacy": "relation: replace_anywhere,"}, "privacy.relation", "moves events"),
-        ({"budget": "epsilon: 1, delta: 0, protect_for: all"}, "privacy.delta", "Gaussian"),
-        ({"rest": "mechanism: {noise: k_norm}"}, "mechanism.noise", "Gaussian"),
+        ({"budget": "epsilon: 1, delta: 1e-14, protect_for: all"}, "privacy.delta", "Gaussian"),
+        ({"rest": "mechanism: {noise: discrete_gaussian}"}, "mechanism.noise", "or pure noise"),
         (
             {"privacy": USERS, "clip": "{learn: {ticks: 3, top: 50, start: 10}}"},
             "clip.learn.ticks",
@@ -293,11 +423,15 @@ def test_a_mutant_that_clips_by_the_top_is_seen(monkeypatch: pytest.MonkeyPatch)
         ),
         ({"privacy": USERS.replace("4d", "all")}, "privacy.per", "one period"),
         (
-            {"privacy": USERS, "keys": "discover: {min_users: 2}"},
-            "key.discover",
-            "cannot be combined",
+            {"privacy": USERS, "keys": "declared: [a], groups: [[k], []]"},
+            "key.groups",
+            "users' sums meet in coarser keys; give each grouping a plan of its own",
         ),
-        ({"keys": "declared: [a], groups: [[k], []]"}, "key.groups", "cannot be combined"),
+        (
+            {"keys": "declared: [a], groups: [[k], []], weights: [1, 2]"},
+            "key.groups",
+            "weights need public clips; give each grouping a plan of its own",
+        ),
         ({"clip": "{learn: {ticks: 4, top: 50}}"}, "clip.learn.start", "is missing"),
         ({"clip": "{learn: {ticks: 4, top: 50, start: 1, times: 0.5}}"}, "learn.times", "from 1"),
         ({"clip": "[5, 1]"}, "clip", "low below high"),

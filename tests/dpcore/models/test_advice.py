@@ -36,8 +36,6 @@ def said(name: str, features: int, events: float | None = 1000, **model: Any) ->
 @pytest.mark.parametrize(
     ("name", "features", "more", "words"),
     [
-        (LEADER, 9, {"events": None}, "never fades. Say how many events"),
-        ("online.pftal", 9, {"events": None}, "never fades. Say how many events"),
         ("online.pocg", 9, {"events": None, "cap": 16}, "never fades. Say how many events"),
         (LEADER, FEW - 1, {}, "has margins"),
         (MOMENTS, MANY - 1, {}, "has less noise"),

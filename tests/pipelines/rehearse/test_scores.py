@@ -15,6 +15,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.feed.shape import Shape
 from weir.pipelines.ledger import reservations as desk
+from weir.pipelines.rehearse import rehearse as module
 from weir.pipelines.rehearse.rehearse import Rehearsal, SyntheticEvents, rehearse
 from weir.pipelines.rehearse.scores import Score, grade
 from weir.transforms.runtime.secret import SecretRef
@@ -47,6 +48,14 @@ def secrets_stay_shut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SecretRef, "resolve", watched)
 
 
+@pytest.fixture
+def unadvised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run that makes none of the hundreds of plans of its remedies, which a test does not
+    look at."""
+    monkeypatch.setattr(module, "advised", lambda *_: ())
+    monkeypatch.setattr(module, "grid_of", lambda *_: None)
+
+
 def events(path: Path, hours: list[int], amounts: list[float], *more: str) -> Path:
     """A CSV of events: an hour and an amount each, and further columns."""
     lines = ["at,id,amount" + "".join(f",{one.partition('=')[0]}" for one in more)]
@@ -67,6 +76,7 @@ def by_name(found: Rehearsal) -> dict[str, Score]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_true_values_and_clips_are_those_of_the_events(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     hours = np.repeat(np.arange(48), 30)
@@ -93,6 +103,7 @@ def test_true_values_and_clips_are_those_of_the_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_the_band_that_is_told_is_the_noise_that_is_measured(tmp_path: Path) -> None:
     """Coverage of 95 % margins on synthetic data; margins of two thirds of the width would not
     do."""
@@ -124,6 +135,7 @@ def test_an_empty_file_has_no_truth(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_one_event_is_found_to_be_useless(tmp_path: Path) -> None:
     public = events(tmp_path / "public.csv", [3], [20.0])
     found = rehearse(job_of(tmp_path), tmp_path / "out", on=str(public))
@@ -132,6 +144,7 @@ def test_one_event_is_found_to_be_useless(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_an_aggregate_with_a_predicate_is_held_to_its_own_events(tmp_path: Path) -> None:
     gate = 'clip: [0, 50], over: 4, where: "amount > 60"}'
     text = BASIC.replace("clip: [0, 50], over: 4}", gate)
@@ -150,6 +163,7 @@ def test_wrong_columns_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_files_of_another_ending_are_read_as_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "public.ndjson").write_text(
         '{"at": "2024-01-01T00:00:00Z", "id": "a", "amount": 3}\n'
@@ -162,6 +176,7 @@ def test_files_of_another_ending_are_read_as_what_they_are(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_a_clock_without_end_ends_with_the_public_events(tmp_path: Path) -> None:
     text = BASIC.replace(", end: 2024-01-03T00:00:00Z", "").replace(
         "{csv: private.csv}",
@@ -200,6 +215,7 @@ def test_caps_lose_the_events_that_they_leave_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_events_of_nobody_and_users_without_a_cap_that_bites(tmp_path: Path) -> None:
     public = events(tmp_path / "public.csv", [0, 1], [1.0, 2.0], "who=ann bob")
     with public.open("a") as handle:
@@ -255,6 +271,7 @@ def test_no_ledger_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_a_shape_gives_made_up_events_its_sizes(tmp_path: Path) -> None:
     shape = Shape.model_validate(
         {"keys": {"north": 30, "south": 10}, "values": {"amount": {"median": 20, "p95": 60}}}

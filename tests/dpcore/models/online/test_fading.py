@@ -13,7 +13,7 @@ import pytest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.online.regularisation import QUIET, STEP, pull
 from weir.dpcore.models.online.rule import FollowTheLeader
-from weir.dpcore.models.online.second_order import AveragedLeader
+from weir.dpcore.models.online.second_order import AveragedLeader, CountedLeader, SecondOrderLeader
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, simulate
@@ -56,7 +56,10 @@ def rule(*args: Any, **fields: Any) -> Any:
 
 
 def test_what_is_known_chooses_the_schedule() -> None:
-    assert isinstance(rule(), FollowTheLeader)  # nothing is known: as it was
+    assert isinstance(rule(), CountedLeader)  # nothing is known: events are counted
+    assert isinstance(rule(schedule="root"), CountedLeader)
+    assert isinstance(rule(epsilon=1e4), SecondOrderLeader)  # which pays for an event a tick
+    assert isinstance(rule(curvature=1.0), FollowTheLeader)
     assert isinstance(rule(EVENTS, curvature=2.0), FollowTheLeader)
     assert isinstance(rule(EVENTS, schedule="linear"), FollowTheLeader)
     own = rule(EVENTS, own_curvature=True)
@@ -88,11 +91,9 @@ def test_the_weight_follows_from_events_and_noise() -> None:
 @pytest.mark.parametrize(
     ("events", "model", "field", "words"),
     [
-        (None, {"schedule": "constant"}, "model.curvature", "expect: {events"),
-        (None, {"schedule": "root"}, "model.curvature", "length of a step"),
         (9, {"schedule": "root", "own_curvature": True}, "model.schedule", "use linear"),
         (9, {"schedule": "linear", "momentum": 0.5}, "model.momentum", "remove it"),
-        (None, {"momentum": 0.5}, "model.momentum", "expect.events"),
+        (None, {"momentum": 0.5, "curvature": 1}, "model.momentum", "leave model.curvature out"),
         (9, {"momentum": 1.5}, "model.momentum", "from 0 to 1"),
         (9, {"schedule": "square"}, "model.schedule", "constant"),
         (9, {"algorithm": "online.pocg", "momentum": 0.5}, "model.momentum", "not a setting"),
@@ -116,7 +117,7 @@ def test_the_plan_says_what_is_played() -> None:
     assert "fades" in facts["regret"]
     assert [info.name for info in made.outputs] == ["theta", "coefficients", "last"]
     assert made.config.algorithm.shown("last").role == "model"
-    assert plan().digest == plan(schedule="linear").digest == plan(curvature=1).digest
+    assert plan(schedule="linear").digest == plan(curvature=1).digest != plan().digest
     assert len({plan(EVENTS).digest, plan(EVENTS, momentum=0.5).digest, plan(13).digest}) == 3
 
 

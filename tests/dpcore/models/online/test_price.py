@@ -43,6 +43,7 @@ def config(
                 "clip": {"gradient": 1.0, "loss": clip_loss},
                 "set": {"l1_ball": 5},
                 "cap": 100,
+                "schedule": "linear",
                 **model,
             },
         }

@@ -19,7 +19,7 @@ ERROR = 1e-10
 
 
 @dataclass
-class Spread:
+class NoiseSize:
     """Squares of the noise that was drawn, in its declared variances, by mechanism.
 
     Attributes:
