@@ -43,3 +43,4 @@ def test_results_are_of_all_jobs() -> None:
     assert pairs == {(job, who) for job, cell in CELLS.items() for who in ("weir", *cell.peers)}
     assert {int(row["draws"]) for row in rows} == {DRAWS}
     assert all(np.isfinite(float(row["error"])) for row in rows)
+    assert all(bool(cell.unable) != ("diffprivlib" in cell.peers) for cell in CELLS.values())
