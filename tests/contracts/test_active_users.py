@@ -16,7 +16,7 @@ from tests.contracts.test_user_sensitivity import (
     drawn_events,
     left_out,
 )
-from weir.dpcore import simulate as simulated
+from weir.dpcore import bounded_events
 from weir.dpcore.arrays import Floats
 from weir.dpcore.audit.law import Law, has_law
 from weir.dpcore.bounded_events import Events, bounded
@@ -168,9 +168,9 @@ def test_a_user_who_is_forgotten_when_a_period_ends_is_found(
 
     def of_period(users: Any, names: Any, keys: Any) -> Any:
         ticks = plan.clock.tick_of(events.times)
-        return simulated.pair_hashes(users, ticks // SPAN, names, keys)
+        return bounded_events.pair_hashes(users, ticks // SPAN, names, keys)
 
-    monkeypatch.setattr(simulated, "lasting_hashes", of_period)
+    monkeypatch.setattr(bounded_events, "lasting_hashes", of_period)
     assert numbers(plan, events)["home", 6][SPAN] == 4.0
 
 

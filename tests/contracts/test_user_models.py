@@ -141,6 +141,12 @@ def without(leaf: RowLeaf, user: Any) -> RowLeaf:
     )
 
 
+def sums_of(program: Learner, x: Any, leaf: RowLeaf) -> Any:
+    """What a leaf adds to the sum, and the count next to it, where there is one."""
+    sums = [program.gradients.sums(x, leaf)]
+    return np.hstack(sums if program.second is None else [*sums, program.second.sums(leaf)])
+
+
 def worst_of(program: Learner, capped: Any, trials: int = 60) -> float:
     """The most that a user, there or not, moves one key's leaf, in units of what is paid for."""
     rng, worst = np.random.default_rng(5), 0.0
@@ -151,9 +157,9 @@ def worst_of(program: Learner, capped: Any, trials: int = 60) -> float:
         users = int(rng.integers(1, 9))
         leaf = leaf_of(rng, program, users, trial, columns)
         x = program.rule.set.linear_oracle(rng.standard_normal((2, program.gradients.parameters)))
-        here = program.gradients.sums(x, capped(program, leaf).leaf)
+        here = sums_of(program, x, capped(program, leaf).leaf)
         for user in np.unique(leaf.id_hash, axis=0):
-            there = program.gradients.sums(x, capped(program, without(leaf, user)).leaf)
+            there = sums_of(program, x, capped(program, without(leaf, user)).leaf)
             moved = np.linalg.norm((here - there) / scales, axis=1) / part.sensitivity
             worst = max(worst, float(moved.max()))
     return worst

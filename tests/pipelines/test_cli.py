@@ -20,7 +20,7 @@ SLASHES = "q7Zp//Kd83hTbW//Lm2x//Yc5RgU0vNaEi4sJoFf9Ht="
 COMMANDS = [
     "init", "plan", "rehearse", "run", "status", "report", "feed", "diff", "doctor", "algorithms",
     "schema", "ledger", "predict", "advise", "completion", "man", "top", "watch", "audit",
-    "estimate",
+    "estimate", "keygen", "verify",
 ]  # fmt: skip
 
 

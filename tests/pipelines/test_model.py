@@ -147,9 +147,10 @@ def test_it_runs_and_sums_up(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0, result.output
     found = result_rows(job.parent / "out")
-    assert len(found) == 2 * 24 * 3
+    assert len(found) == 2 * 24 * 4
     assert {(row["name"], len(row["value"]), row["stddev"] is None) for row in found} == {
         ("theta", 3, True),
+        ("last", 3, True),
         ("coefficients", 3, True),
         ("loss", 2, False),
     }

@@ -57,6 +57,7 @@ def test_flat_files_leave_zeros_out_and_every_reader_sees_them(weir: Weir, job: 
     assert flat.sizes == {
         ("theta", None): len(FEATURES),
         ("coefficients", None): len(FEATURES) + 1,
+        ("last", None): len(FEATURES) + 1,
     }
     (file,) = (job.parent / "flat").glob("*.parquet")
     rows = pq.read_table(file).to_pylist()

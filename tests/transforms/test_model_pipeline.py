@@ -189,5 +189,5 @@ def test_a_model_comes_to_the_ridge_solution_of_its_events(secret: SecretRef) ->
 def test_every_key_has_a_model_at_every_tick(batches: list[Any], secret: SecretRef) -> None:
     made = plan()
     ran = run(made, [given(made, batch) for batch in batches], secret=secret)
-    assert len(ran.rows) == TICKS * 5 * 3 and ran.dead == []
+    assert len(ran.rows) == TICKS * 5 * 4 and ran.dead == []
     assert all(np.isfinite(row["value"]).all() for row in ran.rows)

@@ -21,9 +21,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     def node(self: Any, total: Any, *rest: Any) -> Any:
         return made.answer(total, lambda: mean(self, total, *rest), self)
 
-    def vertex(self: Any, gradient: Any, scale: float, gumbel: Any) -> Any:
+    def vertex(self: Any, gradient: Any, scale: float, *rest: Any) -> Any:
         scores = self.scores(gradient)
-        return made.answer(scores, lambda: choose(self, gradient, scale, gumbel), scale)
+        return made.answer(scores, lambda: choose(self, gradient, scale, *rest), scale)
 
     def among_many(self: Any, gradient: Any, scale: float, *rest: Any) -> Any:
         if self.count < MANY:
