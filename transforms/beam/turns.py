@@ -116,9 +116,9 @@ class ReaderDoFn(beam.DoFn):
         if not watch.drains():
             watch.began = None
             return False
-        self._fence.drains()
         wall = reader.wall()
         if watch.began is None:
+            self._fence.drains()
             watch.began = wall
         reached = reader.reached()
         if reached is not None and reached >= self._earliest.at(watch.began + LEEWAY):
