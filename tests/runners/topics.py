@@ -86,7 +86,7 @@ class Topic:
         new = NewTopic(self.name, self.partitions, 1, config=self._config)
         self.admin.create_topics([new])[self.name].result()
         end = time.monotonic() + 30
-        while self.name not in self.admin.list_topics(timeout=30).topics:
+        while self.name not in self.producer.list_topics(timeout=30).topics:
             assert time.monotonic() < end, f"{self.name}: made, and not there after 30 s"
             time.sleep(0.1)
 
@@ -115,7 +115,8 @@ class Topic:
     def ends(self) -> dict[int, int]:
         """Partition -> high watermark."""
         places = {TopicPartition(self.name, p): OffsetSpec.latest() for p in range(self.partitions)}
-        futures = self.admin.list_offsets(places)
+        fresh = AdminClient(self._common)  # an older one may name a leader of before a restart
+        futures = fresh.list_offsets(places)
         return {place.partition: future.result().offset for place, future in futures.items()}
 
     def written(self) -> list[tuple[bytes | None, bytes | None]]:
