@@ -167,6 +167,11 @@ def _session(session: Session) -> Iterator[Session]:
         _SESSION.reset(token)
 
 
+def search(seed: int) -> np.random.Generator:
+    """What a search for neighbours tries: public, and the same in every run. Never noise."""
+    return np.random.default_rng(seed)
+
+
 def is_on() -> bool:
     """Whether calls are recorded."""
     return _SESSION.get() is not None

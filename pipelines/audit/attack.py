@@ -101,7 +101,7 @@ def attack(
     ticks: int | None = None,
     fuzz: bool = True,
     rounds: int = ROUNDS,
-    told: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Attacks a config.
 
@@ -112,7 +112,7 @@ def attack(
       runner: local or direct, over files, or flink, over messages.
       ticks: length of the clock; None: the config's, cut where it is long.
       fuzz: whether bytes and side channels are audited too. rounds: ticks of an adaptive stream
-        whose event is chosen by earlier releases; 0: no such streams. told: of progress.
+        whose event is chosen by earlier releases; 0: no such streams. progress: hears each step.
 
     Raises:
       ConfigError: the config, or no audit of that name. WeirError: a run failed.
@@ -126,7 +126,7 @@ def attack(
     rows = spans(choice)
     if needs_search(choice) and (only is None or "bytes" not in only.lower()):
         count = trials or min(TRIALS, choice.audited.room(1, len(choice.usual) + 1))
-        choice, change = searched(choice, rows[0][1], count, runner, told)
+        choice, change = searched(choice, rows[0][1], count, runner, progress)
         worst = [change] * len(rows)
     else:
         worst = choice.worst([row[1] for row in rows])
@@ -137,12 +137,12 @@ def attack(
         others = mine[0] == rows[0]
         wanted = [name for name in titles(choice, mine, others) if _asked(only, name)]
         if wanted:
-            told(f"trials: {change.name}")
+            progress(f"trials: {change.name}")
             audits += _run(choice, change, mine, others, trials, runner, set(wanted))
     words, span, epsilon, delta = rows[0]
     driven = f"adaptive {words}"
     if rounds and choice.audited.ticks > 1 and _asked(only, driven):
-        told(f"adaptive streams, {rounds} rounds")
+        progress(f"adaptive streams, {rounds} rounds")
         claim, change = PrivacyClaim.of(choice.plan, span, epsilon, delta), worst[0]
         events = len(choice.slotted(change)) + len(change.here) + rounds
         count = trials or min(TRIALS, choice.audited.room(change.slots, events))
@@ -150,7 +150,7 @@ def attack(
         audits.append(adaptive(choice, change, span, claim, driven, few, rounds, runner))
     result: Isolation | None = None
     if fuzz and _asked(only, "bytes"):
-        told("bytes and side channels")
+        progress("bytes and side channels")
         result = isolation(choice, runner)
     if not audits and result is None:
         names = [name for row, _ in chosen for name in titles(choice, [row], False)]

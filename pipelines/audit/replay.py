@@ -15,6 +15,7 @@ from weir.dpcore.audit.changes import CandidateEvents, Placed, UnitChange, user_
 from weir.dpcore.audit.noise_size import NoiseSize
 from weir.dpcore.audit.replay import SLACK, Recorded, Replayed
 from weir.dpcore.bounded_events import Events
+from weir.dpcore.noise import replay
 from weir.dpcore.program import takes_rows
 from weir.pipelines.audit.attack import spans
 from weir.pipelines.audit.audit import Audited
@@ -49,13 +50,13 @@ def replay_audit(
     job: JobConfig,
     trials: int | None = None,
     ticks: int | None = None,
-    told: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> ReplayReport:
     """Replays neighbours of a config.
 
     Args:
       job: its source, sink, secret, ledger and dead letters are not touched.
-      trials: pairs of streams. ticks: length of the clock. told: of progress.
+      trials: pairs of streams. ticks: length of the clock. progress: hears each step.
 
     Raises:
       ConfigError: the config.
@@ -70,7 +71,7 @@ def replay_audit(
     search.measure()
     for done, pair in enumerate(search.pairs(trials or NEIGHBOURS)):
         if done % 40 == 0:
-            told(f"replay: pair {done + 1}")
+            progress(f"replay: pair {done + 1}")
         search.compare(pair)
     search.report.seconds = time.monotonic() - began
     return search.report
@@ -80,7 +81,7 @@ class Search:
     """Looks for the pair of streams that uses most of a claim."""
 
     def __init__(self, choice: Choice) -> None:
-        self.plan, self._rng = choice.plan, np.random.default_rng(0)
+        self.plan, self._rng = choice.plan, replay.search(0)
         self._offered = choice.maker.offered
         offered = _extended(self._offered, self._rng)
         self.choice = replace(choice, maker=replace(choice.maker, offered=offered))

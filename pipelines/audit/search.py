@@ -52,7 +52,7 @@ def searched(
     span: int | None,
     trials: int,
     runner: str = LOCAL,
-    told: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Choice, UnitChange]:
     """The choice with the best background, and the best change.
 
@@ -70,7 +70,7 @@ def searched(
     else:
         result = result[: max(1, min(MOST_SCENES, trials // LEAST))]
         if len(result) > 1:
-            told(f"search: {len(result)} changes and backgrounds")
+            progress(f"search: {len(result)} changes and backgrounds")
             first = _tried(choice, result, trials // len(result), span, runner)
             order = np.argsort(-np.abs(first), kind="stable")[:BEST]
             again = [result[at] for at in order]

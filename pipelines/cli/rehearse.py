@@ -258,7 +258,7 @@ def audit(
     job = load(config, sets)
     out = console(stderr=True)
 
-    def told(text: str) -> None:
+    def progress(text: str) -> None:
         if out.is_terminal:
             out.print(f"weir: {text}")
 
@@ -269,7 +269,7 @@ def audit(
 
         refuse_with_replay(only=only, picture=picture, runner=runner != "local" and runner)
         with discreet(debug):
-            replayed = replay_audit(job, trials, ticks, told=told)
+            replayed = replay_audit(job, trials, ticks, progress=progress)
         if as_json:
             print_json(replayed.to_json())
         else:
@@ -278,7 +278,7 @@ def audit(
             raise WeirError(f"a claim is broken: {'; '.join(replayed.broken)}.")
         return
     with discreet(debug):
-        report = attack(job, trials, only, runner, ticks, rounds=rounds, told=told)
+        report = attack(job, trials, only, runner, ticks, rounds=rounds, progress=progress)
     if picture is not None:
         vega.save(chart(report), picture)
     if as_json:

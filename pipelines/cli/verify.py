@@ -102,7 +102,7 @@ def verify(
 def keygen(file: Path) -> None:
     """Make a key in FILE that signs receipts, and its public key in FILE.pub.
 
-    Name FILE in the config as sink.signing_key; give FILE.pub to whoever is to verify. It is no
+    Name FILE in the config as sink.signing_key; give FILE.pub to those who verify. It is no
     secret of the noise: make that with openssl rand.
 
     \b

@@ -1,7 +1,7 @@
 """Ed25519 keys (RFC 8032): made, read by reference, used and checked.
 
 A signing key is 32 bytes, kept and referred to as the secret of the noise is. It has nothing to do
-with that secret: whoever holds it can sign, and learns nothing about events.
+with that secret: who holds it can sign, and learns nothing about events.
 """
 
 from __future__ import annotations

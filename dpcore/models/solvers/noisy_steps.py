@@ -37,7 +37,7 @@ class Preconditioned(NamedTuple):
     """A run of K keys.
 
     Attributes:
-      start: (K, d). strength: (K,). counts: (K,), rows of each key as a query told.
+      start: (K, d). strength: (K,). counts: (K,), rows of each key, as a query answered.
       x: (K, d), where it is. filter: (K, d, d), what steps are multiplied by.
       moments: (K, d, d), second moments with noise, raised above it.
       done: (1,) int64, iterations. paid: (3,) int64, see ``Paid``.
