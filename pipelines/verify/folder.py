@@ -228,21 +228,20 @@ class _Check:
             facts = {}
         for name, receipt in by_name.items():
             stated = receipt.body["plan"]
-            if all(facts.get(field) == stated.get(field) for field in ("digest", "layout")):
-                if facts["sha256"] != stated.get("sha256"):
-                    self._fault(
-                        FaultKind.CHANGED, f"{place.PLAN_FILE} is not as the receipt {name} has it."
-                    )
-                    return
-            elif facts:
+            if not facts:
+                self._fault(FaultKind.CHANGED, f"{place.PLAN_FILE} is no plan any more.")
+                return
+            if any(facts[field] != stated.get(field) for field in ("digest", "layout")):
                 self._fault(
                     FaultKind.OTHER_PLAN,
                     f"{place.PLAN_FILE} is of plan {facts['digest'][:12]}, and the receipt {name} "
                     f"of plan {str(stated.get('digest'))[:12]}.",
                 )
                 return
-            else:
-                self._fault(FaultKind.CHANGED, f"{place.PLAN_FILE} is no plan any more.")
+            if facts["sha256"] != stated.get("sha256"):
+                self._fault(
+                    FaultKind.CHANGED, f"{place.PLAN_FILE} is not as the receipt {name} has it."
+                )
                 return
 
     def _check_files(

@@ -16,7 +16,7 @@ from tests.pipelines.conftest import SMALL, Weir
 from tests.transforms.releases import batch
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.verify import rederive as rederive_module
-from weir.pipelines.verify.folder import check_folder, gaps
+from weir.pipelines.verify.folder import FaultKind, check_folder, gaps
 from weir.transforms.runtime import signing
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks import place, receipts
@@ -303,6 +303,14 @@ def test_receipts_of_other_plans_secrets_and_files_do_not_pass(top: Path) -> Non
     assert stream.codes() == [], "a resumed job notes its entry again"
     (stream.out / "_plan.json").write_text(json.dumps(plan | {"noun": "other"}))
     assert stream.codes() == [16]
+
+
+def test_a_receipt_that_says_nothing_of_a_plan_beside_a_broken_one_is_a_fault(top: Path) -> None:
+    edited(top / "out", lambda body: body.update(plan={}))
+    (top / "out" / place.PLAN_FILE).write_text("{}")
+    assert FaultKind.CHANGED in {
+        fault.kind for fault in check_folder(str(top / "out"), None).faults
+    }
 
 
 def test_what_was_changed_while_a_stream_ran_stays_visible_at_its_end(top: Path) -> None:
