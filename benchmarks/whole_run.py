@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import apache_beam as beam
-
-from weir.pipelines.graph import build
 from weir.pipelines.graph.parts import Parts
-from weir.transforms.local.memory import keep_freed
+from weir.pipelines.runners.local import LocalJob
 
 START = 1_704_067_200_000_000
 """2024-01-01T00:00:00Z, in microseconds."""
@@ -14,10 +11,8 @@ MINUTE = 60_000_000
 
 
 def whole_run(parts: Parts) -> None:
-    """As ``weir run`` on one machine, into a folder that is not there yet."""
-    keep_freed()
-    pipeline = beam.Pipeline(runner=build.in_process_runner())
-    build.build(pipeline, parts)
+    """As ``weir run`` on one machine, into a folder that is not there yet: on the local engine."""
+    job = LocalJob.of(parts, ())
     parts.sink.prepare(parts.plan, parts.secrets, True)
-    pipeline.run().wait_until_finish()
+    job.run()
     parts.sink.finish(parts.plan, True)
