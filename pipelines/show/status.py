@@ -27,6 +27,7 @@ from weir.pipelines.show.findings import moment, of_flink, of_state
 from weir.pipelines.terminal import bytes_text, console, count, heading, indent, pairs
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.reasons import by_field, words
+from weir.transforms.sinks.place import json_in
 
 
 def of_folder(folder: Path) -> dict[str, Any]:
@@ -37,7 +38,9 @@ def of_folder(folder: Path) -> dict[str, Any]:
     """
     begun = folder / "_plan.json"
     if begun.exists() and not result_files(folder):
-        plan = json.loads(begun.read_text())
+        plan = json_in(begun.read_bytes())
+        if plan is None:
+            raise ConfigError("directory", str(begun), "is not JSON; it was changed after the run.")
         return {
             "name": plan.get("name"),
             "folder": str(folder),

@@ -1,0 +1,15 @@
+"""Every target by name. It is built when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.fuzz import configs, decoders, folders, stored
+from tests.fuzz.target import Target
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    **decoders.targets(),
+    **stored.targets(),
+    **configs.targets(),
+    **folders.targets(),
+}
