@@ -1,6 +1,6 @@
-"""Decoders of files and messages: each record is read alone, whatever stands next to it.
+"""Decoders of files: each record is read alone, whatever stands next to it.
 
-An input is a few bytes of choice and one record (or file, or message). The record is read alone,
+An input is a few bytes of choice and one record (or a whole file). The record is read alone,
 between two good ones and again without the compiled kernels; what becomes of each must be the same.
 """
 
@@ -11,7 +11,7 @@ import json
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,17 @@ from tests.contracts.test_alone import Outcome, _by_place
 from tests.contracts.test_encodings import FEW, ROLES, WRITERS, batch, held, moved
 from tests.fuzz.target import Target, require, without_kernels
 from tests.transforms.avro_files import container, encoded, record_of
-from tests.transforms.test_kafka_values import descriptors, purchase
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.init.header import sniff
-from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import chunks, without_marks
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema, Stamp
-from weir.transforms.formats.registry import FORMATS, file_formats, message_formats
+from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.sources.file_checks import check_files
 from weir.transforms.sources.files import FileSource
-from weir.transforms.sources.kafka.values import ConfluentAvro, Protobuf
 from weir.transforms.sources.matching import match
 
 TIME = "2020-01-01T00:00:00Z"
@@ -119,7 +116,7 @@ def read_alone(
 # Records of files of lines.
 
 
-def _line(form: str, cells: dict[str, str]) -> bytes:
+def line_of(form: str, cells: dict[str, str]) -> bytes:
     return json.dumps(cells).encode() if form == "ndjson" else ",".join(cells.values()).encode()
 
 
@@ -129,7 +126,7 @@ def _lines(form: str) -> Target:
         nest = form == "ndjson" and data[:1] >= b"\x80"
         schema = alone_cells.inside(schema) if nest else schema
         record = data[1:].replace(b"\n", b"")
-        good = [_line(form, cells) for cells in (GOOD, OTHER)]
+        good = [line_of(form, cells) for cells in (GOOD, OTHER)]
 
         def read(records: Sequence[bytes], border: int) -> Iterable[Decoded]:
             text = io.BytesIO(b"".join(record + b"\n" for record in records))
@@ -143,7 +140,7 @@ def _lines(form: str) -> Target:
 
     def seeds() -> list[bytes]:
         odd = [text.encode() for text in alone_cells.TEXTS] + list(alone_cells.NOT_TEXT)
-        records = [b"", _line(form, GOOD), alone_cells.MARK + _line(form, OTHER)]
+        records = [b"", line_of(form, GOOD), alone_cells.MARK + line_of(form, OTHER)]
         names = list(GOOD)
         if form == "csv":
             odd += [b'""', b'"a""b"', b'"open', b'a"b', b'"a"b', b'"a,b"', b"\r", alone_cells.MARK]
@@ -157,7 +154,9 @@ def _lines(form: str) -> Target:
                 pairs = [(name, json.dumps(GOOD[name]).encode()) for name in names]
                 pairs[place % len(pairs)] = (names[place % len(pairs)], token)
                 records.append(alone_cells._object(pairs))
-                records.append(alone_cells._object([*pairs, (names[place % len(pairs)], b"1")]))
+                if place % 4 == 0:  # a name a second time
+                    pairs.append((names[place % len(names)], b"1"))
+                    records.append(alone_cells._object(pairs))
             outer = b'{"m":{"t":"%b","x":1,"o":{"k":"a"}}}' % TIME.encode()
             records += [outer, outer[:-1], b'{"m":null}', b"[]", b"{}", b"{}{}", outer + b"\0"]
             return [
@@ -262,7 +261,7 @@ def _avro_record() -> Target:
     def check(data: bytes) -> None:
         schema_at, at, *_ = (*data[:2], 0, 0)
         declared, schema = AVRO[at % len(AVRO)], SCHEMAS[schema_at % len(SCHEMAS)]
-        ends = [encoded(cells, declared) for cells in (_avro(GOOD, at), _avro(OTHER, at))]
+        ends = [encoded(cells, declared) for cells in (avro_row(GOOD, at), avro_row(OTHER, at))]
 
         def read(records: Sequence[bytes], border: int) -> Iterable[Decoded]:
             packed = "deflate" if border == 2 else "null"
@@ -274,7 +273,7 @@ def _avro_record() -> Target:
         read_alone(read, records, about, False, lambda at: ("f", at), (1, 2))
 
     def seeds() -> list[bytes]:
-        some = [bytes([role, at]) + encoded(_avro(GOOD, at), kind)
+        some = [bytes([role, at]) + encoded(avro_row(GOOD, at), kind)
                 for at, kind in enumerate(AVRO) for role in range(len(SCHEMAS))]  # fmt: skip
         return [*some, *(seed[: len(seed) // 2] for seed in some), b"\0\0" + good[0] + b"more",
                 b"\0\0" + b"\xff" * 12, b"\1\1" + b"\x80" * 11]  # fmt: skip
@@ -282,7 +281,7 @@ def _avro_record() -> Target:
     return Target(check, seeds)
 
 
-def _avro(cells: dict[str, str], at: int) -> dict[str, Any]:
+def avro_row(cells: dict[str, str], at: int) -> dict[str, Any]:
     """Cells as values of a schema."""
     if at % len(AVRO) == 1:
         return {**cells, "t": 1_577_836_800_000_000, "x": float(cells["x"])}
@@ -329,13 +328,13 @@ def _file(form: str) -> Target:
         tables = pa.Table.from_pylist(rows)
         if form == "csv":
             head = ",".join(NAMES).encode() + b"\n"
-            body = b"".join(_line(form, cells) + b"\n" for cells in rows)
+            body = b"".join(line_of(form, cells) + b"\n" for cells in rows)
             quoted = head + body.replace(b"north", b'"no\nrth"')
             mixed = [head + body, head, b"", quoted, b'"' + head + body, body, head * 2 + b"\0"]
             mixed += [(head + body).replace(b",", b";"), (head + body).decode().encode("utf-16")]
             return [bytes([at]) + some for some in mixed for at in (0, 1, 0x40, 0x50)]
         if form == "ndjson":
-            body = b"".join(_line(form, cells) + b"\n" for cells in rows)
+            body = b"".join(line_of(form, cells) + b"\n" for cells in rows)
             return [b"\0" + some for some in (body, body[:-5], b"", b"\n\n" + body, b"[\n" + body)]
         if form == "avro":
             whole = [container(AVRO[0], [encoded(cells, AVRO[0]) for cells in rows], 1)]
@@ -367,102 +366,11 @@ def _whole(source: FileSource, schema: EventSchema) -> Any:
     return sorted(_by_place(parts).items())
 
 
-# Messages.
-
-
-def message_target(form: str, value: Callable[[bytes], bytes | None], good: Sequence[bytes],
-                   seeds: Sequence[bytes], first: int, single: bool) -> Target:  # fmt: skip
-    """A payload between two good ones.
-
-    Args:
-      value: what a reader of values makes of a payload; None: nothing.
-      first: position of the first record. single: whether a message holds exactly one.
-    """
-
-    def check(data: bytes) -> None:
-        schema = SCHEMAS[data[0] % len(SCHEMAS)] if data else SCHEMAS[0]
-        payload = data[1:]
-        decoder = MessageDecoder(form, schema, "s")
-
-        def read(payloads: Sequence[bytes]) -> Any:
-            values = [(at, value(one)) for at, one in payloads]
-            some = [Message(at, one, 1) for at, one in values if one is not None]
-            return _by_place(decoder.decode(some))
-
-        three = [("a", good[0]), ("m", payload), ("b", good[1])]
-        alone: dict[Any, Any] = {}
-        for one in three:
-            alone |= read([one])
-        mine = [place for place in alone if place[0] == "s#m"]
-        if single and value(payload) is not None:
-            require(len(mine) == 1, "a message gives one outcome", mine)
-        for order in (three, three[::-1], [three[1], three[0], three[2]]):
-            require(read(order) == alone, "a message is read alone", order)
-        with without_kernels():
-            slow = read(three)
-            require(slow == alone, "numpy reads what kernels read", slow, alone)
-
-    return Target(check, lambda: [bytes([at % len(SCHEMAS)]) + one for at, one in
-                                  enumerate(seeds)])  # fmt: skip
-
-
-def _payloads(form: str) -> Target:
-    lines = [_line("ndjson", cells) for cells in (GOOD, OTHER)]
-    if form in ("json", "ndjson"):
-        tokens = [b'{"t":"%b","x":%b}' % (TIME.encode(), one) for one in alone_cells.JSON_TOKENS]
-        more = [lines[0] + b"\n" + lines[1], b"\n", b"\n\n" + lines[0], b"[" + lines[0] + b"]"]
-        return message_target(form, lambda data: data, lines, [*lines, *more, *tokens, b""], 1,
-                              form == "json")  # fmt: skip
-    if form == "avro":
-        good = [container(AVRO[0], [encoded(cells, AVRO[0])]) for cells in (GOOD, OTHER)]
-        more = [container(AVRO[at], [encoded(_avro(GOOD, at), AVRO[at])]) for at in range(4)]
-    else:
-        tables = [pa.Table.from_pylist([cells]) for cells in (GOOD, OTHER)]
-        good = [FORMATS[form].encode(table.to_batches()[0]) for table in tables]
-        more = [alone_columns.arrow(tables[0].to_batches(), kind) for kind in (True, False)]
-    damaged = [part for one in more for part in (one[:-7], one[9:], one + b"more")]
-    return message_target(form, lambda data: data, good, [*good, *more, *damaged, b"", b" "], 0,
-                          False)  # fmt: skip
-
-
-class _Registry:
-    """A registry of schemas without a server."""
-
-    def schema(self, id: int) -> bytes | None:
-        return json.dumps(AVRO[id]).encode() if id < len(AVRO) else None
-
-
-def _confluent() -> Target:
-    reader = ConfluentAvro(_Registry())  # type: ignore[arg-type]
-    good = [b"\0\0\0\0\0" + encoded(cells, AVRO[0]) for cells in (GOOD, OTHER)]
-    more = [bytes([0, 0, 0, 0, at]) + encoded(_avro(GOOD, at), AVRO[at]) for at in range(4)]
-    odd = [good[0] + b"more", good[0][:-3], b"\0\0\0\0\x09x", b"", b"{}", b"\0\0\0\0\0"]
-    return message_target("avro", reader.read, good, [*good, *more, *odd], 0, True)
-
-
-def _protobuf() -> Target:
-    reader = Protobuf(descriptors(), "shop.Purchase")
-    good = [purchase(id=name, amount=1.5, tags=["a"]) for name in "ab"]
-    framed = [b"\0\0\0\0\1\0" + good[0], b"\0\0\0\0\1\2\0" + good[0], b"\0\0\0\0\1\xff\xff\xff"]
-    odd = [b"", b"\0", b"\xff" * 12, good[0][:-2], good[0] + b"\x32\x02\x08\x01", b"\x32\x00"]
-    odd += [b"\x32\x0b\x08" + b"\xff" * 9 + b"\x01", purchase(id="\0", big=2**64 - 1, kind=7)]
-    schema = [*good, *framed, *odd]
-    return message_target("json", reader.read, good, schema, 1, True)
-
-
-VALUES: dict[str, Callable[[], Target]] = {"confluent_avro": _confluent, "protobuf": _protobuf}
-"""Payloads that a reader of values turns into messages of a format."""
-
-
 def targets() -> dict[str, Callable[[], Target]]:
-    """Name -> target, of every registered format."""
+    """Name -> target, of every registered format of files."""
     results: dict[str, Callable[[], Target]] = {}
     for form in file_formats():
-        results[f"{form}.file"] = lambda form=form: _file(form)  # type: ignore[misc]
+        results[f"{form}.file"] = partial(_file, form)
         record = _lines if FORMATS[form].is_text else _columns
-        results[f"{form}.record"] = lambda form=form, record=record: (  # type: ignore[misc]
-            _avro_record() if form == "avro" else record(form)
-        )
-    for form in message_formats():
-        results[f"{form}.message"] = lambda form=form: _payloads(form)  # type: ignore[misc]
-    return results | {f"{name}.message": make for name, make in VALUES.items()}
+        results[f"{form}.record"] = _avro_record if form == "avro" else partial(record, form)
+    return results

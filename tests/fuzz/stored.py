@@ -9,7 +9,6 @@ that has a checksum that fits, which is computed here again.
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -46,10 +45,9 @@ from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.operators.timed_cells import RING, TimedCells
 from weir.transforms.operators.user_cells import Closed
-from weir.transforms.runtime import acked, codec, fence, stored_counts
-from weir.transforms.runtime.codec import NO_DIGEST, batch_to_bytes, pack
+from weir.transforms.runtime import codec
+from weir.transforms.runtime.codec import batch_to_bytes, pack
 from weir.transforms.runtime.secret import SecretRef
-from weir.transforms.sources.kafka import starts
 
 LAYOUT = bytes(range(32))
 
@@ -162,6 +160,12 @@ def _parts() -> Reader:
     part = write_files._PART.pack(0, 0, 4, len(batch)) + batch
     good = [pack(write_files.KIND, [np.frombuffer(part * n, dtype=np.uint8)]) for n in (0, 1, 2)]
     return Reader(good, lambda data: write_files.batches_of([data]))
+
+
+def _seen() -> Reader:
+    cells = np.packbits(np.ones(12, dtype=bool))
+    good = [pack(write_files.SEEN_KIND, [cells])]
+    return Reader(good, lambda data: write_files.seen_in(data, (3, 4)))
 
 
 def _positions() -> Reader:
@@ -313,47 +317,6 @@ def _assembly() -> Reader:
     return Reader([assembly.dump()], read)
 
 
-# Notes in folders of state.
-
-
-def _note(good: Sequence[bytes], name: str, read: Callable[[Path], Any]) -> Reader:
-    folder = Path(tempfile.mkdtemp())
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-
-    def reader(data: bytes) -> Any:
-        path.write_bytes(data)
-        return read(folder)
-
-    return Reader(good, reader, packed=False)
-
-
-def _counts() -> Reader:
-    good = [b'{"events": 3, "late": 1}', b"{}"]
-    return _note(good, "_counts/000001-host-1.json", lambda path: stored_counts.kept(str(path)))
-
-
-def _packed(good: bytes, read: Callable[[bytes], Any]) -> Callable[[], Target]:
-    return lambda: target(lambda: Reader([good], read))
-
-
-def _starts() -> Reader:
-    around = fence.Fence
-    folder = Path(tempfile.mkdtemp())
-    good = json.dumps({"topic": "id", "offsets": {"0": 5}}).encode()
-    claim = fence.claim(str(folder), "job")
-
-    def read(data: bytes) -> Any:
-        held = around(state=claim)
-        if not (folder / starts.FOLDER).exists():
-            starts.noted(held, "t", 0, lambda: ("id", {0: 5}))
-        (path,) = (folder / starts.FOLDER).iterdir()
-        path.write_bytes(data)
-        return starts.noted(held, "t", 0, lambda: ("id", {0: 5}))
-
-    return Reader([good], read, packed=False)
-
-
 READERS: dict[str, Callable[[], Reader]] = {
     "sums": _sums,
     "rows": _rows,
@@ -361,6 +324,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "strides": _strides,
     "batches": _batches,
     "parts": _parts,
+    "seen": _seen,
     "positions": _positions,
     "turns": _turns,
     "heartbeats": lambda: Reader([heartbeat.encode(7)], heartbeat.decode),
@@ -378,14 +342,9 @@ READERS: dict[str, Callable[[], Reader]] = {
     "discovered": _discovered,
     "jobs": _jobs,
     "assembly": _assembly,
-    "counts": _counts,
-    "starts": _starts,
 }
 
 
 def targets() -> dict[str, Callable[[], Target]]:
     """Name -> target."""
     return {f"state.{name}": partial(target, make) for name, make in READERS.items()}
-
-
-__all__ = ["NO_DIGEST", "READERS", "acked", "targets"]
