@@ -16,12 +16,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.fuzz import target as fuzz
 
 CRASHES = Path("build/fuzz")
-KEPT_INPUTS, KEPT_BYTES = 120, 24_000
+KEPT_INPUTS, KEPT_BYTES = 60, 24_000
 """Of a target, in its file of the corpus at most."""
 CHILD = "--child"
 INSTRUMENTED = [
@@ -115,6 +116,8 @@ def main() -> None:
         TARGETS[asked.replay[0]]().check(Path(asked.replay[1]).read_bytes())
         print("no fault")
         return
+    if find_spec("atheris") is None:
+        parser.error("Atheris is not installed: run make fuzz, or pip install -e '.[fuzz]'.")
     names = asked.targets or list(TARGETS)
     if unknown := [name for name in names if name not in TARGETS]:
         parser.error(f"unknown target {unknown[0]}; write one of {', '.join(TARGETS)}.")
