@@ -34,6 +34,7 @@ _FILES = {
     "independent": "weir.dpcore.continual.independent:Independent",
     "tree": "weir.dpcore.continual.tree:Tree",
     "kary_tree": "weir.dpcore.continual.kary_tree:KaryTree",
+    "kary_window": "weir.dpcore.continual.kary_window:KaryWindow",
     "window_tree": "weir.dpcore.continual.window_tree:WindowTree",
     "merging_tree": "weir.dpcore.continual.merging_tree:MergingTree",
     "hybrid": "weir.dpcore.continual.tree:Hybrid",
