@@ -327,12 +327,9 @@ def _winner(able: Sequence[Able[P]], spare: tuple[str, ...]) -> Able[P]:
 
 def _as_lasting(item: Able[P], usual: Able[P], terms: Terms) -> bool:
     """Whether it gives up nothing of use: the guarantee is for the whole clock, or permanent in
-    place of one that does not fade by degrees either.
-
-    What is permanent is taken at delta = 0 alone: else there is Gaussian noise for such sums, whose
-    losses add up to less.
-    """
-    if not getattr(CONTINUAL_SUMS[item[0].mechanism], "permanent", False):
+    place of one that does not fade by degrees either. That is taken at delta = 0 alone: else there
+    is Gaussian noise for such sums, whose losses add up to less."""
+    if not CONTINUAL_SUMS[item[0].mechanism].permanent:
         return terms.lasting is None
     lost = item[1].loss(1).value <= usual[1].loss(1).value * (1 + 1e-6)
     return terms.delta == 0 and (terms.lasting is None or lost)
