@@ -12,6 +12,7 @@ import pytest
 from tests.contracts.cases import KEYS, Case, leaves, run, same
 from tests.contracts.patterns import pattern
 from tests.contracts.test_loss import cost
+from tests.contracts.test_scale import ratios
 from tests.dpcore.continual.recorder import Recorder
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats
@@ -165,6 +166,14 @@ def test_bits_do_not_depend_on_strides_or_shards() -> None:
     assert same(state, again) and all(map(np.array_equal, released, other))
     _, few = run(tree, data[:, :1], (33, 47), KEYS[:1])
     assert all(np.array_equal(a[:, :1], b) for a, b in zip(released, few, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["k_norm", "laplace"])
+def test_noise_has_the_stated_size_and_a_wrong_scale_is_found(noise: str) -> None:
+    case = Case("kary_window", noise, None, (5,))
+    assert abs(ratios(case, 1.0) - 1).max() < 0.1
+    assert (ratios(case, 0.9) < 0.9).all() and (ratios(case, 1.1) > 1.1).all()
 
 
 @pytest.mark.slow
