@@ -156,6 +156,10 @@ def test_damaged_batches_are_refused_and_end_no_process() -> None:
     for some in (b"", data[:40], data[: len(data) // 2], bytes(memoryview(no_batch.getvalue()))):
         with pytest.raises(CodecError, match="stored bytes cannot be read by batch_from_bytes"):
             batch_from_bytes(some)
+    indices = pa.array([0, 1 << 20], pa.int32())
+    outside = pa.DictionaryArray.from_arrays(indices, pa.array(["a"]), safe=False)
+    with pytest.raises(CodecError, match="ArrowInvalid"):
+        batch_from_bytes(batch_to_bytes(pa.RecordBatch.from_arrays([outside], ["k"])))
     rng = np.random.default_rng(1)
     for _ in range(300):
         changed = bytearray(data)
