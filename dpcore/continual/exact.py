@@ -23,8 +23,9 @@ eta at most. Sums are multiples of 2^g there, and rounding x to the lattice is p
   4 eta G sqrt(n K d), in steps; a step is at most 2^-34 sigma. ||D|| is at most the sum of both.
 - *Coefficients* are rounded to 2^-53, which is linear: B becomes B + F, and D grows by
   1 / (1 - ||B^-1 F||) at most, which is charged too (``widening``).
-- *Size.* Buffers are sub-Gaussian, as discrete Gaussians are. They stay below 2^61 but for a
-  probability of 2 exp(-800) each; delta is 2^-40 of a number far above that, or more.
+- *Size.* Buffers are sub-Gaussian, as discrete Gaussians are, and 2^61 units are 40 standard
+  deviations. That a number of any release is beyond has a probability below 2^-1000, which delta
+  leaves out.
 
 Source: derived in this project; Canonne, Kamath, Steinke (2020) for the discrete Gaussian.
 """
@@ -121,9 +122,11 @@ def fixed_point(
     omega = tuple(round(weight * 2.0**POINT) for weight in form.omega)
     most, least = float((r / e).max()), float((r / r.max()).min())
     varied = float(np.abs(np.diff(r)).sum() + r[-1]) / float(r.max())
-    longest = max(1.0, *lasting, float(form.noise_squares(horizon)))
-    # Of a buffer, of y, and of what is carried and added.
-    size = (1 + varied) * FAR * 2.0 ** (BITS + 1) * max(most, 1.0) / least * math.sqrt(longest)
+    # Variances of y and of buffers over those of what they take in; then of anything that is added.
+    squares = [min(1 / (pole * (2 - pole)), ends) for pole in form.poles]
+    longest = max(*squares, float(form.noise_squares(horizon)), 1.0)
+    taken = 2.0 ** (BITS + 1) * max(most, float((r.max() / e).max()))
+    size = (1 + varied) * FAR * taken * math.sqrt(longest)
     fraction = min(LIMIT - 1 - BITS, math.floor(LIMIT - math.log2(size)))
     reach = sum(weight * 2.0**-POINT * last for weight, last in zip(omega, lasting, strict=True))
     of_sum = len(omega) / 2 + reach  # in units: of products, and what buffers add up
@@ -146,8 +149,8 @@ def too_long(horizon: int | None) -> ConfigError:
         "mechanism.noise",
         "discrete_gaussian",
         f"cannot be correlated over {shown}: its roundings would take too much of the guarantee. "
-        "Set clock.end or privacy.protect_for to fewer ticks, raise epsilon or delta, or leave "
-        "mechanism.continual_sum out: trees serve it.",
+        "Set clock.end or privacy.protect_for to fewer ticks, raise epsilon or delta, name "
+        "blt, or leave mechanism.continual_sum out.",
     )
 
 

@@ -19,6 +19,7 @@ from weir.dpcore.continual.columns import between
 from weir.dpcore.continual.ended import EndedSum
 from weir.dpcore.continual.exact import FixedPoint, FixedState, filtered_units, times
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
 
 CLASSES = (Blt, EndedSum)
 
@@ -266,6 +267,38 @@ def test_without_exact_noise_nothing_is_in_the_canonical_form() -> None:
             budget=PrivacyLoss("gdp", 1.0),
         )  # fmt: skip
         assert "exact" not in canonical_mechanism(plain)
+
+
+PLAN = """
+name: plan
+schema: {time: t}
+clock: {start: 2024-01-01, period: 1d, end: 2024-03-01}
+key: {columns: [k, m], declared: [[a, b], [a, c]]}
+privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+aggregates: {n: {count: events}, s: {sum: y, clip: [0, 10]}}
+mechanism: {continual_sum: NAME, noise: discrete_gaussian}
+"""
+
+
+@pytest.mark.parametrize("name", ["blt", "ended"])
+def test_only_a_plan_that_names_both_has_it(name: str) -> None:
+    text = PLAN.replace("NAME", name)
+    plan = Plan.from_yaml(text)
+    assert [part.exact for part in plan.program.sums] == [exact.Exact(2)]  # type: ignore[attr-defined]
+    assert plan.guarantee.epsilon <= 1 and "computed in integers" in plan.guarantee.statement
+    grouped = Plan.from_yaml(text.replace("m]", "m], groups: [[], [k], [k, m]]"))
+    assert grouped.program.sums[0].exact == exact.Exact(6)  # type: ignore[attr-defined]
+    fine = Plan.from_yaml(text.replace(", noise: discrete_gaussian", "").replace("1e-6", "1e-14"))
+    assert fine.program.sums[0].exact == exact.Exact(2)  # type: ignore[attr-defined]
+    for other in ("noise: discrete_gaussian", f"continual_sum: {name}"):
+        plain = Plan.from_yaml(
+            text.replace(f"continual_sum: {name}, noise: discrete_gaussian", other)
+        )
+        priced = {(item.mechanism, item.noise) for item in plain.alternatives}
+        assert (name, "discrete_gaussian") not in priced
+        assert "computed in integers" not in plain.guarantee.statement
+    with pytest.raises(ConfigError, match="cannot serve"):
+        Plan.from_yaml(text.replace(name, "toeplitz"))
 
 
 def test_clocks_whose_roundings_take_too_much_are_refused() -> None:
