@@ -181,8 +181,16 @@ def sums_for(
     return {
         name: partial(over, name)
         for name, cls in results.items()
-        if noise in cls.kinds and cls.serves(leaf.overs)
+        if noise in cls.kinds and cls.serves(leaf.overs) and _offered(name, noise, terms)
     }
+
+
+def _offered(name: str, noise: str, terms: Terms) -> bool:
+    """Whether a noise of a mechanism is priced: some only where the config names both, or where
+    no other noise can keep the guarantee."""
+    if noise not in CONTINUAL_SUMS[name].by_name:
+        return True
+    return name == terms.continual_sum and noises_for(terms) == (noise,)
 
 
 def best_way(
