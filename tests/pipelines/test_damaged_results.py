@@ -94,3 +94,12 @@ def test_notes_that_nest_too_deep_are_damaged(write: Write) -> None:
         parse(DEEP)
     with pytest.raises(ConfigError, match="not ours"):
         secret_marks.read(str(write(marks=DEEP)), "sink")
+
+
+def test_releases_that_end_at_no_moment_are_named(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write()
+    monkeypatch.setattr(ResultFolder, "last_end", property(lambda _: 1 << 62))
+    with pytest.raises(ConfigError, match="tick 3 that end at no moment of a calendar"):
+        of_folder(folder)
