@@ -44,6 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "optimize.sfw_polyhedral, one sample": {"form": "one_sample"},
     "optimize.frank_wolfe, gaussian": {"set": {"l2_ball": 2}},
     "optimize.frank_wolfe, sliding": {"window": 3, "loss": {"huber": 0.5}},
+    "optimize.frank_wolfe, refit": {"form": "refit"},
 }
 
 

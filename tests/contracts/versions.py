@@ -153,6 +153,7 @@ def configs() -> Iterator[tuple[str, str]]:
             pure = text.replace("delta: 1e-5", "delta: 0")
             yield f"{name}/k_norm", f"{pure}mechanism: {{noise: k_norm}}\n"
             yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
+            yield f"{name}/refit", f"{text}  terms: 2\n"
             wide = text.replace("[u, v]", f"{{column: x, size: {WIDE}}}").replace("{u:", "{x:")
             yield f"{name}/wide", wide.replace("x: [0, 2], v: [-1, 3]", "x: [-3, 3]")
         if name.startswith("erm.") and name != "erm.sampled":
