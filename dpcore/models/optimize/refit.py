@@ -16,7 +16,6 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.models.blocks.fitter import Draws, FitResult
-from weir.dpcore.models.blocks.steps import MOST_STEPPED
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.kit.short_rows import BELOW, matrix_of, shortened, vector_of
@@ -34,6 +33,8 @@ PICKS = Fraction(3, 10)
 """Share of a fit's cost for the choice of columns, where there is one."""
 MOST_TERMS = 256
 """Columns of a model, at most: their moments take as many times as many."""
+MOST_REFITTED = 1 << 23
+"""Rows of a fit, at most: sums over them are exact."""
 WEIGHTS = (2.0, 1.5, 1.0, 0.75, 0.5, 0.375, 0.25, 0.125)
 """Squared weights of x y next to x x^T that are tried: 2 at most, see ``Refit``."""
 TARGETS = 2.0**22
@@ -355,9 +356,9 @@ def refit_for(
 def _check(linear: Linear, terms: int | None, rows: int, budget: PrivacyLoss) -> None:
     if not budget.value > 0:
         raise ConfigError("privacy.epsilon", None, "leaves no budget; raise epsilon or delta.")
-    if rows > MOST_STEPPED:
+    if rows > MOST_REFITTED:
         raise ConfigError(
-            "model.block", rows, f"rows in a fit are more than {MOST_STEPPED:,}; take fewer."
+            "model.block", rows, f"rows in a fit are more than {MOST_REFITTED:,}; take fewer."
         )
     if not linear.loss.quadratic or linear.loss.labels:
         raise ConfigError(

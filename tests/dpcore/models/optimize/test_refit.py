@@ -181,9 +181,11 @@ def test_a_fit_costs_the_budget_and_no_more() -> None:
 
 
 def test_terms_follow_public_numbers() -> None:
-    found = [made(100, None, n=n).terms for n in (1000, 10_000, 100_000, 10_000_000)]
+    with pytest.raises(ConfigError, match="more than 8,388,608"):
+        made(3, None, n=2**23 + 1)
+    found = [made(100, None, n=n).terms for n in (1000, 10_000, 100_000, 8_000_000)]
     assert found == sorted(found) and found[0] < 20 and found[-1] == 100
-    assert made(5000, None, n=10**9).terms <= 256
+    assert made(5000, None, n=2**23).terms <= 256
     assert made(100, 5, n=1000).noisy < made(100, 20, n=1000).noisy
 
 
