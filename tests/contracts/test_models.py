@@ -54,6 +54,7 @@ MORE = {
     "optimize.sfw_tree, generalised": "  set: {lp_ball: {radius: 2, p: 1.5}}\n"
     "  noise: generalised_gaussian\n",
     "optimize.sfw_polyhedral, one sample": "  form: one_sample\n",
+    "optimize.sfw_polyhedral, tree": "  form: tree\n",
     "optimize.sfw_tree, wide": "",
     "optimize.sfw_polyhedral, wide": "",
     "optimize.phased_sgd, wide": "",

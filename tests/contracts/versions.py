@@ -169,6 +169,7 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/erm_once", f"{text}  form: erm\n  passes: 1\n  loss: hinge\n"
         if name == "optimize.sfw_polyhedral":
             yield f"{name}/one_sample", f"{text}  form: one_sample\n"
+            yield f"{name}/tree", f"{text}  form: tree\n"
         if name == "optimize.sfw_tree":
             yield f"{name}/frank_wolfe", f"{text}  form: frank_wolfe\n"
             ball = "  set: {lp_ball: {radius: 2, p: 1.5}}\n"
