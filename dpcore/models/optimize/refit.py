@@ -16,6 +16,7 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.models.blocks.fitter import Draws, FitResult
+from weir.dpcore.models.kit.filter import constant_loss
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.models.kit.rows import STEP
 from weir.dpcore.models.kit.short_rows import BELOW, matrix_of, shortened, vector_of
@@ -24,6 +25,7 @@ from weir.dpcore.models.optimize.least_squares import solved
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.rows import FINE, RowMatrix, on_lattice
 from weir.dpcore.models.optimize.width import STEP_BITS, FitStrategy
+from weir.dpcore.models.words import hidden
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import label
 from weir.dpcore.pricing.calibration import round_up
@@ -39,8 +41,6 @@ WEIGHTS = (2.0, 1.5, 1.0, 0.75, 0.5, 0.375, 0.25, 0.125)
 """Squared weights of x y next to x x^T that are tried: 2 at most, see ``Refit``."""
 TARGETS = 2.0**22
 """Steps of a target in 1, where it is multiplied with rows."""
-CONSTANT = 0.06
-"""What a constant loses of the squared error of numbers, about, in scaled units."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,12 +168,7 @@ class Refit(FitStrategy):
 
     @property
     def doubts(self) -> Iterator[str]:
-        if self.noisy > CONSTANT / 4:
-            yield (
-                f"Noise may hide most of this model: predicted excess {number(self.noisy)} of the "
-                f"{CONSTANT} or so that a constant loses. Take more records, fewer terms or more "
-                "epsilon."
-            )
+        yield from hidden(self.noisy, constant_loss(False, 1), "fewer terms")
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
