@@ -75,9 +75,10 @@ class ContinualSum(ABC):
         tick t, and not only one of ``factor(t)`` at most.
       patterned: whether it knows what several contributions of a user move. Without, a plan whose
         unit is a user does not take it.
+      permanent: whether its loss is for ever, whatever the window.
       caveat: what a plan would lose that does not name it; "": nothing. With one it is chosen only
-        where the guarantee is for the whole clock and every output gains, in the worst tick and in
-        the mean.
+        where the guarantee is for the whole clock, or ``permanent`` in place of one that does not
+        fade either, and every output gains, in the worst tick and in the mean.
       any_signs: whether that bound holds for contributions of any signs, as it must where columns
         are ``signed``.
     """
@@ -98,6 +99,7 @@ class ContinualSum(ABC):
     ages: ClassVar[bool] = False
     patterned: ClassVar[bool] = False
     any_signs: ClassVar[bool] = False
+    permanent: ClassVar[bool] = False
     caveat: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
