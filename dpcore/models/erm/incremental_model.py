@@ -22,8 +22,8 @@ from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
 from weir.dpcore.models.fields import algorithm_field
 from weir.dpcore.models.solvers.noisy_steps import NoisySteps
 from weir.dpcore.models.words import hidden
-from weir.dpcore.pricing.alternatives import noises_for
 from weir.dpcore.pricing.calibration import round_up
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms
 
 

@@ -26,8 +26,9 @@ from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.selection import COST, selection_for
 from weir.dpcore.models.optimize.width import FitStrategy, width_for
-from weir.dpcore.pricing.alternatives import Offer, Try, noises_for, pick, priced
+from weir.dpcore.pricing.alternatives import Offer, Try, pick, priced
 from weir.dpcore.pricing.calibration import Alternative, budget_of
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import SPARSE_FROM, OutputInfo
 
