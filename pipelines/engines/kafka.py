@@ -190,7 +190,8 @@ class KafkaBroker:
 
     def _format(self, command: list[str]) -> None:
         """Makes the folder of records that a first start needs."""
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # Read as an option where it began with a dash, as one of 64 would.
+        cluster = base64.b64encode(uuid.uuid4().bytes, b"ab").rstrip(b"=").decode()
         done = subprocess.run([*command, "-t", cluster], capture_output=True, text=True)
         if done.returncode:
             raise EngineFailed(f"Kafka's folder cannot be made: {done.stderr.strip()[-500:]}")

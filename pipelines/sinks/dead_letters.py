@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from weir.pipelines.connectors.connector import Connector, check_name, check_place
 from weir.pipelines.connectors.paths import FolderText, meant_folder
+from weir.pipelines.connectors.pubsub import warn_of
 
 if TYPE_CHECKING:
     from weir.transforms.sinks.dead_letters import WriteDead
@@ -112,6 +113,9 @@ class DeadTopic(DeadLetters):
     @classmethod
     def meant(cls, text: str) -> Mapping[str, Any] | None:
         return {"pubsub": text} if "/topics/" in text else None
+
+    def prepare(self) -> None:
+        warn_of("dead_letters.pubsub", self.pubsub)
 
     def open(self) -> Any:
         from weir.transforms.beam.sinks import PublishDead

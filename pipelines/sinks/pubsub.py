@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_name
-from weir.pipelines.sinks.sink import Sink
+from weir.pipelines.connectors.pubsub import warn_of
+from weir.pipelines.sinks.sink import Secrets, Sink
 
 
 class PubSubSink(Sink):
@@ -34,6 +35,10 @@ class PubSubSink(Sink):
     @classmethod
     def meant(cls, text: str) -> Mapping[str, Any] | None:
         return {"pubsub": text} if "/topics/" in text else None
+
+    def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
+        warn_of("sink.pubsub", self.pubsub)
+        return False
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
         from weir.transforms.beam.publish import PublishReleases

@@ -13,12 +13,10 @@ from weir.dpcore.config.section import Section, refusal
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.connector import check_name
+from weir.pipelines.connectors.pubsub import ANSWER, look_up
 from weir.pipelines.sources.payload import Payload
 from weir.pipelines.sources.source import Limits, Source, schema_of
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
-
-ANSWER = 10.0
-"""Seconds to wait for a server that is asked for the subscription."""
 
 
 class Replay(Section):
@@ -202,27 +200,10 @@ class PubSubSource(Source):
         Raises:
           ConfigError: there is none of that name, or its ack deadline is longer than the config's.
         """
-        from google.api_core import exceptions
-        from google.auth.exceptions import GoogleAuthError
-
-        from weir.transforms.runtime.pubsub_client import emulator, subscriber
-
         name, deadline = self.pubsub.subscription, self.pubsub.ack_deadline
-        try:
-            result = subscriber(emulator()).get_subscription(
-                subscription=name, timeout=ANSWER, retry=None
-            )
-        except exceptions.NotFound:
-            raise ConfigError(
-                "source.pubsub.subscription",
-                name,
-                "does not exist; create it (and its topic), or correct the name.",
-            ) from None
-        except (exceptions.GoogleAPIError, GoogleAuthError) as error:
-            yield (
-                f"{name} cannot be looked up from here ({type(error).__name__}); "
-                f"source.pubsub.ack_deadline is taken to be {deadline}."
-            )
+        result = look_up("source.pubsub.subscription", name)
+        if isinstance(result, str):
+            yield f"{result}; source.pubsub.ack_deadline is taken to be {deadline}."
             return
         if result.ack_deadline_seconds * 1_000_000 > durations.duration(deadline):
             raise ConfigError(

@@ -16,11 +16,15 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from click.testing import CliRunner
 
 from tests.pipelines.conftest import SMALL
+from tests.pipelines.test_pubsub_config import STREAM
 from tests.runners.messages import Post
 from tests.transforms.releases import PLAN, batch
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import loads
+from weir.pipelines.connectors import pubsub as connectors
 from weir.pipelines.engines.servers import PubSubServer
+from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.sources import pubsub
 from weir.transforms.beam.publish import PublishReleases
 from weir.transforms.beam.sinks import PublishDead
@@ -95,9 +99,34 @@ def test_a_subscription_is_looked_up_before_a_job_starts(
         with pytest.raises(ConfigError, match="does not exist"):
             asked(post.subscription + "-not")
         pubsub_server.down()
-        monkeypatch.setattr(pubsub, "ANSWER", 2.0)
+        monkeypatch.setattr(connectors, "ANSWER", 2.0)
         (note,) = asked(post.subscription, ack_deadline="30s")
         assert "cannot be looked up" in note
+
+
+def test_topics_are_looked_up_before_a_job_starts(
+    pubsub_server: PubSubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def prepare(role: str, topic: str) -> None:
+        parts = parts_of(loads(STREAM, [f"{role}={{pubsub: {topic}}}"]))
+        if role == "sink":
+            parts.sink.prepare(parts.plan, parts.secrets, False)
+        elif parts.letters is not None:
+            parts.letters.prepare()
+
+    with Post(pubsub_server.host, "looked-up") as post:
+        for role in ("sink", "dead_letters"):
+            prepare(role, post.topic)
+            with pytest.raises(ConfigError, match="does not exist; create it") as refused:
+                prepare(role, post.topic + "-not")
+            assert refused.value.field == f"{role}.pubsub"
+        assert not caplog.records
+        pubsub_server.down()
+        monkeypatch.setattr(connectors, "ANSWER", 2.0)
+        prepare("dead_letters", post.topic)
+        assert "cannot be looked up from here" in caplog.text
 
 
 def test_a_recorded_stream_is_fed_at_its_speed_into_what_it_makes(

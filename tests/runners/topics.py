@@ -258,10 +258,12 @@ def besieged_topic(
     partitions: int = 3,
     fed: bool = False,
     published: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Siege, Topic, Feed | None]]:
     """A job that runs and has a checkpoint.
 
     Args:
+      environment: for ``weir run``.
       published: a sink in place of files, as YAML.
       every: ticks of a file. values: what the topic holds before the job is there.
       led: whether the job has to be there when the clock starts; else that starts at once.
@@ -287,7 +289,7 @@ def besieged_topic(
             extra=extra,
             published=published,
         )
-        with Siege(job, cluster, pace) as siege:
+        with Siege(job, cluster, pace, (), environment or {}) as siege:
             siege.settle(1)
             in_time = not led or time.time() < pace.started + LATE
             Lead.learn(time.time() - began)

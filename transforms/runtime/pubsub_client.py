@@ -77,7 +77,12 @@ def emulator() -> str | None:
     return os.environ.get(EMULATOR) or None
 
 
-def _library() -> Any:
+def library() -> Any:
+    """The client library.
+
+    Raises:
+      ConfigError: it is not installed.
+    """
     try:
         import google.pubsub_v1
     except ImportError:
@@ -97,18 +102,18 @@ def _transport(kind: Any, host: str | None) -> Any:
 
 def subscriber(host: str | None) -> Any:
     """A client of subscriptions; ``host`` names an emulator."""
-    library = _library()
+    pubsub = library()
     from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-    return library.SubscriberClient(transport=_transport(SubscriberGrpcTransport, host))
+    return pubsub.SubscriberClient(transport=_transport(SubscriberGrpcTransport, host))
 
 
 def publisher(host: str | None) -> Any:
     """A client of topics; ``host`` names an emulator."""
-    library = _library()
+    pubsub = library()
     from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
-    return library.PublisherClient(transport=_transport(PublisherGrpcTransport, host))
+    return pubsub.PublisherClient(transport=_transport(PublisherGrpcTransport, host))
 
 
 def patiently(seconds: float = PATIENCE) -> Any:
@@ -136,6 +141,7 @@ __all__ = [
     "Gone",
     "emulator",
     "gone",
+    "library",
     "patiently",
     "publisher",
     "replaced",
