@@ -86,7 +86,7 @@ def test_many_jobs_one_after_the_other_release_what_one_would_have(
 def test_records_that_retention_removed_during_an_outage_are_refused_by_name(
     flink_cluster: FlinkCluster, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    recording = Recording("sums", ticks=240)
+    recording = Recording("sums", ticks=900)
     values = [data for data, _ in recording.messages(LINES, shuffled=True)]
     with besieged_topic(flink_cluster, kafka_broker, recording, tmp_path, 1, values[:30]) as (
         siege,
@@ -111,7 +111,7 @@ def test_records_that_retention_removed_during_an_outage_are_refused_by_name(
 def test_a_topic_that_is_deleted_ends_the_job_with_its_cause(
     flink_cluster: FlinkCluster, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    recording = Recording("sums", ticks=240)
+    recording = Recording("sums", ticks=900)
     values = [data for data, _ in recording.messages(LINES, shuffled=True)]
     with besieged_topic(flink_cluster, kafka_broker, recording, tmp_path, 1, values) as (
         siege,
