@@ -5,4 +5,4 @@ checks of names in the cloud; ``paths`` has checks of paths, ``references`` and
 ``secret_place`` secrets by reference, and ``kafka`` what every connector of Kafka has.
 """
 
-__all__ = ["connector", "kafka", "paths", "references", "secret_place"]
+__all__ = ["connector", "kafka", "paths", "pubsub", "references", "secret_place"]

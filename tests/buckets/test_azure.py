@@ -108,13 +108,13 @@ def test_bytes_are_those_that_are_stored(container: Container) -> None:
 
 @only_abfs
 def test_a_file_that_changes_is_not_read_on(container: Container) -> None:
-    path = container.put("a.csv", *GOOD * 2000)
+    path = container.put("a.csv", *GOOD * 1300)
     sealed = seal(lambda: match(path, "source.csv"), "source.csv", b"k" * 32)
     assert sealed is not None
     refuse_changed(path, sealed.files[0].version, "since")
     with files.open_raw(path) as file:
         assert file.read(2) == b"at"
-        container.put("a.csv", *GOOD[::-1] * 2000)
+        container.put("a.csv", *GOOD[::-1] * 1300)
         with pytest.raises(StoreError, match="was replaced or removed while it was read"):
             file.read()
     with pytest.raises(SourceChanged):

@@ -18,7 +18,9 @@ CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 """Variable that holds an account's key or shared access signature."""
 FOLDER = "hdi_isfolder"
 """Metadata of what stands for a folder, in accounts with a hierarchy of names."""
-RETRIES = {"retry_total": 4, "initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}
+RETRIES: dict[str, Any] = {
+    "retry_total": 4, "initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1,
+}  # fmt: skip
 
 
 class Abfs(Bucket):
@@ -61,7 +63,7 @@ class Abfs(Bucket):
             try:
                 result = self._container(bucket).get_blob_client(key).get_blob_properties()
             except ResourceNotFoundError as error:
-                if error.error_code == "ContainerNotFound":
+                if _code(error) == "ContainerNotFound":
                     raise
                 return None
         return None if _is_folder(result) else _head_of(result)
@@ -77,7 +79,7 @@ class Abfs(Bucket):
                 blob = self._container(bucket).download_blob(key, decompress=False, **wanted)
                 return bytes(blob.readall())
             except ResourceNotFoundError as error:
-                if error.error_code == "ContainerNotFound":
+                if _code(error) == "ContainerNotFound":
                     raise
                 return None
 
@@ -132,14 +134,18 @@ def _head_of(item: Any) -> Head:
     return Head(item.size, changed, tag, f'"{tag}"', "")
 
 
+def _code(error: HttpResponseError) -> str:
+    named = getattr(error, "error_code", None)
+    return str(getattr(named, "value", named) or error.status_code)
+
+
 def _sentence(error: HttpResponseError) -> str:
     if error.response is None:
         return (
             f"no usable credentials of Azure are found. Run az login, or set {CONNECTION} to that "
             "of this account."
         )
-    named = getattr(error, "error_code", None)
-    code = str(getattr(named, "value", named) or error.status_code)
+    code = _code(error)
     return _WORDS.get(code) or _WORDS.get(
         str(error.status_code), f"Azure Storage answers {code}. Check the container and the access."
     )
