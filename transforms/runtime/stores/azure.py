@@ -8,7 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+)
 from azure.storage.blob import BlobPrefix, BlobServiceClient
 
 from weir.transforms.runtime.stores.bucket import REPLACED, Bucket, Head
@@ -106,6 +111,9 @@ class Abfs(Bucket):
         place = f"{self.scheme}://{bucket}/{key}"
         try:
             yield
+        except ClientAuthenticationError as error:
+            what = _DENIED if error.response is not None else _NOBODY
+            raise StoreError(place, what) from None
         except HttpResponseError as error:
             raise StoreError(place, _sentence(error)) from None
         except AzureError:
@@ -140,11 +148,6 @@ def _code(error: HttpResponseError) -> str:
 
 
 def _sentence(error: HttpResponseError) -> str:
-    if error.response is None:
-        return (
-            f"no usable credentials of Azure are found. Run az login, or set {CONNECTION} to that "
-            "of this account."
-        )
     code = _code(error)
     return _WORDS.get(code) or _WORDS.get(
         str(error.status_code), f"Azure Storage answers {code}. Check the container and the access."
@@ -154,6 +157,10 @@ def _sentence(error: HttpResponseError) -> str:
 _DENIED = (
     "access is denied. Give this account the role Storage Blob Data Reader on the container, or "
     "use a key or a signature that may read and list."
+)
+_NOBODY = (
+    f"no usable credentials of Azure are found. Run az login, or set {CONNECTION} to that of this "
+    "account."
 )
 _WORDS = {
     "401": _DENIED,
