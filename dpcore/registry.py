@@ -3,7 +3,8 @@
 A continual sum is a ``ContinualSum`` (dpcore/continual/base.py) of that name, which may have
 in addition:
   response(n) -> (n, n) array: only where ``materialize`` describes the noise of something else
-    than running totals: the clean outputs are this matrix times the leaves.
+    than running totals: the clean outputs are this matrix times the leaves. Where several sums have
+    noise that is not that of differences, both have the rows of one sum after those of another.
   tight: ClassVar[bool] = False, only where the stated loss is a bound that no record attains.
 tests/contracts runs over every one that is listed. An aggregate is an ``Aggregate``, a model a
 ``Model``, a batch solver a ``BatchSolver``; docs/contributors/extending.md shows how each is added.
@@ -34,6 +35,7 @@ _FILES = {
     "independent": "weir.dpcore.continual.independent:Independent",
     "tree": "weir.dpcore.continual.tree:Tree",
     "kary_tree": "weir.dpcore.continual.kary_tree:KaryTree",
+    "kary_window": "weir.dpcore.continual.kary_window:KaryWindow",
     "window_tree": "weir.dpcore.continual.window_tree:WindowTree",
     "merging_tree": "weir.dpcore.continual.merging_tree:MergingTree",
     "hybrid": "weir.dpcore.continual.tree:Hybrid",

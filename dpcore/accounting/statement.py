@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from weir.dpcore.accounting.contributions import Pattern
@@ -91,8 +91,14 @@ def statement(
     return " ".join([text, *circumstances.limits])
 
 
-def at_once(text: str, sums: Iterable[Any]) -> str:
-    """A statement, with what is lost where some noise is fitted to the whole clock."""
+def of_sums(text: str, sums: Sequence[Any]) -> str:
+    """A statement, with what some of the noise adds: that it is exact though it is correlated, and
+    what is lost where it is fitted to the whole clock."""
+    if any(getattr(part, "exact", None) is not None for part in sums):
+        text += (
+            " Correlated noise is discrete Gaussian and computed in integers; what their roundings "
+            "move is in the loss, so that nothing rests on floating point."
+        )
     if not any(part.caveat for part in sums):
         return text
     return (

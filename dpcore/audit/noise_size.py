@@ -36,13 +36,17 @@ class NoiseSize:
             calls = [one for one, _ in pairs]
             active = np.asarray(part.scales) > 0
             if part.noise_scale > 0 and active.any() and not any(calls[0].where):
-                drawn = np.concatenate([call.own for call in calls])[..., active]
+                drawn = np.concatenate([call.own for call in calls])
                 size = math.sqrt(part.unit_variance) * np.asarray(part.scales)[active]
-                factor = part.materialize(len(drawn))
-                root = np.linalg.cholesky(factor @ factor.T)
-                flat = (drawn / size).reshape(len(drawn), -1)
-                self._zeros(part.name, drawn, float(size.min()))
-                self._count(part.name, calls[0].kind, solve_triangular(root, flat, lower=True))
+                # One sum of each key and coordinate, or several over different ticks.
+                several = drawn.shape[2] // len(part.scales)
+                spread = np.split(part.materialize(len(drawn)), several)
+                for factor, own in zip(spread, np.split(drawn, several, axis=2), strict=True):
+                    some = own[..., active]
+                    root = np.linalg.cholesky(factor @ factor.T)
+                    flat = (some / size).reshape(len(some), -1)
+                    self._zeros(part.name, some, float(size.min()))
+                    self._count(part.name, calls[0].kind, solve_triangular(root, flat, lower=True))
         for call in run.session.calls:
             if call.mechanism is None and call.kind in ("gaussian", "discrete_gaussian"):
                 assert isinstance(call.scale, float)

@@ -317,7 +317,8 @@ def units_of(part: Any, rows: Floats) -> tuple[Floats, bool]:
         sums = np.concatenate([np.zeros((1, flat.shape[1])), np.cumsum(flat, axis=0)])
         held = np.stack([sums[min(node.end, n)] - sums[node.start] for node in nodes])
         units = held / np.array([node.multiplier for node in nodes])[:, None]
-        shown = sums[1:] - part.materialize(n) @ units
+        clean = part.response(n) @ flat if hasattr(part, "response") else sums[1:]
+        shown = clean - part.materialize(n) @ units
         exact = bool(np.abs(shown).max() > 1e-9 * np.abs(flat).max())
         return units.reshape(len(nodes), *rows.shape[1:]), exact
     factor = part.materialize(n)

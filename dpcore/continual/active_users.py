@@ -162,7 +162,7 @@ class ActiveUsers(BufferedSum):
             total=np.zeros((n_keys, 1, 2), dtype=np.int64),
             ahead=np.zeros((n_keys, self.depth), dtype=np.int64),
             chain=np.zeros((n_keys, 2), dtype=np.uint64),
-            own=self.init_noise(n_keys),
+            own=self.buffers(n_keys),
         )
 
     def step(  # type: ignore[override]

@@ -75,9 +75,11 @@ class ContinualSum(ABC):
         tick t, and not only one of ``factor(t)`` at most.
       patterned: whether it knows what several contributions of a user move. Without, a plan whose
         unit is a user does not take it.
+      permanent: whether its loss is for ever, whatever the window.
       caveat: what a plan would lose that does not name it; "": nothing. With one it is chosen only
-        where the guarantee is for the whole clock and every output gains, in the worst tick and in
-        the mean.
+        where the guarantee is for the whole clock, or ``permanent`` in place of one that does not
+        fade either, and every output gains, in the worst tick and in the mean.
+      by_name: noises that are priced only where the config names them and the mechanism.
       any_signs: whether that bound holds for contributions of any signs, as it must where columns
         are ``signed``.
     """
@@ -98,7 +100,9 @@ class ContinualSum(ABC):
     ages: ClassVar[bool] = False
     patterned: ClassVar[bool] = False
     any_signs: ClassVar[bool] = False
+    permanent: ClassVar[bool] = False
     caveat: ClassVar[str] = ""
+    by_name: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         refuse_coarse(self.name, *self.real_noise)
@@ -190,6 +194,7 @@ class ContinualSum(ABC):
         budget: PrivacyLoss,
         pattern: Pattern | None = None,
         norm: int = 2,
+        keys: int | None = None,
         **options: Any,
     ) -> Self:
         """The least noise whose loss(window) is at most the budget; see ``SumRequest``.
@@ -208,6 +213,7 @@ class ContinualSum(ABC):
             pattern=pattern,
             options=options,
             norm=norm,
+            keys=keys or 2 * (1 if pattern is None else pattern.touched),
         )
         unknown = {name: value for name, value in options.items() if name not in cls.settings}
         if not cls.patterned:
@@ -305,10 +311,12 @@ class ContinualSum(ABC):
 
 
 def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
-    """Name and every field of a mechanism; floats as hex strings. Without a pattern, none."""
+    """Name and every field of a mechanism; floats as hex strings. Without a pattern, none, and
+    nothing exact where noise is not."""
     result = canonical_value(mechanism)
-    if mechanism.pattern is None:
-        del result["pattern"]
+    for optional in ("pattern", "exact"):
+        if result.get(optional) is None:
+            result.pop(optional, None)
     for item in fields(mechanism):
         if isinstance(inner := getattr(mechanism, item.name), ContinualSum):
             result[item.name] = canonical_mechanism(inner)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -15,6 +15,18 @@ from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.exact import (
+    Exact,
+    FixedPoint,
+    FixedState,
+    curves_of,
+    discrete_units,
+    exact_loss,
+    filtered_units,
+    fixed_point,
+    noise_scale,
+    to_lattice,
+)
 from weir.dpcore.continual.rational import (
     Rational,
     repeated_squares,
@@ -106,10 +118,12 @@ class BufferedSum(ContinualSum):
     Attributes:
       form: the coefficients, from a table.
       horizon: number of ticks of the clock; None without end.
+      exact: where noise is discrete (``exact``); None: Gaussian, in floating point.
     """
 
     form: Rational
     horizon: int | None
+    exact: Exact | None = field(default=None, kw_only=True)
 
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     ages: ClassVar[bool] = True
@@ -139,16 +153,28 @@ class BufferedSum(ContinualSum):
     def real_noise(self) -> tuple[str, float]:
         """The sum over all buffers is rounded: its standard deviation at the last tick."""
         squares = float(self.form.noise_squares(self.horizon))
-        return "gaussian", self.noise_scale * max(self.scales, default=0.0) * math.sqrt(squares)
+        kind = "gaussian" if self.exact is None else "discrete_gaussian"
+        return kind, self.noise_scale * max(self.scales, default=0.0) * math.sqrt(squares)
 
-    def init_noise(self, n_keys: int) -> BufferState:
+    @property
+    def fixed(self) -> FixedPoint:
+        """The arithmetic of exact noise."""
+        return fixed_of(self.form, self.horizon)
+
+    def init_noise(self, n_keys: int) -> BufferState | FixedState:
         """Empty buffers."""
+        if self.exact is not None:
+            return self.fixed.state(n_keys, len(noisy_coordinates(self.scales)))
+        return self.buffers(n_keys)
+
+    def buffers(self, n_keys: int) -> BufferState:
+        """Empty buffers of Gaussian noise."""
         active, buffers = len(noisy_coordinates(self.scales)), len(self.form.poles)
         return BufferState(np.zeros((n_keys, active, buffers), dtype=np.float64))
 
     def draw(
-        self, own: BufferState, chain: Digests, leaf_digests: Digests, noise: Noise
-    ) -> tuple[BufferState, Ints]:
+        self, own: Any, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[Any, Ints]:
         """Correlates one unit a tick, keyed with the tick and all of the key's leaves so far."""
         n, keys = leaf_digests.shape[:2]
         if self.horizon is not None:
@@ -156,16 +182,28 @@ class BufferedSum(ContinualSum):
         active = list(noisy_coordinates(self.scales))
         if not active or self.noise_scale == 0:
             return own, np.zeros((n, keys, self.dimension), dtype=np.int64)
-        labels = label(0, noise.first_tick + np.arange(n))
-        units = noise.gaussian(labels, chain[1:], len(active))
-        own, drawn = correlated(self.form, own, units)
-        drawn *= self.noise_scale * np.asarray(self.scales)[active]
-        np.rint(drawn, out=drawn)
+        if self.exact is not None:
+            scales = tuple(self.scales[i] for i in active)
+            own, fine = self._filtered(own, noise, chain[1:], scales)
+            whole = to_lattice(fine, self.noise_scale, scales)
+        else:
+            labels = label(0, noise.first_tick + np.arange(n))
+            units = noise.gaussian(labels, chain[1:], len(active))
+            own, drawn = correlated(self.form, own, units)
+            drawn *= self.noise_scale * np.asarray(self.scales)[active]
+            whole = np.rint(drawn, out=drawn).astype(np.int64)
         if len(active) == self.dimension:
-            return own, drawn.astype(np.int64)
+            return own, whole
         out = np.zeros((n, keys, self.dimension), dtype=np.int64)
-        out[:, :, active] = drawn.astype(np.int64)
+        out[:, :, active] = whole
         return own, out
+
+    def _filtered(
+        self, own: FixedState, noise: Noise, chain: Digests, scales: tuple[float, ...]
+    ) -> tuple[FixedState, Ints]:
+        """Exact noise on the fine grids of the noisy coordinates."""
+        zeta = discrete_units(noise, chain, self.noise_scale, scales, np.ones(len(chain)))
+        return filtered_units(self.fixed, own, zeta, curves_of(np.ones(len(chain) + 1)))
 
     def materialize(self, n: int) -> Floats:
         """(n, n) lower-triangular Toeplitz matrix of b. For tests only."""
@@ -219,6 +257,12 @@ def with_buffers(
     return [form for form in forms if len(form.poles) <= buffers]
 
 
+@lru_cache(maxsize=256)
+def fixed_of(form: Rational, horizon: int | None) -> FixedPoint:
+    """Fixed point for a form without gains and scales."""
+    return fixed_point(form, horizon)
+
+
 FOREVER = 2**40
 """Ticks that a guarantee without end is calibrated for: 34,865 years of seconds."""
 
@@ -249,6 +293,8 @@ class Blt(BufferedSum):
       Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), bounded for all t.
       Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
         floating point is not exactly Gaussian.
+      Discrete noise: in integers and exact. rho_n = (mu_n + roundings of n rows)^2 / 2 in zCDP, as
+        ``dpcore.continual.exact`` proves.
       Source: matrix mechanisms for running sums under adaptive input: Denisov, McMahan, Rush,
         Smith, Thakurta (2022); buffered linear Toeplitz noise: Dvijotham, McMahan, Pillutla,
         Steinke, Thakurta (2024). The loss within n ticks is derived in this project.
@@ -260,6 +306,8 @@ class Blt(BufferedSum):
         ("first", "last", "window"), "corners", "columns are alike but for how many rows follow"
     )
     patterned: ClassVar[bool] = True
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "discrete_gaussian")
+    by_name: ClassVar[tuple[str, ...]] = ("discrete_gaussian",)
     title: ClassVar[str] = "Correlated noise from a few decaying buffers"
     source: ClassVar[str] = "Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024)"
 
@@ -275,19 +323,30 @@ class Blt(BufferedSum):
         """
         buffers, pattern = request.options.get("buffers"), request.pattern
         form, count, end = chosen(request.window, request.horizon, buffers, pattern)
-        return cls.of(request, units_of(form, count, pattern), form, end)
+        units = units_of(form, count, pattern)
+        if request.kind == "gaussian":
+            return cls.of(request, units, form, end)
+        exact = Exact(request.keys)
+        scale = noise_scale(request, units, count, fixed_of(form, end), exact)
+        return cls(**request.fields_at(scale), form=form, horizon=end, exact=exact)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
-        units = units_of(self.form, self.rows(ticks), self.pattern)
-        return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        rows = self.rows(ticks)
+        return self._loss_of(units_of(self.form, rows, self.pattern), rows, 1)
+
+    def _loss_of(self, units: float, rows: int | None, periods: int) -> PrivacyLoss:
+        """Loss of so many units within so many rows, in so many periods."""
+        if self.exact is None:
+            return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        return exact_loss(self, self.exact, self.fixed, units, rows, periods)
 
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
         """The smaller of the sum over periods and what the distances between them allow."""
         assert self.pattern is not None
         rows = self.rows(ticks, among)
         units = user_units_of_periods(self.form, periods, rows, self.pattern)
-        near = loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        near = self._loss_of(units, rows, periods)
         return min(near, super().loss_of_periods(periods, ticks, among), key=lambda x: x.value)
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:

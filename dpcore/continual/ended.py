@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import Pattern, apart, over_keys
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.blt import BufferState, check_room, correlated
 from weir.dpcore.continual.columns import (
-    MARGIN,
     MOST_CELLS,
     Knots,
-    Products,
     Values,
     between,
-    contributions,
-    every,
-    knots_of,
     too_many,
     variances,
 )
+from weir.dpcore.continual.curves import fit, units_of, units_of_periods
+from weir.dpcore.continual.exact import (
+    Exact,
+    FixedPoint,
+    FixedState,
+    curves_of,
+    discrete_units,
+    exact_loss,
+    filtered_units,
+    fixed_point,
+    noise_scale,
+    to_lattice,
+)
 from weir.dpcore.continual.rational import Rational
-from weir.dpcore.continual.tables import ENDED, EndedRow
 from weir.dpcore.continual.unit import (
     SumRequest,
     loss_of_units,
@@ -92,6 +97,8 @@ class EndedSum(ContinualSum):
         variance at most that of a key from the first tick on.
       Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
         floating point is not exactly Gaussian.
+      Discrete noise: in integers and exact; zCDP of the same change and of roundings, as
+        ``dpcore.continual.exact`` proves.
       Source: matrix mechanisms for running sums under adaptive input: Denisov, McMahan, Rush,
         Smith, Thakurta (2022); buffered linear Toeplitz noise: Dvijotham, McMahan, Pillutla,
         Steinke, Thakurta (2024). Gains and scales for a clock that ends: derived in this project.
@@ -101,6 +108,7 @@ class EndedSum(ContinualSum):
       knots: ticks at which gains and scales are given, the first and the last included.
       gains, scales_of_ticks: e and r at the knots, linear between them; float32 values.
       window: W; None: n or more.
+      exact: where noise is discrete (``exact``); None: Gaussian, in floating point.
     """
 
     form: Rational
@@ -109,9 +117,11 @@ class EndedSum(ContinualSum):
     gains: tuple[float, ...]
     scales_of_ticks: tuple[float, ...]
     window: int | None
+    exact: Exact | None = field(default=None, kw_only=True)
 
     name: ClassVar[str] = "ended"
-    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "discrete_gaussian")
+    by_name: ClassVar[tuple[str, ...]] = ("discrete_gaussian",)
     signed: ClassVar[bool] = False
     neighbours: ClassVar[Family] = Family(
         ("first", "last", "window"), "corners", "all columns of the clock have the same norm"
@@ -151,8 +161,16 @@ class EndedSum(ContinualSum):
             raise too_many(pattern.longest_key, n)
         form, knots, gains, scales = fit(n, window, pattern)
         units = units_of(form, n, knots, gains, scales, window, pattern)
+        exact = None if request.kind == "gaussian" else Exact(request.keys)
+        if exact is None:
+            fields = request.fields(units)
+        else:
+            fixed = fixed_of(form, n, knots, gains, scales)
+            rows = n if pattern is not None or window is None else window
+            fields = request.fields_at(noise_scale(request, units, rows, fixed, exact))
         ended = cls(
-            **request.fields(units),
+            **fields,
+            exact=exact,
             form=form,
             horizon=n,
             knots=knots,
@@ -175,18 +193,26 @@ class EndedSum(ContinualSum):
     def real_noise(self) -> tuple[str, float]:
         """The noise of the worst tick is rounded."""
         worst = math.sqrt(self._largest_square)
-        return "gaussian", self.noise_scale * max(self.scales, default=0.0) * worst
+        kind = "gaussian" if self.exact is None else "discrete_gaussian"
+        return kind, self.noise_scale * max(self.scales, default=0.0) * worst
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
         units = units_of(*self._parts, ticks, self.pattern)
-        return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        rows = self.horizon if ticks is None or self.pattern is not None else ticks
+        return self._loss_of(units, min(rows, self.horizon), 1)
+
+    def _loss_of(self, units: float, rows: int, periods: int) -> PrivacyLoss:
+        """Loss of so many units within so many rows, in so many periods."""
+        if self.exact is None:
+            return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        return exact_loss(self, self.exact, self.fixed, units, rows, periods)
 
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
         """The smaller of the sum over periods and what the distances between them allow."""
         assert self.pattern is not None
         units = units_of_periods(*self._parts, periods, self.pattern)
-        near = loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        near = self._loss_of(units, self.horizon, periods)
         return min(near, super().loss_of_periods(periods, ticks, among), key=lambda x: x.value)
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
@@ -194,14 +220,21 @@ class EndedSum(ContinualSum):
         at = np.minimum(np.asarray(ticks), self.horizon - 1)
         return np.asarray(variances(*self._parts, over)[at])
 
-    def init_noise(self, n_keys: int) -> EndedState:
+    @property
+    def fixed(self) -> FixedPoint:
+        """The arithmetic of exact noise."""
+        return fixed_of(*self._parts)
+
+    def init_noise(self, n_keys: int) -> EndedState | FixedState:
         """Empty buffers."""
         active, buffers = len(noisy_coordinates(self.scales)), len(self.form.poles)
+        if self.exact is not None:
+            return self.fixed.state(n_keys, active)
         return EndedState(np.zeros((n_keys, active, buffers)), np.zeros((n_keys, active)))
 
     def draw(
-        self, own: EndedState, chain: Digests, leaf_digests: Digests, noise: Noise
-    ) -> tuple[EndedState, Ints]:
+        self, own: Any, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[Any, Ints]:
         """Correlates one unit a tick, keyed with the tick and all of the key's leaves so far.
 
         One operation at a time, elementwise, in the order of ticks: the same bits however ticks are
@@ -217,6 +250,14 @@ class EndedSum(ContinualSum):
         ticks = np.arange(first, first + n + 1)
         gains = between(self.knots, self.gains, ticks)[:n, None, None]
         scales = between(self.knots, self.scales_of_ticks, ticks)
+        if self.exact is not None:
+            some = tuple(self.scales[i] for i in active)
+            ratios = scales[:n] / gains[:, 0, 0]
+            zeta = discrete_units(noise, chain[1:], self.noise_scale, some, ratios)
+            curves = curves_of(scales / max(self.scales_of_ticks))
+            own, fine = filtered_units(self.fixed, own, zeta, curves)
+            out[:, :, active] = to_lattice(fine, self.noise_scale, some)
+            return own, out
         units = noise.gaussian(label(0, ticks[:n]), chain[1:], len(active))
         units /= gains
         buffers, drawn = correlated(self.form, BufferState(own.buffers), units)
@@ -241,143 +282,8 @@ class EndedSum(ContinualSum):
         return np.cumsum(scales[:, None] * np.diff(toeplitz, axis=0, prepend=0.0), axis=0)
 
 
-def fit(
-    n: int, window: int | None, pattern: Pattern | None
-) -> tuple[Rational, Knots, Values, Values]:
-    """Form, knots, gains and scales of a clock, from the table: nothing is optimised here.
-
-    For a record the parameters of the gains are interpolated in ln n, and the form is the nearest
-    one's. For users, rows of the nearest clocks are tried, and the least worst error is taken.
-    """
-    records = [row for row in ENDED if row.contributions == 1]
-    sizes = np.log([row.ticks for row in records])
-    p = [
-        float(np.interp(math.log(n), sizes, column))
-        for column in zip(*(row.gains for row in records), strict=True)
-    ]
-    form = records[int(np.abs(sizes - math.log(n)).argmin())].form
-    plain = _fitted(form, p, n, window, pattern)
-    if pattern is None or pattern.key_ticks == 1:
-        return plain
-
-    def far(row: EndedRow) -> tuple[float, float]:
-        ratios = (
-            row.ticks / n,
-            row.contributions / pattern.key_ticks,
-            row.spacing / pattern.spacing,
-        )
-        logs = [abs(math.log(ratio)) for ratio in ratios]
-        return logs[0], logs[1] + logs[2]
-
-    rows = sorted((row for row in ENDED if row.contributions > 1), key=far)
-    near = 2 * USER_ROWS if n <= MOST_TRIED else 1
-    tried = [plain, *(_fitted(row.form, row.gains, n, window, pattern) for row in rows[:near])]
-    return min(tried, key=lambda parts: _worst(parts, n, pattern))
-
-
-USER_ROWS = 5
-"""Rows of the table for users of a clock."""
-MOST_TRIED = 1 << 13
-"""Ticks of a clock above which one row is taken as it is."""
-ClockFit = tuple[Rational, Knots, Values, Values]
-
-
-def _worst(parts: ClockFit, n: int, pattern: Pattern) -> float:
-    """The largest variance of a fit, times what a user moves."""
-    form, knots, gains, scales = parts
-    units = units_of(form, n, knots, gains, scales, None, pattern)
-    return units * float(variances(form, n, knots, gains, scales, None).max())
-
-
-def _fitted(
-    form: Rational, p: Sequence[float], n: int, window: int | None, pattern: Pattern | None
-) -> ClockFit:
-    """Gains and scales of a clock at knots.
-
-    The logarithm of the gains is p_0 x + p_1 x^2 + p_2 x^3 + p_3 ln x + p_4 ln(1 - x) at
-    x = (t + 1/2) / n. Scales are norms of columns: of a record, or of a user's contributions
-    around the tick.
-    """
-    knots = knots_of(n)
-    x = (np.asarray(knots) + 0.5) / n
-    logs = p[0] * x + p[1] * x**2 + p[2] * x**3 + p[3] * np.log(x) + p[4] * np.log1p(-x)
-    gains = _singles(np.exp(logs))
-    products = _products(form, n, knots, gains)
-    scales = np.sqrt(_scale_squares(products, window, pattern)[list(knots)])
-    return form, knots, gains, _singles(scales)
-
-
-def _singles(values: Floats) -> Values:
-    """Rounded to 24 bits, so that the mathematical library of a machine decides no bit."""
-    return tuple(np.asarray(values, dtype=np.float32).astype(np.float64).tolist())
-
-
-def _scale_squares(products: Products, window: int | None, pattern: Pattern | None) -> Floats:
-    """Squares of the scale of every tick: the norm of the sum of the unscaled columns of a user
-    whose contributions lie around it, of a record of its own column within the window."""
-    n = products.n
-    if pattern is None:
-        return products.at(0, window)
-    gap = pattern.spacing
-    count = min(pattern.key_ticks, 1 + (n - 1) // gap)
-    out = np.zeros(n)
-    for lag in range(count):
-        # Columns a and a + lag of the pattern, for every a that it has.
-        pairs = every(products.at(lag * gap), gap)
-        first, beyond = lag * gap, min(count * gap, n)
-        out[: n - first] += (1 if lag == 0 else 2) * pairs[first:n]
-        out[: n - beyond] -= (1 if lag == 0 else 2) * pairs[beyond:n]
-    last = n - 1 - (count - 1) * gap
-    at = np.clip(np.arange(n) - (count - 1) * gap // 2, 0, last)
-    return np.asarray(out[at])
-
-
-@lru_cache(maxsize=8)
-def _products(form: Rational, n: int, knots: Knots, gains: Values) -> Products:
-    return Products(form, between(knots, gains, np.arange(n)))
-
-
-@lru_cache(maxsize=1024)
-def units_of(
-    form: Rational,
-    n: int,
-    knots: Knots,
-    gains: Values,
-    scales: Values,
-    ticks: int | None,
-    pattern: Pattern | None,
-) -> float:
-    """Units of noise that a record, or a user's contributions of a period, move within so many
-    ticks; of a user within any: what follows its last tick may be all that a record is seen in."""
-    products = _products(form, n, knots, gains)
-    r = between(knots, scales, np.arange(n))
-    if pattern is None:
-        if ticks is not None and ticks <= 0:
-            return 0.0
-        return float((products.at(0, ticks) / (r * r)).max()) * (1 + MARGIN)
-    lags = pattern.spacing * np.arange(1, pattern.longest_key)
-    most = contributions(products, r, lags, pattern.spacing)
-    return over_keys(lambda count: float(most[min(count, len(most)) - 1]), pattern)
-
-
-@lru_cache(maxsize=256)
-def units_of_periods(
-    form: Rational,
-    n: int,
-    knots: Knots,
-    gains: Values,
-    scales: Values,
-    periods: int,
-    pattern: Pattern,
-) -> float:
-    """Units that contributions of so many periods move; infinite if they are too many to look at.
-    Keys as in one period: k at a tick, or N of which each contributes once a period."""
-    each, times = pattern.spread
-    item = pattern.single() if each == 1 else pattern
-    lags = apart(np.arange(1, min(periods * each, n)), item)
-    products = _products(form, n, knots, gains)
-    r = between(knots, scales, np.arange(n))
-    try:
-        return times * float(contributions(products, r, lags, 1)[-1])
-    except ConfigError:
-        return math.inf
+@lru_cache(maxsize=64)
+def fixed_of(form: Rational, n: int, knots: Knots, gains: Values, scales: Values) -> FixedPoint:
+    """Fixed point for buffers under gains and scales."""
+    ticks = np.arange(n)
+    return fixed_point(form, n, between(knots, gains, ticks), between(knots, scales, ticks))

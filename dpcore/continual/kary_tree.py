@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple, Self
@@ -169,20 +170,7 @@ class KaryTree(UnitSum):
         however ticks are split into strides and keys into shards, on every CPU.
         """
         n, weights = leaf_digests.shape[0], weights_of(self.arities)
-        self.check(noise, n)
-        marks = list(own.marks.transpose(1, 0, 2))
-        nodes, digests, counts = list[tuple[int, int]](), list[Digests](), list[int]()
-        for i in range(n):
-            time, before = noise.first_tick + i + 1, len(nodes)
-            for level, size in enumerate(self.sizes):
-                if time % size:
-                    break
-                nodes.append((level, time // size - 1))
-                digests.append(chain[i + 1] ^ marks[level])
-                marks[level] = chain[i + 1]
-            counts.append(len(nodes) - before)
-        of = (label(*np.asarray(nodes, dtype=np.int64).T), np.stack(digests))
-        units = iter(real_units(self.kind, noise, *of, self.noise_scale, self.scales))
+        marks, counts, units = self.completed(own.marks, chain, n, noise)
         sums = list(own.sums.transpose(1, 0, 2))
         noisy = list(noisy_coordinates(self.scales))
         drawn = np.zeros((n, own.sums.shape[0], self.dimension), dtype=np.int64)
@@ -194,7 +182,35 @@ class KaryTree(UnitSum):
                 estimate = next(units) * weight + children * (1 - weight)
             sums[count - 1] = sums[count - 1] + estimate
             drawn[i][:, noisy] = _rounded(sums)
-        return KaryTreeState(np.stack(marks, axis=1), np.stack(sums, axis=1)), drawn
+        return KaryTreeState(marks, np.stack(sums, axis=1)), drawn
+
+    def completed(
+        self, before: Digests, chain: Digests, n: int, noise: Noise
+    ) -> tuple[Digests, list[int], Iterator[Floats]]:
+        """Draws the units of a stride: each node's is keyed with the digest of its own leaves.
+
+        Args:
+          before: (K, levels, 2) digest chain where the current node of each level begins. n: ticks.
+
+        Returns:
+          The same after the stride; how many nodes complete at each tick, from level 0 up; their
+          units one by one: (K, a).
+        """
+        self.check(noise, n)
+        marks = list(before.transpose(1, 0, 2))
+        nodes, digests, counts = list[tuple[int, int]](), list[Digests](), list[int]()
+        for i in range(n):
+            time, so_far = noise.first_tick + i + 1, len(nodes)
+            for level, size in enumerate(self.sizes):
+                if time % size:
+                    break
+                nodes.append((level, time // size - 1))
+                digests.append(chain[i + 1] ^ marks[level])
+                marks[level] = chain[i + 1]
+            counts.append(len(nodes) - so_far)
+        of = (label(*np.asarray(nodes, dtype=np.int64).T), np.stack(digests))
+        units = real_units(self.kind, noise, *of, self.noise_scale, self.scales)
+        return np.stack(marks, axis=1), counts, iter(units)
 
     def nodes(self, n: int) -> list[Node]:
         """All complete nodes, level by level."""

@@ -242,7 +242,7 @@ class SlidingSum(BufferedSum):
             total=np.zeros((n_keys, d, 2), dtype=np.int64),
             leaves=np.zeros((n_keys, d, self.depth), dtype=np.int64),
             chain=np.zeros((n_keys, 2), dtype=np.uint64),
-            own=self.init_noise(n_keys),
+            own=self.buffers(n_keys),
         )
 
     def step(  # type: ignore[override]

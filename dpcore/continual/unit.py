@@ -37,6 +37,7 @@ class SumRequest:
       options: of the mechanism, by field of its section.
       norm: in which ``sensitivity`` is measured. 2: K-norm noise where the budget is pure. 1:
         independent Laplace noise.
+      keys: most keys that two neighbours differ in, within one period.
     """
 
     dimension: int
@@ -49,6 +50,7 @@ class SumRequest:
     pattern: Pattern | None
     options: Mapping[str, Any]
     norm: int = 2
+    keys: int = 2
 
     @property
     def kind(self) -> str:
@@ -67,7 +69,10 @@ class SumRequest:
 
     def fields(self, units: float) -> dict[str, Any]:
         """The fields of any ``ContinualSum`` that costs the budget for so many units of noise."""
-        scale = noise_scale_for(units, self.sensitivity, self.budget)
+        return self.fields_at(noise_scale_for(units, self.sensitivity, self.budget))
+
+    def fields_at(self, scale: float) -> dict[str, Any]:
+        """The fields of any ``ContinualSum`` with such a noise scale."""
         return {
             "dimension": self.dimension,
             "scales": self.scales,

@@ -84,6 +84,7 @@ def _looks_ahead(rule: DiscoveryRule, noises: Noises, low: int, high: int) -> bo
     mechanism = rule.mechanism
     return (
         isinstance(mechanism, BufferedSum)
+        and mechanism.exact is None
         and mechanism.noise_scale > 0
         and mechanism.scales[rule.coordinate] > 0
         and high - low <= LONGEST

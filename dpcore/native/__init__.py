@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 21394800
+VERSION = 1019087991
 """Checksum of the sources: a module that was built from others is not used. Its test tells it."""
 
 

@@ -20,6 +20,9 @@ def cells(
 def correlate(
     units: Buffer, noise: Buffer, buffers: Buffer, theta: Buffer, omega: Buffer
 ) -> None: ...
+def correlate_exact(
+    units: Buffer, buffers: Buffer, numbers: Buffer, curves: Buffer, bits: Buffer, /
+) -> None: ...
 def discrete(
     mac: Buffer,
     stream: Buffer,

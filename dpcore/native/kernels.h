@@ -61,6 +61,7 @@ PyObject *weir_blake2b(PyObject *self, PyObject *args);
 PyObject *weir_cell_digests(PyObject *self, PyObject *args);
 PyObject *weir_cells(PyObject *self, PyObject *args);
 PyObject *weir_correlate(PyObject *self, PyObject *args);
+PyObject *weir_correlate_exact(PyObject *self, PyObject *args);
 PyObject *weir_discrete(PyObject *self, PyObject *args);
 PyObject *weir_doubles(PyObject *self, PyObject *args);
 PyObject *weir_draw(PyObject *self, PyObject *args);

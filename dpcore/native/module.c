@@ -17,6 +17,7 @@ static PyMethodDef methods[] = {
     ROW(cell_digests, "cell_digests(key, heads, ticks, values, out): CBC-MACs of rows."),
     ROW(cells, "cells(data, starts, ends, wanted, at, sizes, there, plain, delimiter): fields of plain lines of CSV."),
     ROW(correlate, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."),
+    ROW(correlate_exact, "correlate_exact(units, buffers, numbers, curves, bits): the same in integers; units get what is behind them."),
     ROW(discrete, "discrete(mac, stream, heads, labels, digests, out, coordinates, constants, powers): samples; how many are undecided."),
     ROW(doubles, "doubles(values): how many are NaN, and of how many adding 0 changes the bits."),
     ROW(draw, "draw(mac, stream, heads, labels, digests, out, kind): words of streams, or numbers made of them."),

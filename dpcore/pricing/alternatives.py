@@ -181,8 +181,16 @@ def sums_for(
     return {
         name: partial(over, name)
         for name, cls in results.items()
-        if noise in cls.kinds and cls.serves(leaf.overs)
+        if noise in cls.kinds and cls.serves(leaf.overs) and _offered(name, noise, terms)
     }
+
+
+def _offered(name: str, noise: str, terms: Terms) -> bool:
+    """Whether a noise of a mechanism is priced: some only where the config names both, or where
+    no other noise can keep the guarantee."""
+    if noise not in CONTINUAL_SUMS[name].by_name:
+        return True
+    return name == terms.continual_sum and noises_for(terms) == (noise,)
 
 
 def best_way(
@@ -281,11 +289,12 @@ def pick(
             raise ConfigError("mechanism.continual_sum", named, [*reasons, cannot][0])
     else:
         # A mechanism that gives something up, as protection after the window, must be named; one
-        # that gives up graded expiration only if that is of use, or if some output does not gain.
+        # that gives up graded expiration not if that is of use, or if some output does not gain.
         whole = [(a, p) for a, p in able if a.note.startswith(BY_NAME)]
         able = [(a, p) for a, p in able if not a.note]
-        if able and terms.lasting is None and not terms.declared:
+        if able and not terms.declared:
             usual = _winner(able, spare)
+            whole = [item for item in whole if _as_lasting(item, usual, terms)]
             able += [item for item in whole if _gains(item, usual, terms)]
     if not able:
         refused = [item.refusal for item in tried if item.refusal is not None]
@@ -324,13 +333,23 @@ def _winner(able: Sequence[Able[P]], spare: tuple[str, ...]) -> Able[P]:
     return min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
 
 
+def _as_lasting(item: Able[P], usual: Able[P], terms: Terms) -> bool:
+    """Whether it gives up nothing of use: the guarantee is for the whole clock, or permanent in
+    place of one that does not fade by degrees either. That is taken at delta = 0 alone: else there
+    is Gaussian noise for such sums, whose losses add up to less."""
+    if not CONTINUAL_SUMS[item[0].mechanism].permanent:
+        return terms.lasting is None
+    lost = item[1].loss(1).value <= usual[1].loss(1).value * (1 + 1e-6)
+    return terms.delta == 0 and (terms.lasting is None or lost)
+
+
 def _gains(item: Able[P], usual: Able[P], terms: Terms) -> bool:
     """Whether every output over every span has less noise, in the worst tick and in the mean."""
     (one, its), (other, others) = item, usual
     end = terms.horizon
-    if end is None:
-        return False
-    ticks = np.unique(np.linspace(0, end - 1, min(end, 2048)).astype(np.int64))
+    ticks = terms.ticks()
+    if end is not None:
+        ticks = np.unique(np.linspace(0, end - 1, min(end, 2048)).astype(np.int64))
     means, than = its.mean_stddev(ticks), others.mean_stddev(ticks)
     if not means or means.keys() != than.keys() or one.stddev.keys() != other.stddev.keys():
         return False

@@ -12,6 +12,7 @@ from weir.dpcore.accounting.groupings import CellPowers
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.joint import over_groupings
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.unit import NOISE_OF
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.noise import is_pure, kind_of
 from weir.dpcore.pricing.terms import Terms
@@ -181,6 +182,11 @@ class FixedLeaf:
         return CellPowers(self.in_squares**2, 0.0, 0.0)
 
 
+def _keys(terms: Terms, pattern: Pattern | None) -> int:
+    """Most keys that two neighbours differ in: those of both versions, in every grouping."""
+    return 2 * terms.groupings * (1 if pattern is None else pattern.touched)
+
+
 def calibrated(
     named: str | type[ContinualSum], leaf: SummedLeaf, terms: Terms, budget: PrivacyLoss
 ) -> ContinualSum:
@@ -211,6 +217,13 @@ def calibrated(
         "norm": leaf.norm,
         **{option: value for option, value in terms.options if option in cls.settings},
     }
+    asked = terms.continual_sum == name and terms.noise != "gaussian"
+    if budget.kind == "zcdp" and NOISE_OF[budget.kind] in cls.by_name and not asked:
+        raise ConfigError(
+            "mechanism.noise",
+            NOISE_OF[budget.kind],
+            f"is served by {name} where mechanism.continual_sum names it; add that.",
+        )
 
     def unit() -> ContinualSum:
         built = cls.calibrated(scales=(1.0,) * leaf.dimension, sensitivity=1.0, **common)
@@ -229,6 +242,8 @@ def calibrated(
         common["pattern"] = pattern.once() if leaf.once else pattern
         if "known_keys" in cls.settings:
             common["known_keys"] = terms.known_keys
+    if cls.by_name:
+        common["keys"] = _keys(terms, common.get("pattern"))
     scales = leaf.scales(unit)
     sensitivity = terms.factor * leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
     groups, kind = terms.groups, budget.kind

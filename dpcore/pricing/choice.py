@@ -62,9 +62,9 @@ def reason(alternatives: Sequence[Alternative], terms: Terms) -> str:
 
 
 WHOLE = (
-    "Why {name}: its noise is fitted to the whole clock, and is less for every output, at the "
-    "worst tick and on average. Its guarantee does not fade by degrees: all of the loss of a "
-    "record may fall on the ticks right after it. Set mechanism.continual_sum to take another."
+    "Why {name}: its noise is less for every output, at the worst tick and on average. Its "
+    "guarantee does not fade by degrees: all of the loss of a record may fall on the ticks right "
+    "after it. Set mechanism.continual_sum to take another."
 )
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Ints, State, arrays_of
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.continual.independent import CoverSum
+from weir.dpcore.continual.independent import CoverSum, UnitSum
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.noise import kind_of
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.registry import CONTINUAL_SUMS
 
 WINDOWS: tuple[int | None, ...] = (1, 2, 3, 8, None)
-WHOLE = ("ended", "kary_tree")
+WHOLE = ("ended", "kary_tree", "kary_window")
 """Mechanisms whose noise is fitted to a whole clock: no shorter window."""
 OVERS: tuple[tuple[int | None, ...], ...] = ((None, 1, 3), (None,), (5,), (1,))
 HORIZON = 600
@@ -154,4 +154,8 @@ def holds(mechanism: Any, tick: int, record: int) -> float:
         return sum(x.multiplier**2 for x in nodes if x.start <= record < x.end)
     if tick < record:
         return 0.0
+    if isinstance(mechanism, UnitSum):
+        nodes = mechanism.nodes(tick + 1)
+        held = [node.start <= record < node.end for node in nodes]
+        return float((mechanism.materialize(tick + 1)[tick, held] ** 2).sum())
     return float((mechanism.materialize(tick + 1)[tick, record:] ** 2).sum())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tests.contracts.cases import BUDGET, OVERS, SCALES, SENSITIVITY, WHOLE, Case
+from tests.contracts.cases import BUDGET, OVERS, SCALES, SENSITIVITY, WHOLE, Case, response
 from tests.contracts.patterns import columns, pattern, replayed, spaced
 from tests.dpcore.users.test_user_config import VISITS, changed
 from weir.dpcore.accounting.contributions import Pattern
@@ -119,7 +119,7 @@ def test_pure_losses_of_a_user_add_up(name: str, window: int | None) -> None:
             end = TICKS if window is None else first + span + window - 1
             moves = columns(case, mechanism, first, span, end - first, TICKS)
             assert np.isfinite(moves).all()
-            dense, clean = mechanism.materialize(TICKS), np.tril(np.ones((TICKS, TICKS)))
+            dense, clean = mechanism.materialize(TICKS), response(mechanism, TICKS)
             for some in spaced(tuple(range(span)), one.key_ticks, one.spacing):
                 wanted = clean[:end, [first + tick for tick in some]].sum(axis=1)
                 both = np.hstack([dense[:end], -dense[:end]])

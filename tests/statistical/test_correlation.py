@@ -39,7 +39,7 @@ def covariance(drawn: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("mechanism", "noise"), CASES)
 def test_covariance_over_ticks_is_b_b_transposed(mechanism: str, noise: str) -> None:
-    world = world_of(mechanism, noise, "3" if mechanism == "sliding" else "all")
+    world = world_of(mechanism, noise, {"sliding": "3", "kary_window": "7"}.get(mechanism, "all"))
     (drawn,), (_, dense, _, _) = noise_of(world), world._parts[0]
     expected, measured = dense @ dense.T, covariance(drawn)
     size = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))

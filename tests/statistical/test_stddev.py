@@ -29,7 +29,7 @@ CASES = [
 
 def ratios(mechanism: str, noise: str, wrong: float) -> tuple[np.ndarray, np.ndarray]:
     """For each output, over, tick and component: measured over stated variance, standard error."""
-    over = "3" if mechanism == "sliding" else "[all, 3, 1]"
+    over = {"sliding": "3", "kary_window": "[7, 3, 1]"}.get(mechanism, "[all, 3, 1]")
     delta = 0.0 if is_pure(noise) else 1e-4
     plan = make(mechanism, noise, over=over, keys=KEYS, ticks=20, epsilon=3.0, delta=delta,
                 aggregates=LINEAR)  # fmt: skip

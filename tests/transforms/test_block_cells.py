@@ -75,7 +75,8 @@ def batches(seed: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     "mechanism, over, apart",
     [("blt", "[all, 16]", 1), ("blt", "[40]", 1), ("sliding", "[24]", 1), ("toeplitz", "[40]", 2)]
-    + [("window_tree", "[all]", 0), ("blt", "[15]", 0), ("blt", "[all, 70, 20]", 1)],
+    + [("window_tree", "[all]", 0), ("blt", "[15]", 0), ("blt", "[all, 70, 20]", 1)]
+    + [("kary_window, noise: k_norm", "[24, 70]", 1)],
 )
 def test_what_is_read_back_is_what_was_stored_after_every_batch(
     mechanism: str, over: str, apart: int, key: str, seed: int, secret: SecretRef

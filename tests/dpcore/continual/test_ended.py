@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from weir.dpcore.accounting.contributions import Pattern, apart
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Floats
-from weir.dpcore.continual import ended
+from weir.dpcore.continual import curves
 from weir.dpcore.continual.blt import Blt
 from weir.dpcore.continual.columns import (
     Products,
@@ -121,7 +121,7 @@ def small_clock(case: int, rng: np.random.Generator) -> tuple[Products, Floats, 
     form: Rational = WINDOWS[int(rng.integers(0, 14))]
     gains = np.exp(rng.normal(0, 0.3, n))
     products = Products(form, gains)
-    r = np.sqrt(ended._scale_squares(products, None, pattern_of(n, count, spacing)))
+    r = np.sqrt(curves._scale_squares(products, None, pattern_of(n, count, spacing)))
     if case % 4 == 3:
         r = r * np.exp(rng.normal(0, 0.2, n))
     c = form.record_coefficients(n)
@@ -169,7 +169,7 @@ def test_several_periods_move_no_more_than_is_charged() -> None:
         form, gains = WINDOWS[int(rng.integers(0, 12))], np.exp(rng.normal(0, 0.2, n))
         products = Products(form, gains)
         one = Pattern(span, span, count, spacing, 1, count, None, count)
-        r = np.sqrt(ended._scale_squares(products, None, one))
+        r = np.sqrt(curves._scale_squares(products, None, one))
         c, lag = form.record_coefficients(n), np.arange(n)[:, None] - np.arange(n)
         dense = np.where(lag >= 0, c[np.maximum(lag, 0)], 0) * gains[:, None] / r
         lags = apart(np.arange(1, count * periods), one)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weir.dpcore import native
-from weir.dpcore.continual import blt
+from weir.dpcore.continual import blt, exact
 from weir.dpcore.continual.blt import BufferState, correlated
 from weir.dpcore.noise import gaussian
 
@@ -125,3 +125,26 @@ def test_strides_that_do_not_fit_are_refused(compiled: Any) -> None:
         compiled.correlate(np.zeros(4), np.zeros(4), np.zeros(2), two, one)
     with pytest.raises(ValueError, match=r"\(poles, columns\)"):
         compiled.correlate(np.zeros(5), np.zeros(5), np.zeros(4), two, two)
+
+
+@pytest.mark.parametrize("keys", [0, 1, 3, 501])
+@pytest.mark.parametrize("poles", [0, 1, 4])
+def test_buffers_of_integers_move_on_with_the_same_bits(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, poles: int, keys: int
+) -> None:
+    rng = np.random.default_rng(keys)
+    theta, omega = (tuple(rng.integers(1, 2**52, poles).tolist()) for _ in range(2))
+    fixed = exact.FixedPoint(theta, omega, 13, 0.0, 1.0)
+    state = exact.FixedState(rng.integers(-(2**57), 2**57, (keys, 3, poles + 1)))
+    before = state.buffers.copy()
+    zeta = rng.integers(-(2**40), 2**40, (17, keys, 3))
+    curves = exact.curves_of(np.linspace(1.0, 0.3, 18))
+    fast = exact.filtered_units(fixed, state, zeta, curves)
+    monkeypatch.setattr(exact, "kernels", None)
+    slow = exact.filtered_units(fixed, state, zeta, curves)
+    assert fast[1].tobytes() == slow[1].tobytes()
+    assert fast[0].buffers.tobytes() == slow[0].buffers.tobytes()
+    assert np.array_equal(state.buffers, before)
+    if keys:
+        with pytest.raises(ValueError, match=r"curves \(n, 3\)"):
+            compiled.correlate_exact(zeta, before, np.zeros(2 * poles), np.zeros(2), np.array([13]))
