@@ -30,7 +30,7 @@ help:
 	@echo "make flink    fetches Flink and assembles its job server (needs Java 17 and Maven; four minutes)"
 	@echo "make pubsub   builds a Pub/Sub server for trying and testing (needs Go; a minute)"
 	@echo "make kafka    fetches a Kafka broker for trying and testing (needs Java 17 and Maven; a minute)"
-	@echo "make buckets  builds a server of Google Cloud Storage and S3 for testing (needs Go; a minute)"
+	@echo "make buckets  installs servers of Google Cloud Storage, S3 and Azure for testing (needs Go and npm; a minute)"
 	@echo "make engines  all five, side by side"
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"

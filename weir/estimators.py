@@ -119,14 +119,14 @@ class _PrivateLinear(BaseEstimator):
 
 
 class PrivateLasso(RegressorMixin, _PrivateLinear):
-    """Least squares over an l1 ball, by private Frank-Wolfe steps.
+    """Least squares over an l1 ball, by private Frank-Wolfe steps, or on columns that are selected.
 
     **Formal guarantees**
       Unit: one row of (X, y). Relation: replace_one; n is public. Guarantee: (epsilon, delta) of
       each fit. Sensitivity, noise, source: those of ``optimize.frank_wolfe``.
 
-    The error grows with the logarithm of the number of features, so that p may exceed n; at most
-    ``n_iter_`` coefficients are not 0.
+    The error grows with the logarithm of the number of features, so that p may exceed n; after
+    Frank-Wolfe steps at most ``n_iter_`` coefficients are not 0.
 
     Args:
       epsilon, delta: the budget of a fit. delta = 0: pure differential privacy.
@@ -138,6 +138,9 @@ class PrivateLasso(RegressorMixin, _PrivateLinear):
       max_iter: steps; None: as many as a public rule finds best.
       noise: gumbel, laplace (the paper's), gaussian, discrete_gaussian or k_norm; None: the one
         with the least bound on its error.
+      form: frank_wolfe, or refit: columns are selected in private, then least squares on their
+        noisy second moments; needs delta. None: refit where terms are given.
+      terms: of a refit, coefficients that are not 0; None: by a public rule.
       secret: where one is kept, ``weir.Secret(file="secret.key")``, for the same bits from the same
         rows; anyone who reads it can take the noise off. None: a fresh one for every fit.
 
@@ -157,6 +160,8 @@ class PrivateLasso(RegressorMixin, _PrivateLinear):
         fit_intercept: bool = True,
         max_iter: int | None = None,
         noise: str | None = None,
+        form: str | None = None,
+        terms: int | None = None,
         secret: SecretRef | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -167,6 +172,8 @@ class PrivateLasso(RegressorMixin, _PrivateLinear):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.noise = noise
+        self.form = form
+        self.terms = terms
         self.secret = secret
 
     def fit(self, X: Any, y: Any) -> PrivateLasso:  # noqa: N803
@@ -183,7 +190,8 @@ class PrivateLasso(RegressorMixin, _PrivateLinear):
         targets = _targets(rows, y).astype(np.float64)
         radius = needed(self, "radius", "the l1 norm of the scaled coefficients")
         ends = needed(self, "target_bounds", "the public range of y")
-        self._fit(rows, targets, set={"l1_ball": radius}, loss="squared", target_range=ends)
+        more = {"form": self.form, "terms": self.terms}
+        self._fit(rows, targets, set={"l1_ball": radius}, loss="squared", target_range=ends, **more)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803

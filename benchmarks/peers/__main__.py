@@ -1,7 +1,7 @@
 """How do seven jobs compare with PipelineDP, OpenDP and diffprivlib at the same total guarantee?
 
 Lines that a user writes, error off the truth, processor time of a draw; all in one run, but for
-OpenDP's jobs of users in the stored results, which were run later on a busy machine:
+the first job, and OpenDP's other jobs of users, which were run later on a busy machine:
 
     python -m benchmarks.peers --peers PEERS/bin/python
 

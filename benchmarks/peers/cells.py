@@ -42,11 +42,11 @@ ROWS_ALONE = "diffprivlib protects a row, not a user"
 CELLS: Mapping[str, Cell] = {
     "daily": Cell(
         "users a day and key, 40 of the pairs of key and day a user", 200_000, 9_400, SHOPS,
-        "user", "root mean square, in users", ("pipeline_dp",), ROWS_ALONE, skew=0.95,
+        "user", "root mean square, in users", ("pipeline_dp", "opendp"), ROWS_ALONE, skew=0.95,
     ),
     "unknown": Cell(
         "users a key, keys unknown, 10 keys a user", 30_000, 3_000, 2_000, "user",
-        "keys not found, of those with 30 users", ("pipeline_dp",),
+        "keys not found, of those with 30 users", ("pipeline_dp", "opendp"),
         ROWS_ALONE + ", and takes keys from the user", skew=1.0,
     ),
     "sum_mean": Cell(
@@ -67,7 +67,7 @@ CELLS: Mapping[str, Cell] = {
     ),
     "weekly": Cell(
         "users of the last 7 days, every day of 90, no key", 30_000, 3_000, 1, "user",
-        "root mean square, in users", ("pipeline_dp",), ROWS_ALONE,
+        "root mean square, in users", ("pipeline_dp", "opendp"), ROWS_ALONE,
     ),
 }  # fmt: skip
 

@@ -2,8 +2,10 @@
 
 PEERS/bin/python benchmarks/peers/others.py JOB PEER DRAWS
 
-In OpenDP 0.16 ``keep="sample"``, the default of ``truncate_num_groups``, fails with the polars that
-it requires, and k groups leave k - 1: one more is paid for, so that none is dropped.
+OpenDP 0.16 numbers a user's groups from 1 and keeps the numbers below k: of k groups that are paid
+for, k - 1 are kept. Its jobs pay for one more. Its random choice of groups (``keep="sample"``, the
+default) fails with the polars that it requires ("multiple fields with name"), and it takes no such
+expression from users. Its jobs choose a user's groups at random before, so that it drops none.
 """
 
 from __future__ import annotations
@@ -159,21 +161,56 @@ def opendp_rho(delta: float) -> float:
     return float(-dp.binary_search(lambda rho: is_within(-rho), bounds=(-1.0, -1e-4)))
 
 
-def opendp_query(rows: Any, by: str | None) -> Any:
-    """What every job of users needs; lines of its own are counted with each."""
+def opendp_query(rows: Any, by: str | None, most: int = 0, each: int = 1, found: float = 0) -> Any:
+    """What every job of users needs; counted with each. found: delta of keys that are not named."""
     import opendp.prelude as dp
     import polars as pl
 
     dp.enable_features("contrib")
     context = dp.Context.compositor(
-        data=pl.LazyFrame(rows), privacy_loss=dp.loss_of(rho=opendp_rho(DELTA)),
-        privacy_unit=dp.unit_of(contributions=1, identifier=pl.col("user")), split_evenly_over=1,
+        data=pl.LazyFrame(rows), split_evenly_over=1,
+        privacy_loss=dp.loss_of(rho=opendp_rho(DELTA - found), delta=found or None),
+        privacy_unit=dp.unit_of(contributions=1, identifier=pl.col("user")),
         margins=[dp.polars.Margin(by=[by] if by else [], max_length=1_000_000)],
     )  # fmt: skip
     if by is None:
-        return context.query().truncate_per_group(LINF)
-    query = context.query().truncate_per_group(LINF, by=[by])
-    return query.truncate_num_groups(L0_FEW + 1, by=[by], keep="first").group_by(by)
+        return context.query().truncate_per_group(each)
+    query = context.query().truncate_per_group(each, by=[by])
+    return query.truncate_num_groups(most + 1, by=[by], keep="first").group_by(by)
+
+
+def opendp_chosen(rows: Any, by: str, most: int) -> Any:
+    """At most so many groups of each user, chosen at random."""
+    import polars as pl
+
+    pairs = pl.DataFrame(rows).select("user", by).unique()
+    return pairs.sample(fraction=1.0, shuffle=True).group_by("user").head(most)
+
+
+def opendp_daily(rows: Any) -> Any:
+    import opendp.prelude as dp
+    import polars as pl
+
+    query = opendp_query(opendp_chosen(rows, "cell", L0_DAILY), "cell", L0_DAILY).agg(dp.len())
+    named = query.with_keys(pl.LazyFrame({"cell": range(DAYS * SHOPS)})).release().collect()
+    return named.sort("cell")["len"].to_numpy().reshape(DAYS, SHOPS)
+
+
+def opendp_unknown(rows: Any) -> Any:
+    import opendp.prelude as dp
+
+    chosen = opendp_chosen(rows, "key", L0_RARE)
+    query = opendp_query(chosen, "key", L0_RARE, found=DELTA / 2).agg(dp.len())
+    return query.release().collect()["key"].to_numpy()
+
+
+def opendp_weekly(rows: Any) -> Any:
+    import opendp.prelude as dp
+    import polars as pl
+
+    query = opendp_query(rows, "day", DAYS).agg(dp.len())
+    named = query.with_keys(pl.LazyFrame({"day": range(DAYS)})).release().collect()
+    return named.sort("day")["len"].to_numpy()
 
 
 def opendp_sum_mean(rows: Any) -> Any:
@@ -181,7 +218,7 @@ def opendp_sum_mean(rows: Any) -> Any:
     import polars as pl
 
     total = pl.col("amount").dp.sum((0.0, AMOUNT))
-    query = opendp_query(rows, "key").agg(total, dp.len())
+    query = opendp_query(rows, "key", L0_FEW, LINF).agg(total, dp.len())
     released = query.with_keys(pl.LazyFrame({"key": range(FEW)})).release().collect().sort("key")
     return (released["amount"] / released["len"]).to_numpy()
 
@@ -192,7 +229,7 @@ def opendp_quantiles(rows: Any) -> Any:
 
     places, amount = np.linspace(0, AMOUNT, 129).tolist(), pl.col("amount")
     both = [amount.dp.quantile(at, places).alias(str(at)) for at in (0.5, 0.95)]
-    return opendp_query(rows, None).select(*both).release().collect().to_numpy()[0]
+    return opendp_query(rows, None, each=LINF).select(*both).release().collect().to_numpy()[0]
 
 
 def diffprivlib_total(rows: Any) -> Any:
@@ -211,7 +248,11 @@ def rows_for(job: str, peer: str, data: Data) -> Any:
     """Events as the library takes them; making them is not timed."""
     place = np.minimum(data.amount * BINS / AMOUNT, BINS - 1).astype(int)
     if peer == "opendp" and CELLS[job].unit == "user":
-        return {"user": data.user, "key": data.key, "amount": data.amount}
+        if job == "weekly":
+            days = np.repeat(data.day, WEEK) + np.tile(np.arange(WEEK), len(data.day))
+            return {"user": np.repeat(data.user, WEEK)[days < DAYS], "day": days[days < DAYS]}
+        cell = data.day * SHOPS + data.key
+        return {"user": data.user, "key": data.key, "cell": cell, "amount": data.amount}
     if peer == "opendp":
         return [str(user) for user in data.user] if job == "total" else place.tolist()
     if peer == "diffprivlib":
@@ -252,7 +293,8 @@ def main() -> None:
         errors.append(error_of(job, data, released))
     shared: list[Any] = [pipeline_dp_engine] if peer == "pipeline_dp" else []
     if peer == "opendp" and CELLS[job].unit == "user":
-        shared = [opendp_rho.__wrapped__, opendp_query]
+        chosen = [opendp_chosen] if job in ("daily", "unknown") else []
+        shared = [opendp_rho.__wrapped__, opendp_query, *chosen]
     print(json.dumps({"errors": errors, "seconds": seconds, "lines": lines_of(run, *shared)}))
 
 

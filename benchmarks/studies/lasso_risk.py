@@ -8,10 +8,11 @@ targets with noise of 0.1, clipped to [-1, 1]; epsilon = 1, delta = 1e-6. Excess
 mean squared error over the best model of the ball (accelerated projected gradient). Next to it, on
 the same ball with the same budget: noisy projected gradient descent (64 steps, noise for gradients
 that lie within the l2 bound of any row), objective perturbation (objective.py), noise on the mean
-gradient chosen by the width of the ball, and diffprivlib's linear regression (the functional
-mechanism, pure epsilon) where the package is found in FOLDER. Noise on gradients reads all rows in
-each step, ten minutes a draw at n = 1,000,000: --width is the most records it is asked with. No
-setting is chosen on these rows: steps follow from the plan.
+gradient chosen by the width of the ball, columns that are selected and refitted (form: refit, by
+rule and with terms: 5), and diffprivlib's linear regression (the functional mechanism, pure
+epsilon) where the package is found in FOLDER. Noise on gradients reads all rows in each step, ten
+minutes a draw at n = 1,000,000: --width is the most records it is asked with. No setting is chosen
+on these rows: steps follow from the plan.
 
 Writes results/lasso_risk.csv, and prints the line C n^(-2/3) whose constant
 is the geometric mean over all n, and the lower rate (n ln n)^(-2/3) through its end. Made by
@@ -19,7 +20,8 @@ is the geometric mean over all n, and the lower rate (n ln n)^(-2/3) through its
 results/lasso_features.csv: the same private LASSO of n = 31,623 records, from 10 features to 3,162,
 with the line C (ln 2p)^(2/3).
 
-Run on 2026-11-25 at 698af3e.
+Run on 2026-11-25 at 698af3e; refit and terms on 2026-11-26, five draws to n = 100,000, then three
+and two.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ from weir.dpcore.models.optimize.fit import BatchPlan, fit
 
 P, EPSILON, DELTA = 100, 1.0, 1e-6
 SIZES = (1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000)
-LEARNERS = ("gumbel", "laplace", "gaussian", "descent", "objective", "theirs", "nothing")
+LEARNERS = (
+    *("gumbel", "laplace", "gaussian", "descent", "objective"),
+    *("refit", "terms", "theirs", "nothing"),
+)
 WIDTHS, RECORDS = (10, 32, 100, 316, 1_000, 3_162), 31_623
 """Numbers of features, and records of each."""
 OUT = Path(__file__).parent / "results"
@@ -159,7 +164,7 @@ def wide(p: int, draws: int) -> dict[str, str]:
     }
 
 
-def planned(n: int, noise: str, p: int = P) -> BatchPlan:
+def planned(n: int, noise: str | None, p: int = P, **more: Any) -> BatchPlan:
     """Public numbers alone."""
     return BatchPlan.of(
         n=n,
@@ -170,7 +175,15 @@ def planned(n: int, noise: str, p: int = P) -> BatchPlan:
         target_range=(-1, 1),
         epsilon=EPSILON,
         delta=DELTA,
+        **more,
     )
+
+
+def refitted(x: Any, y: Any, seed: int) -> tuple[Any, Any]:
+    """Models of form: refit, by rule and of five terms."""
+    rng = np.random.default_rng(2000 + seed)
+    by_rule, named = planned(len(x), None, form="refit"), planned(len(x), None, terms=5)
+    return fit(x, y, by_rule, rng.bytes(32)).theta, fit(x, y, named, rng.bytes(32)).theta
 
 
 def measured(n: int, given: argparse.Namespace) -> dict[str, str]:
@@ -193,6 +206,8 @@ def measured(n: int, given: argparse.Namespace) -> dict[str, str]:
         rows["descent"].append(risk(descent(of, n, ball, rng), of) - least)
         own_rng = np.random.default_rng(1000 + seed)
         rows["objective"].append(risk(perturbed(of, n, ball, own_rng), of) - least)
+        for name, theta in zip(("refit", "terms"), refitted(x, y, seed), strict=True):
+            rows[name].append(risk(theta, of) - least)
         rows["nothing"].append(risk(np.zeros(P), of) - least)
         if given.site and n <= 100_000:
             rows["theirs"].append(risk(theirs(x, y, given.site, seed), of) - least)

@@ -9,7 +9,7 @@ from weir.dpcore.aggregates.aggregate import Aggregate, AggregateOutput
 from weir.dpcore.aggregates.leaf import ChannelLeaf
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.pricing.alternatives import noises_for
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms
 
 

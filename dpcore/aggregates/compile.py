@@ -27,8 +27,9 @@ from weir.dpcore.continual.active_users import ActiveUsers
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.learned import LearnedSum
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.pricing.alternatives import SPLIT, Offer, Strategy, best_way, noises_for, sums_for
+from weir.dpcore.pricing.alternatives import SPLIT, Offer, Strategy, best_way, sums_for
 from weir.dpcore.pricing.calibration import Alternative, calibrated, share
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms, events_of
 
 RUNNING = "blt"

@@ -23,8 +23,8 @@ from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.continual.ended import LONGEST
 from weir.dpcore.continual.learned import FULL, LearnedSum, keys_of
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.pricing.alternatives import noises_for
 from weir.dpcore.pricing.calibration import calibrated, round_up
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.words import number
 

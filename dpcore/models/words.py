@@ -10,7 +10,7 @@ from weir.dpcore.algorithm import Shown
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program, takes_rows
-from weir.dpcore.words import listing
+from weir.dpcore.words import listing, number
 
 SHOWN = 8
 """Things that are named; of more, how many there are."""
@@ -149,3 +149,17 @@ def _times(d: int) -> float:
     """Noise in a sum of products over that in a sum of gradients, both of events that are evenly
     spread: sensitivities sqrt(2) |x|^2 (x x^T), with |x|^2 = (d + 2) / 3, and 2 L = sqrt(d)."""
     return math.sqrt(2) * (d + 2) / 3 / math.sqrt(d)
+
+
+def hidden(excess: float, constant: float, fewer: str = "fewer features") -> Iterator[str]:
+    """A warning where noise may hide a model.
+
+    Args:
+      excess: predicted. constant: what a constant loses. fewer: what is to be less.
+    """
+    if excess > constant / 4:
+        yield (
+            f"Noise may hide most of this model: predicted excess {number(excess)} of the "
+            f"{number(constant)} that a constant loses. Take more records, {fewer} or more "
+            "epsilon."
+        )

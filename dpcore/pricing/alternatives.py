@@ -15,90 +15,11 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.noise.noise import KINDS, is_pure
 from weir.dpcore.pricing.calibration import Alternative, SummedLeaf, budget_of, calibrated
+from weir.dpcore.pricing.noises import noises_for, noises_of_sums
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import Program
 from weir.dpcore.registry import CONTINUAL_SUMS
-
-FINEST = 2.0**-40
-"""Smallest delta that real-valued noise serves: each normal is made from 64 random bits, so that
-its far tail is a few atoms of mass 2^-63 and then nothing. Discrete noise is exact at any delta."""
-FINEST_PURE = 2.0**-33
-"""Smallest delta above 0 at which pure noise is taken by default: it covers the tails that 64 bits
-leave out, about 2^-53 of a draw at usual resolutions, a thousand times and more."""
-
-
-def noises_for(terms: Terms) -> tuple[str, ...]:
-    """Which noises can keep the guarantee.
-
-    Raises:
-      ConfigError: the noise that was named cannot.
-    """
-    asked, delta = terms.noise, terms.delta
-    if asked is None and delta == 0:
-        return ("k_norm",)
-    if 0 < delta < FINEST and asked in (None, "gaussian"):
-        only_real = "discrete_gaussian" not in kinds_of(terms.continual_sum)
-        if asked is not None or only_real:
-            raise ConfigError(
-                "privacy.delta",
-                delta,
-                "is finer than Gaussian noise in floating point, whose tails end at 9 standard "
-                "deviations; set 1e-12 or more, or mechanism.noise: discrete_gaussian, which is "
-                "exact.",
-            )
-        return ("discrete_gaussian",)
-    if asked is None:
-        return ("gaussian", "discrete_gaussian")
-    if delta == 0 and not is_pure(asked):
-        raise ConfigError(
-            "privacy.delta",
-            delta,
-            f"must be above 0 for {asked} noise; set 1e-6, or use "
-            "mechanism.noise: k_norm, which serves delta = 0.",
-        )
-    return (asked,)
-
-
-def covers_pure(delta: float) -> bool:
-    """Whether pure noise may be taken that nobody named: at delta = 0, or where delta covers its
-    tails, which end in floating point."""
-    return delta == 0 or delta >= FINEST_PURE
-
-
-def noises_of_sums(terms: Terms) -> tuple[str, ...]:
-    """Which noises are priced for a sum: those of ``noises_for``, and where neither the noise nor
-    the mechanism is named, every pure noise (``Terms.pure``, ``covers_pure``).
-
-    Raises:
-      ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
-    """
-    noises = noises_for(terms)
-    if not any(noise in KINDS for noise in noises):
-        raise ConfigError(
-            "mechanism.noise",
-            terms.noise,
-            f"is no noise of a sum; write one of {', '.join(KINDS)}, or leave it out.",
-        )
-    # One release of all rows has one mechanism, which nobody had to name.
-    named = terms.continual_sum is not None and not terms.clock.once
-    if terms.declared or terms.noise is not None or named:
-        return noises
-    if not covers_pure(terms.delta) or (terms.delta > 0 and not terms.pure):
-        return noises
-    return tuple(dict.fromkeys((*noises, *filter(is_pure, KINDS))))
-
-
-def kinds_of(named: str | None) -> tuple[str, ...]:
-    """Noises of the mechanism that the user named; all of them without a name.
-
-    A name that is no continual sum is a way to combine several with Gaussian noise.
-    """
-    if named is None:
-        return tuple(KINDS)
-    return tuple(CONTINUAL_SUMS[named].kinds) if named in CONTINUAL_SUMS else ("gaussian",)
-
 
 SLACK = 1.05
 """Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""

@@ -10,8 +10,9 @@ from typing import Any
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.scope import gdp_of_pure
 from weir.dpcore.noise.noise import is_pure
-from weir.dpcore.pricing.alternatives import SPLIT, noises_of_sums
+from weir.dpcore.pricing.alternatives import SPLIT
 from weir.dpcore.pricing.calibration import Alternative
+from weir.dpcore.pricing.noises import noises_of_sums
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.registry import CONTINUAL_SUMS
 from weir.dpcore.words import number

@@ -87,9 +87,9 @@ def check_name(field: str, name: str, collection: str) -> None:
         )
 
 
-def check_place(field: str, place: str) -> None:
-    """Refuses a path that this installation cannot reach; asks nobody."""
-    wrong = files.fault(place)
+def check_place(field: str, place: str, writes: bool = True) -> None:
+    """Refuses a path that this installation cannot read, or write to; asks nobody."""
+    wrong = files.fault(place, writes)
     if wrong is not None:
         raise refusal(field, place, wrong)
 

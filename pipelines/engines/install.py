@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import flink_config, job_server, kafka, servers
+from weir.pipelines.engines import azurite, flink_config, job_server, kafka, servers
 from weir.pipelines.engines.tools import Component, say
 
 GROUPS: dict[str, tuple[Component, ...]] = {
@@ -20,7 +20,7 @@ GROUPS: dict[str, tuple[Component, ...]] = {
     "flink": (flink_config.COMPONENT, job_server.COMPONENT),
     "pubsub": (servers.PUBSUB,),
     "kafka": (kafka.COMPONENT,),
-    "buckets": (servers.BUCKETS,),
+    "buckets": (servers.BUCKETS, azurite.COMPONENT),
 }
 """What each name of ``make`` puts into the cache."""
 

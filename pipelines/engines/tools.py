@@ -31,6 +31,7 @@ KEPT = 12
 HOW = {
     "go": "install Go 1.25 or later (https://go.dev/dl)",
     "mvn": "install Apache Maven 3.8 or later (Debian, Ubuntu: apt install maven)",
+    "npm": "install Node.js 18 or later (Debian, Ubuntu: apt install npm)",
     "java": "install Java 17 (Debian, Ubuntu: apt install openjdk-17-jdk-headless)",
 }
 _FETCHED = re.compile(r"go: downloading |Downloaded from |^\s*Downloading ")

@@ -19,6 +19,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.prediction import labels_of
 from weir.dpcore.models.predictor import Predictor
+from weir.pipelines.predict.shares import ShareTally
 from weir.pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
 from weir.pipelines.results.files import matrix
 from weir.pipelines.results.plan_file import model_of
@@ -59,7 +60,9 @@ class Tally:
     Attributes:
       events: all. no_model: of keys without a model. no_features: that lack a feature.
       known, right: of predicted events those whose class is known, and those where it is right.
+      options: classes; 0: numbers are predicted. shares: log loss and calibration.
       squares: target -> (n, sum of errors^2, sum of y, sum of y^2), y moved by the first of them.
+      middles: target -> the middle of its public range.
     """
 
     events: int = 0
@@ -67,6 +70,9 @@ class Tally:
     no_features: int = 0
     known: int = 0
     right: int = 0
+    options: int = 0
+    shares: ShareTally = field(default_factory=ShareTally)
+    middles: dict[str, float] = field(default_factory=dict)
     squares: dict[str, Floats] = field(default_factory=dict)
     _origin: dict[str, float] = field(default_factory=dict)
 
@@ -80,6 +86,22 @@ class Tally:
         """Share of right classes; None where no class is known."""
         return self.right / self.known if self.known else None
 
+    @property
+    def guessed(self) -> float | None:
+        """That of a guess among classes."""
+        return 1 / self.options if self.known else None
+
+    def r2_of_middle(self) -> dict[str, float]:
+        """Target -> that of a public constant, the middle of its range."""
+        results = {}
+        for name in self.r2():
+            (n, _, total, square), origin = self.squares[name], self._origin[name]
+            if name in self.middles:
+                middle = self.middles[name] - origin
+                error = square - 2 * middle * total + n * middle * middle
+                results[name] = 1 - error / (square - total * total / n)
+        return results
+
     def r2(self) -> dict[str, float]:
         """Target -> 1 - squared error / spread, of those that vary."""
         results = {}
@@ -90,9 +112,18 @@ class Tally:
         return results
 
     def classes(
-        self, table: pa.Table, target: str, predicted: pa.Array, classes: Sequence[Any]
+        self,
+        table: pa.Table,
+        target: str,
+        predicted: pa.Array,
+        classes: Sequence[Any],
+        shares: Floats | None,
     ) -> None:
-        """Compares classes with a column of the file, where it has one of them."""
+        """Compares classes with a column of the file, where it has one of them.
+
+        Args:
+          shares: (n, classes); None: the loss has none.
+        """
         if target not in table.schema.names:
             return
         actual = table[target].combine_chunks()
@@ -102,20 +133,33 @@ class Tally:
             return
         declared = pc.is_in(actual, pa.array(list(classes), predicted.type))
         both = pc.and_(declared, pc.is_valid(predicted))
+        self.options = len(classes)
+        if shares is not None:
+            places = pc.index_in(actual, pa.array(list(classes), predicted.type))
+            self.shares.add(shares, pc.fill_null(places, -1).to_numpy().astype(np.int64))
         self.known += int(pc.sum(both).as_py() or 0)
         self.right += int(pc.sum(pc.equal(actual, predicted)).as_py() or 0)
 
     def labels(
-        self, table: pa.Table, target: str, predicted: NDArray[Any], ends: tuple[float, float]
+        self,
+        table: pa.Table,
+        target: str,
+        predicted: NDArray[Any],
+        ends: tuple[float, float],
+        upper: Floats | None,
     ) -> None:
         """Compares labels with a column of numbers, where the file has one: which half of its range
-        each lies in is its class, as the loss reads it."""
+        each lies in is its class, as the loss reads it. upper: (n,) shares of the upper one."""
         if target not in table.schema.names:
             return
         actual = numbers(table, target, "DATA")
         both = np.isfinite(actual) & np.isfinite(predicted)
         self.known += int(both.sum())
         self.right += int(np.sum(predicted[both] == labels_of(actual[both], ends)))
+        self.options = 2
+        if upper is not None:
+            places = np.where(both, labels_of(actual, ends) == ends[1], -1).astype(np.int64)
+            self.shares.add(np.stack([1 - upper, upper], axis=1), places)
 
     def values(self, table: pa.Table, target: str, predicted: NDArray[Any]) -> None:
         """Compares numbers with a column of the file, where it has one."""
@@ -155,6 +199,16 @@ class PredictionSummary:
             "no_features": tally.no_features,
             "accuracy": tally.accuracy,
             "r2": tally.r2(),
+            "log_loss": tally.shares.log_loss,
+            "calibration": {
+                "error": tally.shares.calibration_error,
+                "bins": tally.shares.table(),
+            },
+            "baseline": {
+                "accuracy": tally.guessed,
+                "log_loss": tally.shares.guess,
+                "r2": tally.r2_of_middle(),
+            },
         }
 
 
@@ -246,13 +300,16 @@ def predictions(
     for place, (name, values) in enumerate(filled.items()):
         if place == 0 and trial.classes:
             arrays[name] = pa.array(list(trial.classes)).take(pa.array(values, mask=values < 0))
-            tally.classes(table, model.targets[0], arrays[name], trial.classes)
+            tally.classes(table, model.targets[0], arrays[name], trial.classes, _shares(filled))
         else:
             arrays[name] = pa.array(values, mask=np.isnan(values))
             target = name.removeprefix("predicted.")
             if target in trial.ends:
-                tally.labels(table, target, values, trial.ends[target])
+                upper = filled.get(f"share.{trial.ends[target][1]:g}")
+                tally.labels(table, target, values, trial.ends[target], upper)
             elif target in model.targets:
+                low, high = model.public_ranges[target]
+                tally.middles[target] = (low + high) / 2
                 tally.values(table, target, values)
     arrays[TICK] = pa.array(np.full(n, tick), mask=~known | void | run.once)
     for name, array in arrays.items():
@@ -260,6 +317,12 @@ def predictions(
             raise ConfigError("DATA", name, "is a column already; rename it.")
         table = table.append_column(name, array)
     return table
+
+
+def _shares(filled: dict[str, NDArray[Any]]) -> Floats | None:
+    """(n, classes), where the loss has shares."""
+    some = [values for name, values in filled.items() if name.startswith("share.")]
+    return np.stack(some, axis=1) if some else None
 
 
 def _any(models: Models) -> Any:
@@ -290,6 +353,16 @@ def lines(done: PredictionSummary) -> Iterator[str]:
     if tally.no_features:
         yield f"  {tally.no_features:,} that lack a feature"
     if tally.accuracy is not None:
-        yield f"  {tally.accuracy:.2%} of {tally.known:,} known classes are right"
+        yield (
+            f"  {tally.accuracy:.2%} of {tally.known:,} known classes are right "
+            f"(a guess: {tally.guessed:.2%})"
+        )
+    if tally.shares.log_loss is not None:
+        yield (
+            f"  log loss {tally.shares.log_loss:.4f} (equal shares: {tally.shares.guess:.4f}), "
+            f"calibration error {tally.shares.calibration_error:.4f}"
+        )
+    middles = tally.r2_of_middle()
     for target, value in tally.r2().items():
-        yield f"  R² of {target}: {value:.4f}"
+        middle = f" (the middle of its range: {middles[target]:.4f})" if target in middles else ""
+        yield f"  R² of {target}: {value:.4f}{middle}"

@@ -38,7 +38,7 @@ class Files(Source):
     @model_validator(mode="after")
     def _check_path(self) -> Self:
         for place in self.places:
-            check_place(self.kind, place)
+            check_place(self.kind, place, writes=False)
         return self
 
     @classmethod

@@ -26,6 +26,7 @@ from weir.dpcore.models.optimize.one_sample import OneSample
 from weir.dpcore.models.optimize.phased import Phased
 from weir.dpcore.models.optimize.phased_erm import PhasedErm, spread_of
 from weir.dpcore.models.optimize.program import WindowProgram
+from weir.dpcore.models.optimize.refit import Refit
 from weir.dpcore.models.optimize.width import Width
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.projected import Projected
@@ -110,6 +111,10 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
         points, targets = linear.points(rows[:, :-1]), rows[:, -1].copy()
         void = np.isnan(targets)
         targets[void] = 0.0
+        if isinstance(way, Refit):
+            points[void] = 0.0
+            yield from _of_refit(way, points, np.clip(targets, -1, 1))
+            return
         most = way.steepest * way.unit
         for x in (np.zeros(program.dimension), *_models(linear.set)):
             slopes = np.clip(linear.loss.derivative(points @ x, targets), -most, most)
@@ -127,6 +132,25 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
         yield from _in_one_pass(program, rows)
     else:
         raise TypeError(f"say here what an event adds to the sums of {type(program).__name__}.")
+
+
+def _of_refit(way: Refit, points: Any, targets: Any) -> Iterator[Any]:
+    """Scores, pair by pair, and moments of the first columns and of the last."""
+    n, k = len(points), way.terms
+    if way.chooses:
+        scores = points * targets[:, None] / (way.sensitivity * way.divisor)
+        for one, two in combinations(range(scores.shape[1]), 2):
+            for sign in (-1.0, 1.0):  # sizes of sums of either sign
+                apart = scores[:, one] + sign * scores[:, two]
+                yield np.concatenate([apart, [0.0]])[:, None]
+    for columns in (slice(0, k), slice(points.shape[1] - k, None)):
+        run = [
+            way.fit(points[i : i + 1, : way.linear.features], targets[i : i + 1], np.zeros(0), None)  # type: ignore[arg-type]
+            for i in range(n)
+        ]
+        at = np.arange(points.shape[1])[columns]
+        added = np.array([one.moments(at) for one in run]) / way.moments.moved
+        yield np.concatenate([added, np.zeros((1, added.shape[1]))])
 
 
 def _in_one_pass(program: OnePass, rows: Any) -> Iterator[Any]:

@@ -54,11 +54,13 @@ MORE = {
     "optimize.sfw_tree, generalised": "  set: {lp_ball: {radius: 2, p: 1.5}}\n"
     "  noise: generalised_gaussian\n",
     "optimize.sfw_polyhedral, one sample": "  form: one_sample\n",
+    "optimize.sfw_polyhedral, tree": "  form: tree\n",
     "optimize.sfw_tree, wide": "",
     "optimize.sfw_polyhedral, wide": "",
     "optimize.phased_sgd, wide": "",
     "optimize.frank_wolfe, laplace": "mechanism: {noise: laplace}\n",
     "optimize.frank_wolfe, sliding": "  window: 3\n  loss: {huber: 0.5}\n",
+    "optimize.frank_wolfe, refit": "  terms: 2\n",
 }
 """Fewer dimensions than there are features, else it would be regression.incremental; and what makes
 a variant of an algorithm."""
@@ -75,7 +77,8 @@ BY_RECORDS = "optimize.frank_wolfe, records"
 """Windows of so many records."""
 WIDE = "optimize.frank_wolfe, wide"
 """Of sparse rows, as are all whose name ends so."""
-WINDOWS = ("optimize.frank_wolfe, laplace", "optimize.frank_wolfe, sliding", BY_WIDTH, WIDE)
+REFIT = "optimize.frank_wolfe, refit"
+WINDOWS = ("optimize.frank_wolfe, laplace", "optimize.frank_wolfe, sliding", BY_WIDTH, WIDE, REFIT)
 """Other noises, windows and rows of the same."""
 SIZE = 5000
 """Features of the sparse rows: u and v are two of them, the others are 0."""

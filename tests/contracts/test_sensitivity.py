@@ -42,8 +42,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "optimize.phased_sgd, erm": {"form": "erm", "keep": 40},
     "optimize.phased_sgd, erm in one pass": {"form": "erm", "passes": 1, "loss": "absolute"},
     "optimize.sfw_polyhedral, one sample": {"form": "one_sample"},
+    "optimize.sfw_polyhedral, tree": {"form": "tree"},
     "optimize.frank_wolfe, gaussian": {"set": {"l2_ball": 2}},
     "optimize.frank_wolfe, sliding": {"window": 3, "loss": {"huber": 0.5}},
+    "optimize.frank_wolfe, refit": {"form": "refit"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.contracts.test_user_models import program_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.optimize.program import WindowProgram
+from weir.dpcore.models.optimize.refit import Refit, Refitting
 from weir.dpcore.models.optimize.rows import on_lattice
 from weir.dpcore.models.optimize.selection import Selecting, Selection
 from weir.dpcore.models.optimize.width import Moving
@@ -20,9 +22,11 @@ NOISES = ("gumbel", "laplace", "gaussian", "discrete_gaussian", "k_norm")
 
 
 def users_program(noise: str, cap: int | None, **more: Any) -> WindowProgram:
+    """noise: refit, of that form."""
     promise = {"delta": 0.0} if noise == "k_norm" else {}
-    sections = {"mechanism": {"noise": noise}}
-    own = {"users": 3, "set": {"l1_ball": 2}, "iterations": 3, **({"cap": cap} if cap else {})}
+    sections = {} if noise == "refit" else {"mechanism": {"noise": noise}}
+    form = {"terms": 2} if noise == "refit" else {"iterations": 3}
+    own = {"users": 3, "set": {"l1_ball": 2}, **form, **({"cap": cap} if cap else {})}
     program = program_of("optimize.frank_wolfe", CAPS, promise, sections=sections, **own, **more)
     assert isinstance(program, WindowProgram) and isinstance(program.cut, ByUsers)
     return program
@@ -35,6 +39,11 @@ def asked(program: WindowProgram, leaves: Any, alone: bool = False) -> dict[Any,
     """
     found = {}
     for (key, complete, _), _, run, rng in runs_of(program, leaves):
+        if isinstance(run, Refitting):
+            run = replace(run, weights=None) if alone else run
+            parts = [run.scores(), *(run.moments(np.array(some)) for some in ((0, 1), (1, 2)))]
+            found[key, complete] = np.concatenate(parts)
+            continue
         assert isinstance(run, Selecting | Moving) and run._weights is not None
         if alone:
             run._weights = None
@@ -53,6 +62,12 @@ def paid(program: WindowProgram, one: dict[Any, Any], two: dict[Any, Any]) -> fl
     way, total = program.way, 0.0
     for at, scores in one.items():
         change = scores - two[at]
+        if isinstance(way, Refit):
+            parts = np.split(change, [way.dimension, way.dimension + 5])
+            picks = way.terms * (float(np.ptp(parts[0])) / way.scale) ** 2 / 8
+            moved = max(float(np.linalg.norm(part)) for part in parts[1:])
+            total += picks + (moved / way.moments.moved) ** 2 * way.moments.loss.value
+            continue
         moved = np.ptp(change) if isinstance(way, Selection) else np.linalg.norm(change)
         ratio = float(moved) / way.sensitivity
         total += float(way.cost) * (ratio if way.kind == "pure" else ratio**2)
@@ -66,6 +81,7 @@ def paid(program: WindowProgram, one: dict[Any, Any], two: dict[Any, Any]) -> fl
         *((noise, {"huber": 0.3}) for noise in NOISES),
         ("gumbel", "squared"),
         ("gaussian", "squared"),
+        ("refit", "squared"),
     ],
 )
 def test_a_user_who_is_gone_moves_scores_by_no_more_than_is_paid_for(noise: str, loss: Any) -> None:
@@ -90,9 +106,12 @@ def test_a_user_who_is_gone_moves_scores_by_no_more_than_is_paid_for(noise: str,
     assert most > 0.02  # the scan sees something
 
 
-@pytest.mark.parametrize("noise", ["gumbel", "gaussian"])
-def test_rows_that_are_not_bounded_together_would_cost_more(noise: str) -> None:
-    program = users_program(noise, 3, block="2d", loss={"huber": 0.3})
+@pytest.mark.parametrize(
+    ("noise", "loss"),
+    [("gumbel", {"huber": 0.3}), ("gaussian", {"huber": 0.3}), ("refit", "squared")],
+)
+def test_rows_that_are_not_bounded_together_would_cost_more(noise: str, loss: Any) -> None:
+    program = users_program(noise, 3, block="2d", loss=loss)
     stream = Stream(program, 1)  # type: ignore[arg-type]
     n = len(stream.user)
     columns = {"u": np.ones(n), "v": np.ones(n), "y": np.full(n, 4.0)}

@@ -153,6 +153,7 @@ def configs() -> Iterator[tuple[str, str]]:
             pure = text.replace("delta: 1e-5", "delta: 0")
             yield f"{name}/k_norm", f"{pure}mechanism: {{noise: k_norm}}\n"
             yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
+            yield f"{name}/refit", f"{text}  terms: 2\n"
             wide = text.replace("[u, v]", f"{{column: x, size: {WIDE}}}").replace("{u:", "{x:")
             yield f"{name}/wide", wide.replace("x: [0, 2], v: [-1, 3]", "x: [-3, 3]")
         if name.startswith("erm.") and name != "erm.sampled":
@@ -168,6 +169,7 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/erm_once", f"{text}  form: erm\n  passes: 1\n  loss: hinge\n"
         if name == "optimize.sfw_polyhedral":
             yield f"{name}/one_sample", f"{text}  form: one_sample\n"
+            yield f"{name}/tree", f"{text}  form: tree\n"
         if name == "optimize.sfw_tree":
             yield f"{name}/frank_wolfe", f"{text}  form: frank_wolfe\n"
             ball = "  set: {lp_ball: {radius: 2, p: 1.5}}\n"

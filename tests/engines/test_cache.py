@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines import flink_config, install, job_server, servers, tools
+from weir.pipelines.engines import azurite, flink_config, install, job_server, servers, tools
 from weir.pipelines.engines.tools import Component, EngineMissing, cache_folder
 
 
@@ -42,6 +42,7 @@ def test_a_missing_component_says_how_to_get_it() -> None:
         (job_server.jar, "flink"),
         (servers.pubsub_binary, "pubsub"),
         (servers.BUCKETS.located, "buckets"),
+        (azurite.COMPONENT.located, "buckets"),
     ],
 )
 def test_every_component_names_its_make_target(locate: Callable[[], Path], target: str) -> None:

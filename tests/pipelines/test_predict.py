@@ -98,6 +98,13 @@ def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir:
     assert table["predicted.label"].to_pylist() == ["yes", "no", "no", None, None]
     no, yes = table["share.no"].to_pylist(), table["share.yes"].to_pylist()
     assert no[3] is None and yes[4] is None
+    losses = -np.log([yes[0], no[1]])
+    assert facts["log_loss"] == pytest.approx(losses.mean(), rel=1e-9)
+    assert facts["baseline"]["accuracy"] == 0.5
+    assert facts["baseline"]["log_loss"] == pytest.approx(np.log(2))
+    bins = facts["calibration"]["bins"]
+    assert sum(row["events"] for row in bins) == 2 and all(row["right"] == 1 for row in bins)
+    assert facts["calibration"]["error"] == pytest.approx(1 - (yes[0] + no[1]) / 2)
     for a, b in zip(no[:3], yes[:3], strict=True):
         assert abs(a + b - 1) < 1e-12
     assert yes[0] > 0.5 > yes[1]
@@ -137,6 +144,10 @@ def test_numbers_are_those_of_the_coefficients_of_the_events_own_key(
     facts = json.loads(told.stdout)
     assert facts["tick"] == 7 and facts["predicted"] == N and facts["accuracy"] is None
     assert facts["r2"]["spend"] > 0.99
+    assert facts["log_loss"] is None and facts["calibration"] == {"error": None, "bins": []}
+    spend = pq.read_table(tmp_path / "events.predicted.parquet")["spend"].to_numpy()
+    middle = 1 - np.mean((spend - 100.0) ** 2) / spend.var()
+    assert facts["baseline"]["r2"]["spend"] == pytest.approx(middle, rel=1e-9)
     table = pq.read_table(tmp_path / "events.predicted.parquet")
     assert set(table["predicted.tick"].to_pylist()) == {7}
     models = models_at(ResultFolder.open(tmp_path / "out"), "coefficients", 7)
@@ -146,6 +157,7 @@ def test_numbers_are_those_of_the_coefficients_of_the_events_own_key(
         assert table["predicted.spend"][i].as_py() == pytest.approx(by_hand, rel=1e-12)
     words = weir("predict", tmp_path / "out", tmp_path / "events.csv", "-o", tmp_path / "p.csv")
     assert words.exit_code == 0 and "R² of spend" in words.output
+    assert "(the middle of its range: " in words.output
     assert len(pyarrow.csv.read_csv(tmp_path / "p.csv")) == N
 
 
@@ -248,7 +260,9 @@ def test_labels_that_are_numbers_are_right_or_wrong_and_have_no_r2(
     assert facts["accuracy"] == pytest.approx(2 / 3)
     (tmp_path / "again.csv").write_text(BUYERS)
     shown = weir("predict", tmp_path / "out", tmp_path / "again.csv").stdout
-    assert "66.67% of 3 known classes are right" in shown and "R²" not in shown
+    assert "66.67% of 3 known classes are right (a guess: 50.00%)" in shown and "R²" not in shown
+    assert ("log loss" in shown) == ("calibration error" in shown) == (loss == "logistic")
+    assert (facts["log_loss"] is None) == (loss == "hinge")
     found = score(gather(ResultFolder.open(tmp_path / "out")), tmp_path / "events.csv")
     (panel,) = found.panels
     assert panel.output.name == "share of right bought"

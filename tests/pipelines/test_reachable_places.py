@@ -14,6 +14,7 @@ from weir.pipelines.config.job import load
 from weir.transforms.runtime import files
 from weir.transforms.runtime.stores.store import StoreError
 
+READ = ("source.csv", "source.parquet")
 PLACES = {
     "source.csv": "source={{csv: '{}/a.csv'}}",
     "source.parquet": "source={{parquet: '{}/'}}",
@@ -28,7 +29,10 @@ PLACES = {
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ("abfs://acme@store.dfs.core.windows.net", "abfs:// is not supported. Use"),
+        ("abfs://acme", "'acme' cannot be the name of one. Write abfs://CONTAINER@ACCOUNT.dfs"),
+        ("abfss://a--b@store.dfs.core.windows.net", "cannot be the name of one"),
+        ("abfs://acme@store.dfs.example.com", "cannot be the name of one"),
+        ("abfs://acme@store.dfs.core.windows.net.example.com", "cannot be the name of one"),
         ("hdfs://acme", "hdfs:// is not supported. Use"),
         ("https://acme.example", "https:// is not supported. Use"),
         ("GS://acme-weir", "GS:// is not supported. Use"),
@@ -58,6 +62,21 @@ def test_what_can_be_reached_is_taken(small: Path, field: str, place: str) -> No
     load(small, [PLACES[field].format(place)])
 
 
+@pytest.mark.parametrize("place", ["abfs://acme-2@store.dfs.core.windows.net",
+                                   "abfss://acme@store1.dfs.core.chinacloudapi.cn"])  # fmt: skip
+@pytest.mark.parametrize("field", PLACES)
+def test_azure_is_read_and_not_written(
+    small: Path, monkeypatch: pytest.MonkeyPatch, field: str, place: str
+) -> None:
+    monkeypatch.setattr(files, "is_installed", lambda name: True)
+    if field in READ:
+        load(small, [PLACES[field].format(place)])
+        return
+    with pytest.raises(ConfigError, match="is read only. Use a folder of a disk") as refused:
+        load(small, [PLACES[field].format(place)])
+    assert refused.value.field == field
+
+
 @pytest.mark.parametrize("field", PLACES)
 @pytest.mark.parametrize(
     ("scheme", "library", "extra"),
@@ -76,6 +95,14 @@ def test_a_missing_library_is_named_with_its_extra(
         load(small, [PLACES[field].format(f"{scheme}://acme-weir")])
     assert refused.value.field == field
     assert f"pip install 'weir-dp[{extra}]'" in refused.value.remedy
+
+
+def test_the_library_of_azure_is_named_with_its_extra(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "is_installed", lambda name: name != "azure.storage.blob")
+    with pytest.raises(ConfigError, match=r"pip install 'weir-dp\[azure\]'"):
+        load(small, ["source={csv: 'abfs://acme@store.dfs.core.windows.net/a.csv'}"])
 
 
 def test_what_is_not_installed_is_not_found() -> None:
@@ -144,9 +171,9 @@ def test_names_of_every_form_are_taken(small: Path, change: str) -> None:
 
 
 def test_plan_refuses_in_one_line(weir: Weir, small: Path) -> None:
-    done = weir("plan", small, "--set", "sink={parquet: 'abfs://acme/out'}")
+    done = weir("plan", small, "--set", "sink={parquet: 'hdfs://acme/out'}")
     assert done.exit_code == 2 and done.stdout == "" and done.stderr.startswith(
-        "weir: refused: sink.parquet = 'abfs://acme/out': "
+        "weir: refused: sink.parquet = 'hdfs://acme/out': "
     )  # fmt: skip
 
 
@@ -159,4 +186,6 @@ def test_files_come_without_beam_and_without_a_library_of_any_service() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
     )
-    assert not {"apache_beam", "boto3", "google.cloud.storage"} & set(done.stdout.split())
+    assert not {"apache_beam", "azure.storage.blob", "boto3", "google.cloud.storage"} & set(
+        done.stdout.split()
+    )

@@ -30,7 +30,7 @@ model:
 CASES = {
     "noisy": ("optimize.sfw_tree", "squared", "set: {lp_ball: {radius: 1, p: 1.5}}"),
     "generalised": ("optimize.sfw_tree", "hinge", "noise: generalised_gaussian"),
-    "chosen": ("optimize.sfw_polyhedral", "{huber: 0.5}", "set: {l1_ball: 1}"),
+    "chosen": ("optimize.sfw_polyhedral", "{huber: 0.5}", "form: tree\n  set: {l1_ball: 1}"),
     "one sample": ("optimize.sfw_polyhedral", "squared", "form: one_sample"),
     "phased": ("optimize.phased_sgd", "absolute", "set: {box: [-1, 1]}"),
 }

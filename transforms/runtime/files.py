@@ -1,6 +1,7 @@
 """Files on a disk or in a bucket, by path: the one way to them for anyone who writes or looks.
 
-A path is ``gs://BUCKET/...``, ``s3://BUCKET/...``, or one of a disk. Files appear whole. What is
+A path is ``gs://BUCKET/...``, ``s3://BUCKET/...``, ``abfs://CONTAINER@ACCOUNT.dfs.../...``, which
+is read only, or one of a disk. Files appear whole. What is
 made "unless there is one" is made in one step of the disk or the service, so that of several who
 try at once exactly one succeeds. Libraries of a service are imported when its first path is used.
 """
@@ -29,6 +30,7 @@ class Service(NamedTuple):
       module, name: of its class, made without arguments.
       needs: library that it imports. extra: of this package, which brings the library.
       bucket: how names of its buckets look. rule: the same in words.
+      form: of a name, to fill in. writes: whether files can be written there.
     """
 
     module: str
@@ -37,8 +39,24 @@ class Service(NamedTuple):
     extra: str
     bucket: re.Pattern[str]
     rule: str
+    form: str = "BUCKET"
+    writes: bool = True
 
 
+_AZURE = Service(
+    "weir.transforms.runtime.stores.azure",
+    "Abfs",
+    "azure.storage.blob",
+    "azure",
+    re.compile(
+        r"[a-z0-9](?=[a-z0-9-]{2,62}@)(?:-?[a-z0-9])*@[a-z0-9]{3,24}"
+        r"\.dfs\.core\.(?:windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)"
+    ),
+    "3 to 63 lower-case letters, digits and single dashes, and an account's 3 to 24 lower-case "
+    "letters and digits",
+    "CONTAINER@ACCOUNT.dfs.core.windows.net",
+    writes=False,
+)
 SERVICES = {
     "gs": Service(
         "weir.transforms.runtime.stores.gcs",
@@ -58,13 +76,15 @@ SERVICES = {
         "3 to 63 lower-case letters, digits, dashes and dots, with a letter or a digit at both "
         "ends",
     ),
+    "abfs": _AZURE,
+    "abfss": _AZURE._replace(name="Abfss"),
 }
 """Scheme of a URI -> its service."""
 
 
-def fault(path: str) -> str | None:
-    """What keeps this installation from a path, as the end of an error; None: nothing that can be
-    known without asking anybody."""
+def fault(path: str, writes: bool = False) -> str | None:
+    """What keeps this installation from reading a path, or from writing there, as the end of an
+    error; None: nothing that can be known without asking anybody."""
     if not is_remote(path):
         return None
     scheme, _, rest = path.partition("://")
@@ -78,8 +98,13 @@ def fault(path: str) -> str | None:
         )
     if not service.bucket.fullmatch(bucket):
         return (
-            f"names no bucket: {bucket!r} cannot be the name of one. Write {scheme}://BUCKET/..., "
-            f"where a name has {service.rule}."
+            f"names no bucket: {bucket!r} cannot be the name of one. Write "
+            f"{scheme}://{service.form}/..., where a name has {service.rule}."
+        )
+    if writes and not service.writes:
+        return (
+            f"cannot be written: {scheme}:// is read only. Use a folder of a disk, gs://BUCKET/... "
+            "or s3://BUCKET/..., and copy the files from there."
         )
     if not is_installed(service.needs):
         return (

@@ -5,6 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import posixpath
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -78,12 +82,27 @@ def _table(path: str) -> pa.Table:
             FIELD, path, f"has no ending that says its format. Write one of {suffixes()}."
         )
     try:
-        with files.refusals(FIELD):
-            return pa.concat_tables(list(form.tables(path, numeric=())), promote_options="default")
+        with files.refusals(FIELD), _on_disk(path) as place:
+            return pa.concat_tables(list(form.tables(place, numeric=())), promote_options="default")
     except (pa.ArrowException, ValueError, OSError) as error:
         raise ConfigError(
             FIELD, path, f"cannot be read as {form.name} ({type(error).__name__}). Write it again."
         ) from None
+
+
+@contextmanager
+def _on_disk(path: str) -> Iterator[str]:
+    """Path of the table on a disk: a copy of one in a bucket, of the same ending."""
+    if not files.is_remote(path):
+        yield path
+        return
+    content = files.read(path)
+    if content is None:
+        raise ConfigError(FIELD, path, "is no file. Write the path of the table.")
+    with tempfile.NamedTemporaryFile(suffix=f"-{posixpath.basename(path)[-64:]}") as file:
+        file.write(content)
+        file.flush()
+        yield file.name
 
 
 def _texts(table: pa.Table, name: str, path: str) -> pa.Array:

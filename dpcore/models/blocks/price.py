@@ -14,8 +14,9 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import ALONE, FitSchedule, Participation
 from weir.dpcore.models.erm.section import refuse_all
-from weir.dpcore.pricing.alternatives import Offer, covers_pure, noises_for, pick, tries
+from weir.dpcore.pricing.alternatives import Offer, pick, tries
 from weir.dpcore.pricing.calibration import Alternative
+from weir.dpcore.pricing.noises import covers_pure, noises_for
 from weir.dpcore.pricing.terms import Terms
 
 Build = Callable[[PrivacyLoss, tuple[Fraction, ...]], BlockProgram]

@@ -56,8 +56,8 @@ from weir.dpcore.models.prediction import Given, Predicted, inputs_of
 from weir.dpcore.models.predictor import NOISES
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
-from weir.dpcore.pricing.alternatives import noises_for
 from weir.dpcore.pricing.calibration import MOST_STATE, share
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms
 
 BARE = (

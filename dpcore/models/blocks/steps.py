@@ -16,7 +16,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import FitLevel
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.models.kit.filter import TIMES, FilterRule, Spectrum, StepFilter
+from weir.dpcore.models.kit.filter import TIMES, FilterRule, Spectrum, StepFilter, constant_loss
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.noise import kind_of
 
@@ -135,11 +135,9 @@ class StepsLevel(FitLevel):
 
     @property
     def trivial(self) -> float:
-        """What a constant loses, about: ln 2 or ln m of classes; a good part of it for numbers."""
+        """What a constant loses, about."""
         loss = self.objective.loss
-        if loss.outputs > 1:
-            return math.log(loss.outputs)
-        return math.log(2.0) if getattr(loss, "labels", False) else 0.06
+        return constant_loss(bool(getattr(loss, "labels", False)), loss.outputs)
 
     def choose(self, values: Floats, squares: float) -> StepFilter:
         """The filter of least predicted excess. values: (D,) e, before they are raised. squares:

@@ -10,6 +10,7 @@ from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Participation
 from weir.dpcore.models.blocks.steps import StepsLevel
 from weir.dpcore.models.blocks.stochastic import Stochastic
+from weir.dpcore.models.words import hidden
 from weir.dpcore.words import bytes_text, number
 
 SQUARED = (
@@ -83,12 +84,8 @@ def first_fit(program: BlockProgram) -> StepsLevel | None:
 def doubts(program: BlockProgram) -> Iterator[str]:
     """What the numbers of a plan speak against."""
     first = first_fit(program)
-    if first is not None and first.excess > first.trivial / 4:
-        yield (
-            f"Noise may hide most of this model: predicted excess {number(first.excess)} of the "
-            f"{number(first.trivial)} that a constant loses. Take more records, fewer features or "
-            "more epsilon."
-        )
+    if first is not None:
+        yield from hidden(first.excess, first.trivial)
 
 
 def notes(program: BlockProgram) -> Iterator[str]:

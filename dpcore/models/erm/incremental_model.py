@@ -20,8 +20,10 @@ from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.erm.schedule import RefitPhase, RefitSchedule, schedule_for
 from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
 from weir.dpcore.models.fields import algorithm_field
-from weir.dpcore.pricing.alternatives import noises_for
+from weir.dpcore.models.solvers.noisy_steps import NoisySteps
+from weir.dpcore.models.words import hidden
 from weir.dpcore.pricing.calibration import round_up
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms
 
 
@@ -104,6 +106,17 @@ class ErmModel(RefittedModel):
             lambda budget: schedule_for(every, window, terms.horizon, budget),
             noises_for(terms),
         )
+
+    def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
+        """What speaks against it: next to the others, that noise may hide even its last fit."""
+        yield from super().doubts(program, terms)
+        solver, schedule = program.solver, program.schedule
+        tick = schedule.last_run(terms.horizon)
+        if isinstance(solver, NoisySteps) and terms.events and tick is not None:
+            rows = min(float(solver.problem.limit), terms.events * (tick + 1))
+            share = schedule.share(tick)
+            assert share is not None
+            yield from hidden(solver.expected(schedule.budget, share, rows), solver.trivial)
 
 
 class NaiveModel(RefittedModel):

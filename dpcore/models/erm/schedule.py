@@ -88,6 +88,15 @@ class RefitSchedule:
         """Ticks of [first, stop) with a run, in order."""
         return tuple(tick for tick in range(first, stop) if self.share(tick) is not None)
 
+    def last_run(self, horizon: int | None) -> int | None:
+        """The last run of a clock; of one without end the first after ``FIRST`` ticks. None: there
+        is none."""
+        start = FIRST if horizon is None else horizon
+        if horizon is None:
+            start += self.longest
+        runs = self.runs(max(0, start - self.longest), start)
+        return runs[-1] if runs else None
+
     def spent(self, ticks: int | None) -> Fraction | None:
         """Most that a record pays within so many ticks of its arrival; None: without bound."""
         total = Fraction(0)

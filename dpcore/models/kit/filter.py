@@ -133,6 +133,13 @@ class FilterRule:
         return Spectrum(chosen, values, rows, chosen.lengths / (self.smoothness * values))
 
 
+def constant_loss(labels: bool, outputs: int) -> float:
+    """What a constant loses, about: ln 2 or ln m of classes; a good part of it for numbers."""
+    if outputs > 1:
+        return math.log(outputs)
+    return math.log(2.0) if labels else 0.06
+
+
 def _power(base: Floats, exponent: int) -> Floats:
     """By products alone, which no library of powers rounds its own way."""
     result, square = np.ones_like(base), base

@@ -39,8 +39,10 @@ from weir.dpcore.models.optimize.program import (
     SELECTIONS,
     best_strategy,
     budgets,
+    refuse_pure,
     strategy_for,
 )
+from weir.dpcore.models.optimize.refit import refit_for
 from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
@@ -65,10 +67,10 @@ class BatchPlan:
 
     **Formal guarantees**
       Unit: one row of (X, y). Relation: replace_one, n is public. Sensitivity, noise, source: those
-        of ``Selection`` or ``Width``, whose bounds rows are held to: entries outside their range
-        are moved to its nearer end, longer rows are shortened, a row with a number that is missing
-        or not finite teaches nothing. Nothing else is read off the data: not a range, not a scale,
-        not the number of steps.
+        of ``Selection``, ``Width`` or ``Refit``, whose bounds rows are held to: entries outside
+        their range are moved to its nearer end, longer rows are shortened, a row with a number that
+        is missing or not finite teaches nothing. Nothing else is read off the data: not a range,
+        not a scale, not the number of steps.
 
     Attributes:
       linear: the loss and the set. way: steps and noise. feature_range, target_range: public.
@@ -98,6 +100,8 @@ class BatchPlan:
         norm: float | None = None,
         iterations: int | None = None,
         noise: str | None = None,
+        form: str | None = None,
+        terms: int | None = None,
     ) -> BatchPlan:
         """A plan for n rows of so many features.
 
@@ -109,6 +113,8 @@ class BatchPlan:
           loss: squared, logistic, {huber: width} or {hinge: smoothing}, of scaled numbers.
           norm: most that the l2 norm of a row is, scaled; None: the ranges alone bound it.
           iterations: T; None: by the rule. noise: None: that of the least error bound.
+          form: frank_wolfe, or refit (see ``Refit``); None: refit where terms are given.
+          terms: of a refit, coefficients that are not 0; None: by the rule.
 
         Raises:
           ConfigError: what cannot be served.
@@ -134,10 +140,17 @@ class BatchPlan:
         def build(name: str, budget: Any) -> FitStrategy:
             return strategy_for(linear, 1, float(n), n, 1, Fraction(1), iterations, name, budget)
 
-        ways = [
-            best_strategy(item, epsilon, delta, build) for item in _noises(linear, noise, delta)
-        ]
-        way = min(ways, key=lambda item: item.error)
+        if form == "refit" or (form is None and terms is not None):
+            way = _refit(linear, n, epsilon, delta, terms, iterations, noise)
+        else:
+            if form not in (None, "frank_wolfe"):
+                raise ConfigError("form", form, "must be frank_wolfe or refit.")
+            if terms is not None:
+                raise ConfigError("terms", terms, "is for form: refit; leave it out.")
+            ways = [
+                best_strategy(item, epsilon, delta, build) for item in _noises(linear, noise, delta)
+            ]
+            way = min(ways, key=lambda item: item.error)
         ranges = Range.of(feature_range, features, "feature_range")
         return cls(linear, way, ranges, Range.of(target_range, 1, "target_range"), epsilon, delta)
 
@@ -232,6 +245,29 @@ def _own(theta: Floats, plan: BatchPlan) -> tuple[Floats, float]:
         constant += unit * float(theta[p])
     constant -= math.fsum(coefficients * plan.feature_range.middle)
     return coefficients, constant
+
+
+def _refit(
+    linear: Linear,
+    n: int,
+    epsilon: float,
+    delta: float,
+    terms: int | None,
+    iterations: int | None,
+    noise: str | None,
+) -> FitStrategy:
+    """Selects and refits.
+
+    Raises:
+      ConfigError: what it does not take.
+    """
+    if iterations is not None:
+        raise ConfigError("iterations", iterations, "is for form: frank_wolfe; leave it out.")
+    if noise not in (None, "discrete_gaussian"):
+        raise ConfigError("noise", noise, "must be discrete_gaussian for form: refit.")
+    refuse_pure(delta, "delta")
+    (budget,) = budgets("discrete_gaussian", epsilon, delta)
+    return refit_for(linear, 1, float(n), n, 1, budget, Fraction(1), terms)
 
 
 def _noises(linear: Linear, named: str | None, delta: float) -> tuple[str, ...]:

@@ -32,8 +32,11 @@ from weir.dpcore.models.optimize.program import (
     WindowProgram,
     Windows,
     choose,
+    refit_noises,
     strategy_for,
+    tried_noises,
 )
+from weir.dpcore.models.optimize.refit import MOST_TERMS, refit_for
 from weir.dpcore.models.optimize.section import OptimizeModel
 from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.models.prediction import Given, Predicted
@@ -55,6 +58,12 @@ Iterations = Annotated[
     Field(ge=1, le=MOST_STEPS),
     Says(f"must be a whole number from 1 to {MOST_STEPS:,}."),
 ]
+TermCount = Annotated[
+    int,
+    Field(ge=1, le=MOST_TERMS),
+    Says(f"must be a whole number from 1 to {MOST_TERMS}."),
+]
+FitForm = Annotated[Literal["frank_wolfe", "refit"], Says("must be one of frank_wolfe, refit.")]
 Span = Annotated[int, Field(ge=1, le=4096), Says("must be a number of blocks from 1 to 4,096.")]
 
 
@@ -75,6 +84,20 @@ class FrankWolfeModel(OptimizeModel):
         description="Steps of a fit. Without it: as many as a public rule finds best for the size "
         "of the window and the noise.",
         examples=[30],
+    )
+    form: FitForm | None = Field(
+        default=None,
+        description="frank_wolfe (steps towards vertices, or along noisy gradients) or refit (of "
+        "an l1_ball and the squared loss: columns are selected in private, then least squares on "
+        "their noisy second moments; needs delta). Without it: refit if terms is set, else "
+        "frank_wolfe.",
+        examples=["refit"],
+    )
+    terms: TermCount | None = Field(
+        default=None,
+        description="Of form: refit: coefficients that are not 0, at most 256. Without it: what "
+        "has the least predicted excess whatever the data are. Fewer have less noise.",
+        examples=[8],
     )
     cap: Cap | None = block_cap_field()
     users: Users | None = block_users_field()
@@ -106,6 +129,22 @@ class FrankWolfeModel(OptimizeModel):
 
     # ---- what it does
 
+    @property
+    def refits(self) -> bool:
+        """Whether columns are selected, and a model is refitted to them.
+
+        Raises:
+          ConfigError: fields of the other form.
+        """
+        refits = self.form == "refit" or (self.form is None and self.terms is not None)
+        if self.terms is not None and not refits:
+            raise ConfigError("model.terms", self.terms, "is for form: refit; leave it out.")
+        if self.iterations is not None and refits:
+            raise ConfigError(
+                "model.iterations", self.iterations, "is for form: frank_wolfe; leave it out."
+            )
+        return refits
+
     def compile(self, terms: Terms) -> Compiled:
         """The noise with the least bound on its error, and every one that could serve.
 
@@ -129,8 +168,13 @@ class FrankWolfeModel(OptimizeModel):
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
         size = self.window
 
+        refits = self.refits
+
         def build(noise: str, budget: PrivacyLoss) -> FitStrategy:
             share = 1 / presence.spent(schedule, [Fraction(1)], budget.kind)
+            if refits:
+                shape = (linear, size, cut.divisor * size, cut.most * size, changes)
+                return refit_for(*shape, budget, share, self.terms, cut.users * size)
             return strategy_for(
                 linear,
                 size,
@@ -147,7 +191,9 @@ class FrankWolfeModel(OptimizeModel):
         def program(way: FitStrategy) -> WindowProgram:
             return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
-        built, alternatives = choose(terms, linear, build, program)
+        built, alternatives = choose(
+            terms, build, program, refit_noises(terms) if refits else tried_noises(linear, terms)
+        )
         built.waits.check("model.block", self.block, terms)
         state = built.state_bytes()
         if state > room:
@@ -184,10 +230,10 @@ class FrankWolfeModel(OptimizeModel):
         yield "a step", way.step_words
         yield (
             "a fit",
-            f"{way.steps:,} steps; costs {number(way.loss.value)} ({way.loss.kind}) of "
+            f"{way.fit_words}; costs {number(way.loss.value)} ({way.loss.kind}) of "
             f"{number(float(program.total))} that a {'user' if cut.users else 'record'} pays",
         )
-        yield "error bound", f"{number(way.error)} above the least mean loss (scaled units)"
+        yield way.error_words
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
     def notes(self, program: WindowProgram) -> Iterator[str]:
@@ -210,10 +256,4 @@ class FrankWolfeModel(OptimizeModel):
                 "Blocks are of records, in the order of tick and id: model_of reveals how many "
                 "events a key has so far. Events without an id are refused."
             )
-        everything = way.linear.slope * way.linear.moved
-        if way.error >= everything:
-            yield (
-                f"The error bound {number(way.error)} is no less than what any model of the set "
-                f"keeps to ({number(everything)}): take larger windows, a smaller set, or more "
-                "budget."
-            )
+        yield from way.doubts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -26,8 +26,9 @@ from weir.dpcore.models.kit.inputs import Inputs
 from weir.dpcore.models.optimize.linear import Linear
 from weir.dpcore.models.optimize.selection import COST, selection_for
 from weir.dpcore.models.optimize.width import FitStrategy, width_for
-from weir.dpcore.pricing.alternatives import Offer, Try, noises_for, pick, priced
+from weir.dpcore.pricing.alternatives import Offer, Try, pick, priced
 from weir.dpcore.pricing.calibration import Alternative, budget_of
+from weir.dpcore.pricing.noises import noises_for
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import SPARSE_FROM, OutputInfo
 
@@ -183,6 +184,28 @@ def tried_noises(linear: Linear, terms: Terms) -> tuple[str, ...]:
     return (*some, *others)
 
 
+def refit_noises(terms: Terms) -> tuple[str]:
+    """The noise of a refit, whose selections have zCDP.
+
+    Raises:
+      ConfigError: another one is asked for, or delta = 0.
+    """
+    if terms.noise not in (None, "discrete_gaussian"):
+        raise ConfigError(
+            "mechanism.noise", terms.noise, "must be discrete_gaussian for form: refit."
+        )
+    refuse_pure(terms.delta, "privacy.delta")
+    return ("discrete_gaussian",)
+
+
+def refuse_pure(delta: float, field: str) -> None:
+    """Raises ConfigError where a refit has no delta."""
+    if delta == 0:
+        raise ConfigError(
+            field, delta, "must be above 0 for form: refit; set 1e-6, or take form: frank_wolfe."
+        )
+
+
 def best_strategy(noise: str, epsilon: float, delta: float, build: Build) -> FitStrategy:
     """The way with the least error bound among the currencies of a noise.
 
@@ -194,15 +217,21 @@ def best_strategy(noise: str, epsilon: float, delta: float, build: Build) -> Fit
 
 
 def choose(
-    terms: Terms, linear: Linear, build: Build, program: Callable[[FitStrategy], WindowProgram]
+    terms: Terms,
+    build: Build,
+    program: Callable[[FitStrategy], WindowProgram],
+    noises: Sequence[str],
 ) -> tuple[WindowProgram, tuple[Alternative, ...]]:
     """The program with the least bound on its error; every noise is priced.
+
+    Args:
+      noises: to try.
 
     Raises:
       ConfigError: none of them can serve; says why the first cannot.
     """
     tried: list[Try[WindowProgram]] = []
-    for noise in tried_noises(linear, terms):
+    for noise in noises:
         try:
             way = best_strategy(noise, terms.epsilon, terms.delta, build)
         except ConfigError as error:

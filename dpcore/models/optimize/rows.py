@@ -66,6 +66,13 @@ class RowMatrix:
                 mine[:] = chunk[:, j]
         return out
 
+    def some(self, columns: Ints) -> Iterator[tuple[slice, Floats]]:
+        """Some columns, piece by piece: which rows, and (m, k) float64."""
+        for i, chunk in enumerate(self._chunks):
+            part = chunk[:, columns]
+            dense = part.toarray() if self.sparse else part
+            yield slice(i * CHUNK, i * CHUNK + len(dense)), dense.astype(np.float64)
+
     def down(self, values: Floats, unit: float) -> Ints:
         """Sums over rows of values (n,) times rows: (p,) int64, in steps of ``STEP * unit``.
 

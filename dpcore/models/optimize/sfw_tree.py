@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -16,14 +14,12 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.norm_balls import LpBall
 from weir.dpcore.models.fields import ConvexSetSpec, algorithm_field
-from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
-from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.capped import capped, capped_notes, noisy_run
+from weir.dpcore.models.optimize.course import OnePassAlgorithm
 from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel, Phases
-from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
-from weir.dpcore.models.optimize.rehearsed import rehearsed
-from weir.dpcore.models.optimize.sfw import REHEARSED_RUNS, Sfw, TreeRun, best_tree
-from weir.dpcore.models.optimize.tree import NODE_NOISES, NodeNoise
+from weir.dpcore.models.optimize.sfw import Sfw
+from weir.dpcore.models.optimize.tree import NODE_NOISES
 from weir.dpcore.pricing.terms import Terms
 
 NoiseName = Annotated[
@@ -35,8 +31,6 @@ NoiseName = Annotated[
 TreeForm = Annotated[
     Literal["projected", "frank_wolfe"], Says("must be one of projected, frank_wolfe.")
 ]
-KAPPA = 0.125
-"""Longest projected step over that of Frank-Wolfe, where the noise of differences falls alike."""
 
 
 class SfwTreeModel(OnePassModel):
@@ -118,58 +112,12 @@ class SfwTreeModel(OnePassModel):
 
     def _capped(self, terms: Terms, noise: str) -> Sfw:
         convex_set = self.bounded_set
-        radius = _radius(convex_set)
-        bounded = {"loss": {"huber": 1.0}} if self.loss == "squared" else {}
-        glms = self.model_copy(update=bounded).glms(convex_set, radius)
-        make = partial(noisy_run, 2 * radius, noise, terms, kappa=KAPPA)
-        runs: list[TreeRun] = []
-        for k in range(MOST_RUNS):
-            records = self.records << k
-            phases = self.phases or max(1, min(7, records.bit_length() - 8))
-            run = self.best_width(
-                lambda width, n=records, r=phases: best_tree(  # type: ignore[misc]
-                    partial(make, glms(width)), n, r
-                )
-            )
-            again = k % 2 == 0 and k < REHEARSED_RUNS
-            guess = rehearsed(run, convex_set) if again else runs[-1].guess
-            runs.append(replace(run, predicted=guess, guess=guess))
-        return Sfw(convex_set, tuple(runs), self.records, None)
+        return capped(self, convex_set, _radius(convex_set), terms, noise, self.phases)
 
     def notes(self, program: OnePass) -> Iterator[str]:
         yield from super().notes(program)
         if self.projected:
-            yield (
-                "No bound is claimed for projected steps: their excess risk is what a dry run on "
-                "public, evenly spread features comes to."
-            )
-        if self.projected and self.loss == "squared":
-            yield (
-                "The squared loss has its slope clipped where a prediction is further from the "
-                "target than half of the target's range: as {huber: 1}."
-            )
-
-
-def noisy_run(
-    diameter: float,
-    noise: str,
-    terms: Terms,
-    glm: Glm,
-    batch: int,
-    phases: int,
-    kappa: float = 0.0,
-) -> TreeRun:
-    """A run whose means have noise. kappa: see ``TreeRun``."""
-    d, dual = glm.dimension, glm.dual
-    budget = terms.epsilon, terms.delta
-    root = NodeNoise.calibrated(glm.lipschitz, d, dual, noise, *budget)
-    clip = glm.smoothness * diameter * (kappa or 1.0)
-    right = NodeNoise.calibrated(clip, d, dual, noise, *budget)
-    lengths = root.length(batch), right.length(batch // 2)
-    noisy = math.hypot(lengths[0], math.sqrt(phases) * lengths[1])
-    about = (glm, diameter, batch, phases, noisy)
-    errors = (tree_error(*about), tree_guess(*about))
-    return TreeRun(glm, diameter, batch, phases, root, right, (), False, *errors, kappa)
+            yield from capped_notes(self.loss)
 
 
 def _exponent(convex_set: ConvexSet) -> tuple[float, float]:

@@ -220,8 +220,8 @@ def budget_for(kind: str, epsilon: float, delta: float) -> PrivacyLoss:
         raise ConfigError(
             "privacy.delta",
             delta,
-            f"must be above 0 for {kind} noise; set 1e-6, or take optimize.sfw_polyhedral over an "
-            "l1 ball, a simplex or a polytope, which serves delta = 0.",
+            f"must be above 0 for {kind} noise; set 1e-6, or take optimize.sfw_polyhedral "
+            "with form: tree over an l1 ball, a simplex or a polytope, which serves delta = 0.",
         )
     return budget_of("discrete_gaussian" if kind == GENERALISED else kind, epsilon, delta)
 

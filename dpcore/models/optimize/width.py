@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -92,9 +92,30 @@ class FitStrategy(Fitter):
         """What a step does, for people."""
 
     @property
+    def fit_words(self) -> str:
+        """How a fit is made up, for people."""
+        return f"{self.steps:,} steps"
+
+    @property
+    def error_words(self) -> tuple[str, str]:
+        """What is known of the error: a title, and a text."""
+        return "error bound", f"{number(self.error)} above the least mean loss (scaled units)"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a table of releases leaves open about its models."""
         return ()
+
+    @property
+    def doubts(self) -> Iterator[str]:
+        """What the numbers of a fit speak against."""
+        everything = self.linear.slope * self.linear.moved
+        if self.error >= everything:
+            yield (
+                f"The error bound {number(self.error)} is no less than what any model of the set "
+                f"keeps to ({number(everything)}): take larger windows, a smaller set, or more "
+                "budget."
+            )
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

@@ -14,10 +14,16 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.kit.eigen import combination, spectral
-from weir.dpcore.models.kit.filter import FilterRule
+from weir.dpcore.models.kit.filter import FilterRule, constant_loss
 from weir.dpcore.models.kit.point import centre_of, grid_of, to_grid
 from weir.dpcore.models.solvers.frank_wolfe import refuse_corners
-from weir.dpcore.models.solvers.queries import Paid, Problem, Queries
+from weir.dpcore.models.solvers.queries import (
+    Paid,
+    Problem,
+    Queries,
+    gradient_stddev,
+    moments_stddev,
+)
 from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, SolverRun
 
 LENGTH, MOMENTS = Fraction(1, 50), Fraction(1, 10)
@@ -108,6 +114,28 @@ class NoisySteps(BatchSolver):
         """What is known of the loss before any data."""
         loss = self.problem.gradients.loss
         return FilterRule.of(loss.labels, 1, loss.smoothness, (self.iterations,))
+
+    def expected(self, budget: PrivacyLoss, share: Fraction, rows: float) -> float:
+        """Predicted excess of a run over so many rows that are spread evenly over their ranges.
+
+        Args:
+          share: of the budget, for the run.
+        """
+        problem, features = self.problem, self.problem.gradients.features
+        own = problem.gradients.intercept
+        values = np.full(problem.dimension, 1.0 / 3.0)
+        if own:
+            values[-1] = 1.0
+        squares = max(SHORTEST, features / 3) + own
+        moments = moments_stddev(problem, budget, share * MOMENTS)
+        low = squares / rows * moments * math.sqrt(problem.dimension)
+        variance = (gradient_stddev(problem, budget, share * self.share) / rows) ** 2
+        return self.rule.choose(values + low, [variance]).excess
+
+    @property
+    def trivial(self) -> float:
+        """What a constant loses, about."""
+        return constant_loss(self.problem.gradients.loss.labels, 1)
 
     def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Preconditioned:
         d = self.problem.dimension

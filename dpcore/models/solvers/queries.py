@@ -229,11 +229,10 @@ class Queries:
             total = products(points, bound, np.ones(len(points)))
             steps = vector_of(total) * (MOMENTS / FINE / FINE)
             sums[key] = np.rint(steps).astype(np.int64)
-        moved = self._problem.changes * math.sqrt(2) * MOMENTS * (1 + 2.0**-40)
-        moved = round_up(moved + math.sqrt(sums.shape[1]) + 1)
+        moved = moved_moments(self._problem)
         answer = self._answer(sums, moved, share, level) / MOMENTS
-        noise = noise_of(moved, self._budget, self._share * share, sums.shape[1])
-        return np.stack([matrix_of(item, d) for item in answer]), noise.stddev / MOMENTS
+        stddev = moments_stddev(self._problem, self._budget, self._share * share)
+        return np.stack([matrix_of(item, d) for item in answer]), stddev
 
     def batches(
         self, counts: Ints, number: int, share: Fraction, first: int = 0
@@ -329,6 +328,20 @@ def gradient_stddev(problem: Problem, budget: PrivacyLoss, share: Fraction) -> f
     """Standard deviation of the noise in a coordinate of a gradient query, gradient units."""
     resolution = problem.gradients.lattice.resolution
     return noise_of(problem.sensitivity, budget, share, problem.dimension, resolution).stddev
+
+
+def moved_moments(problem: Problem) -> float:
+    """l2 sensitivity of a sum of second moments, in steps of their lattice, rounded up."""
+    d = problem.dimension
+    moved = problem.changes * math.sqrt(2) * MOMENTS * (1 + 2.0**-40)
+    return round_up(moved + math.sqrt(d * (d + 1) // 2) + 1)
+
+
+def moments_stddev(problem: Problem, budget: PrivacyLoss, share: Fraction) -> float:
+    """Standard deviation of the noise in a sum of second moments, on the diagonal."""
+    d = problem.dimension
+    noise = noise_of(moved_moments(problem), budget, share, d * (d + 1) // 2)
+    return noise.stddev / MOMENTS
 
 
 def deal(hashes: Digests, salt: int, batches: Ints) -> Ints:

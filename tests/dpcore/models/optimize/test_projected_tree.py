@@ -26,7 +26,7 @@ schema: {time: t, id: i}
 clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-01T01:00:00Z}
 privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
 model:
-  algorithm: optimize.sfw_tree
+  algorithm: optimize.NAME
   features: [a, b, c]
   target: y
   ranges: {a: [-1, 1], b: [-1, 1], c: [-1, 1], y: [-1, 1]}
@@ -34,13 +34,20 @@ model:
 """
 
 
+SETS = {
+    "l2_ball": ("sfw_tree", ""),
+    "l1_ball": ("sfw_polyhedral", ""),
+    "simplex": ("sfw_polyhedral", "  set: {simplex: 1}\n"),
+}
+
+
 @cache
-def plan(more: str = "") -> Plan:
-    return Plan.from_yaml(CONFIG + more)
+def plan(more: str = "", name: str = "sfw_tree") -> Plan:
+    return Plan.from_yaml(CONFIG.replace("NAME", name) + more)
 
 
-def course(more: str = "") -> Sfw:
-    built = plan(more).program.course  # type: ignore[attr-defined]
+def course(more: str = "", name: str = "sfw_tree") -> Sfw:
+    built = plan(more, name).program.course  # type: ignore[attr-defined]
     assert isinstance(built, Sfw)
     return built
 
@@ -66,8 +73,10 @@ class Uncapped(TreeRun):
         return replace(TreeRun(**vars(self)), kappa=1.0).stepped(convex_set, x, gradient, step)
 
 
-def test_no_path_is_longer_than_the_clip_of_its_differences() -> None:
-    sfw = course()
+@pytest.mark.parametrize("convex_set", SETS)
+def test_no_path_is_longer_than_the_clip_of_its_differences(convex_set: str) -> None:
+    name, more = SETS[convex_set]
+    sfw = course(more, name)
     run, d = sfw.runs[0], sfw.dimension
     assert run.kappa == 0.125 and run.phases == 6
     rng = np.random.default_rng(1)
@@ -82,8 +91,10 @@ def test_no_path_is_longer_than_the_clip_of_its_differences() -> None:
         found = longest(sfw, run, gradients)
         assert found <= 1 + 1e-9
         worst = max(worst, found)
-    assert worst > 0.9
-    assert longest(sfw, Uncapped(**vars(run)), lambda index, x: one) > 1.5
+    # From its middle a simplex has less room than a ball.
+    assert worst > (0.3 if convex_set == "simplex" else 0.9)
+    uncapped = longest(sfw, Uncapped(**vars(run)), lambda index, x: one * np.sign(0.5 - x))
+    assert convex_set == "simplex" or uncapped > 1.5
 
 
 class Unscaled(TreeRun):
@@ -110,9 +121,13 @@ def most_moved(run: TreeRun, depth: int) -> float:
     return worst
 
 
+@pytest.mark.parametrize("convex_set", SETS)
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_no_record_moves_a_batch_by_more_than_its_noise_is_made_for(depth: int) -> None:
-    run = course().runs[0]
+def test_no_record_moves_a_batch_by_more_than_its_noise_is_made_for(
+    depth: int, convex_set: str
+) -> None:
+    name, more = SETS[convex_set]
+    run = course(more, name).runs[0]
     assert 0.5 < most_moved(run, depth) <= 1
     if depth:
         assert most_moved(Unscaled(**vars(run)), depth) > 1.5
@@ -129,7 +144,13 @@ def test_a_record_pays_the_whole_budget_once_whatever_the_form() -> None:
     assert "excess risk about" in facts and "at most" not in facts.partition("excess risk")[2][:20]
 
 
-def test_capped_steps_learn_where_steps_to_corners_do_not() -> None:
+@pytest.mark.parametrize(
+    ("name", "least", "paper"),
+    [("sfw_tree", 0.6, "frank_wolfe"), ("sfw_polyhedral", 0.55, "tree")],
+)
+def test_capped_steps_learn_where_steps_to_corners_do_not(
+    name: str, least: float, paper: str
+) -> None:
     rng, n = np.random.default_rng(5), 8192
     x = rng.uniform(-1, 1, (n, 3))
     y = np.clip(x @ np.array([0.5, -0.3, 0.2]) + 0.1 * rng.standard_normal(n), -1, 1)
@@ -141,22 +162,40 @@ def test_capped_steps_learn_where_steps_to_corners_do_not() -> None:
     def explained(more: str) -> float:
         found = []
         for seed in range(3):
-            (run,) = simulate(plan(more), events, bytes([seed]) * 32)
+            (run,) = simulate(plan(more, name), events, bytes([seed]) * 32)
             value = run.released[0].value
             assert value is not None
             found.append(1 - float(np.mean((y - points @ value[-1, 0]) ** 2)) / float(y.var()))
         return float(np.median(found))
 
-    assert explained("") > max(0.6, 0.2 + explained("  form: frank_wolfe\n"))
+    assert explained("") > max(least, 0.2 + explained(f"  form: {paper}\n"))
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("name", "more", "field"),
     [
-        "  form: projected\n  set: {lp_ball: {radius: 2, p: 1.5}}\n",
-        "  form: corners\n",
+        ("sfw_tree", "  form: projected\n  set: {lp_ball: {radius: 2, p: 1.5}}\n", "model.form"),
+        ("sfw_tree", "  form: corners\n", "model.form"),
+        ("sfw_polyhedral", "  form: projected\n  set: POLYTOPE\n", "model.form"),
+        ("sfw_polyhedral", "mechanism: {noise: gumbel}\n", "mechanism.noise"),
+        ("sfw_polyhedral", "  form: tree\nmechanism: {noise: gaussian}\n", "mechanism.noise"),
     ],
 )
-def test_what_projected_steps_do_not_serve_is_refused(more: str) -> None:
-    with pytest.raises(ConfigError, match=r"model\.form"):
-        plan(more)
+def test_what_projected_steps_do_not_serve_is_refused(name: str, more: str, field: str) -> None:
+    corners = "{polytope: {vertices: [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]]}}"
+    with pytest.raises(ConfigError, match=field.replace(".", r"\.")):
+        plan(more.replace("POLYTOPE", corners), name)
+
+
+def test_a_polyhedral_tree_chooses_vertices_where_projected_steps_do_not_serve() -> None:
+    text = CONFIG.replace("NAME", "sfw_polyhedral")
+    with pytest.raises(ConfigError, match=r"privacy\.delta.*form: tree"):
+        Plan.from_yaml(text.replace("delta: 1e-6", "delta: 0"))
+    pure = Plan.from_yaml(text.replace("delta: 1e-6", "delta: 0") + "  form: tree\n")
+    assert pure.program.course.vertices is not None  # type: ignore[attr-defined]
+    wide = text.replace("[a, b, c]", "{column: x, size: 17}").replace(
+        "a: [-1, 1], b: [-1, 1], c: [-1, 1]", "x: [-1, 1]"
+    )
+    assert Plan.from_yaml(wide).program.course.vertices is not None  # type: ignore[attr-defined]
+    mine = plan("", "sfw_polyhedral").program.course  # type: ignore[attr-defined]
+    assert mine.vertices is None and mine.runs[0].kappa == 0.125 and mine.runs[0].glm.dual == 2.0

@@ -12,6 +12,7 @@ import pytest
 from tests.constant_noise import NoNoise
 from tests.dpcore.models.solvers.test_queries import D, P, design, problem, random_rows
 from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.bounded_events import Events
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.models.kit.short_rows import matrix_of, vector_of
@@ -19,6 +20,7 @@ from weir.dpcore.models.solvers.noisy_steps import NoisySteps, nearest
 from weir.dpcore.models.solvers.queries import Queries
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import simulate
 
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
 BUDGETS = [PrivacyLoss("gdp", 0.5), PrivacyLoss("zcdp", 0.2), PrivacyLoss("pure", 4.0)]
@@ -150,3 +152,67 @@ def test_what_it_cannot_serve_is_refused_by_name() -> None:
     ranges = ", ".join(f"{name}: [0, 1]" for name in (*names, "y"))
     with pytest.raises(ConfigError, match="second moments of 257 coefficients, more than 256"):
         plan(features=f"[{', '.join(names)}]", ranges=f"{{{ranges}}}")
+
+
+HIDDEN = """
+name: hidden
+schema: {time: t, id: i}
+clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-01T01:00:00Z}
+privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+expect: {events: 1000}
+model:
+  algorithm: regression.erm
+  solver: steps
+  every: 1
+  cap: 1000
+  features: [a, b, c]
+  target: y
+  set: {l2_ball: 4}
+  ranges: {a: [-1, 1], b: [-1, 1], c: [-1, 1], y: [-1, 1]}
+"""
+
+
+def hides(*swaps: tuple[str, str]) -> list[str]:
+    """Warnings that noise may hide the model."""
+    text = HIDDEN
+    for swap in swaps:
+        assert swap[0] in text
+        text = text.replace(*swap)
+    return [words for words in Plan.from_yaml(text).warnings if "Noise may hide" in words]
+
+
+@pytest.mark.slow
+def test_a_plan_says_where_a_constant_would_do_as_well() -> None:
+    few, classes = ("events: 1000", "events: 200"), ("target: y", "target: y\n  loss: logistic")
+    assert hides() == [] == hides(classes)
+    (words,) = hides(few)
+    assert "of the 0.06 that a constant loses. Take more records, fewer features" in words
+    assert hides(few, ("solver: steps", "solver: noisy_projected_gradient")) == []
+    assert hides(few, ("expect: {events: 200}", "")) == []
+    endless = (", end: 2024-01-01T01:00:00Z", ""), ("cap: 1000", "cap: 9\n  rows: 5000")
+    assert hides(("events: 1000", "events: 1"), *endless)
+    (words,) = hides(("events: 1000", "events: 40"), classes)
+    assert "of the 0.6931 that a constant loses" in words
+
+
+@pytest.mark.slow
+def test_the_predicted_excess_is_of_the_size_that_is_measured() -> None:
+    rng, n = np.random.default_rng(1), 1000
+    x = rng.uniform(-1, 1, (n, 3))
+    y = np.clip(x @ np.array([0.5, -0.3, 0.2]) + 0.1 * rng.standard_normal(n), -1, 1)
+    plan = Plan.from_yaml(HIDDEN)
+    solver, schedule = plan.program.solver, plan.program.schedule  # type: ignore[attr-defined]
+    share = schedule.share(schedule.last_run(1))
+    predicted = solver.expected(schedule.budget, share, n)
+    points = np.concatenate([x, np.ones((n, 1))], axis=1)
+    best = np.linalg.lstsq(points, y, rcond=None)[0]
+    columns = {**dict(zip("abc", x.T, strict=True)), "y": y}
+    events = Events(np.full(n, 1_704_067_200_000_000), None, columns, [f"e{i}" for i in range(n)])
+    excess = []
+    for seed in range(6):
+        (run,) = simulate(plan, events, bytes([seed]) * 32)
+        value = run.released[0].value
+        assert value is not None
+        excess.append(np.mean((points @ (value[-1, 0] - best)) ** 2) / 2)
+    assert predicted / 4 < np.mean(excess) < 4 * predicted
+    assert solver.expected(schedule.budget, share, 100) > 8 * predicted
