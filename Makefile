@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 JOBS ?= 2
+FUZZ_SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := dpcore transforms pipelines weir examples tests benchmarks
@@ -20,7 +21,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 # of what collecting them takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test chaos lint bench vega clean
+.PHONY: help demo flights stack prism flink pubsub kafka buckets engines docs check test chaos fuzz lint bench vega clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -34,6 +35,7 @@ help:
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make chaos    every kill and outage of streams on Flink, and 20 kills of each sink: an hour"
+	@echo "make fuzz     coverage-guided fuzzing of all that reads bytes, FUZZ_SECONDS for each target: an hour"
 	@echo "make lint     lint, format and types only"
 	@echo "make docs     the documentation as a site, into build/site"
 	@echo "make bench    the benchmarks, each compared with its peer"
@@ -119,6 +121,15 @@ test: lint $(if $(CI),engines)
 # Whole sets of kills. What is not named test_* is collected only where it is named.
 chaos: $(VENV)/.installed-test engines
 	@$(BIN)/python -m pytest tests/runners/chaos_*.py
+
+$(VENV)/.installed-fuzz: $(VENV)/.installed-test
+	@echo "weir: installing Atheris" >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[test,fuzz]'
+	@touch $@
+
+# FUZZ names targets, like FUZZ="csv.record ledger.file". New inputs are kept in tests/fuzz/corpus, which the tests replay.
+fuzz: $(VENV)/.installed-fuzz
+	@$(BIN)/python -m tests.fuzz $(FUZZ) --seconds $(FUZZ_SECONDS)
 
 bench: $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks --run --short

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from collections.abc import Callable
 from datetime import date
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SECRET_FORM = r"[0-9a-fA-F]{64}|[0-9A-Za-z+/]{43}="
 """How 32 secret bytes are written down: as hexadecimal digits or in base64."""
@@ -72,6 +77,29 @@ class UnknownField(ConfigError):
 
 class CodecError(WeirError):
     """Stored state that does not belong to this plan or this version of the code."""
+
+
+def in_words(read: Callable[P, T]) -> Callable[P, T]:
+    """Returns a reader of stored bytes that raises CodecError for any that it cannot read.
+
+    What other errors say may quote what is stored, so nothing of it is kept. A StopIteration would
+    even end a loop over stored bytes as if there were no more.
+    """
+
+    @functools.wraps(read)
+    def reading(*args: P.args, **named: P.kwargs) -> T:
+        try:
+            return read(*args, **named)
+        except WeirError:
+            raise
+        except Exception as error:
+            raise CodecError(
+                f"stored bytes cannot be read by {read.__qualname__} ({type(error).__name__}): "
+                "they are damaged, or another build wrote them. Go on from an earlier checkpoint, "
+                "or with the build that wrote them."
+            ) from None
+
+    return reading
 
 
 def positive(**named: float) -> None:

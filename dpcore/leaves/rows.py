@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Ints
-from weir.dpcore.errors import CodecError, at_least_one
+from weir.dpcore.errors import CodecError, at_least_one, in_words
 from weir.dpcore.leaves.hashes import hash_spans
 from weir.dpcore.leaves.sparse_rows import SparseRows, offsets_of
 
@@ -243,6 +243,7 @@ class RowLeaf:
         return b"".join([header, *(array.tobytes() for array in arrays)])
 
     @classmethod
+    @in_words
     def from_bytes(cls, data: bytes) -> RowLeaf:
         """Inverse of ``to_bytes``. The arrays are read-only views of ``data``.
 

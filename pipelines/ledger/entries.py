@@ -43,10 +43,9 @@ def plan_in(folder: str) -> Mapping[str, Any] | None:
     from weir.transforms.sinks import place as folders
 
     try:
-        result = json.loads(folders.read(folders.join(folder, folders.PLAN_FILE)) or b"null")
-    except (OSError, ValueError):
+        return folders.json_in(folders.read(folders.join(folder, folders.PLAN_FILE)))
+    except OSError:
         return None
-    return result if isinstance(result, dict) else None
 
 
 def noted_in(place: OutputPlace) -> Mapping[str, Any] | None:
@@ -150,6 +149,8 @@ class RunIdentity:
         return cls(**{**stored, "secrets": secrets, "output": output})
 
 
+NOT_AS_WRITTEN = (LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
+"""What reading JSON raises that has other fields or types than were written."""
 RESERVED, RUNNING, CLOSED, RELEASED = "reserved", "running", "closed", "released"
 """How an entry stands. It is spent in each but the last, which only one that never began takes."""
 
@@ -226,15 +227,23 @@ class ScopeEntries:
         shares: set[str] = set()
         at = ""
         for row in rows:
-            body = json.loads(row.body)
-            at = max(at, body.get("at", ""))
-            if body["kind"] == "scope":
-                scope = Scope.from_json(body["scope"])
-                shares.update(body.get("shares", ()))
-            elif body["kind"] == "entry":
-                entries[body["entry"]] = _entered(body)
-            else:
-                entries[body["entry"]] = _moved(entries[body["entry"]], body, row.number)
+            try:
+                body = json.loads(row.body)
+                at = max(at, body.get("at", ""))
+                if body["kind"] == "scope":
+                    scope = Scope.from_json(body["scope"])
+                    shares.update(body.get("shares", ()))
+                elif body["kind"] == "entry":
+                    entries[body["entry"]] = _entered(body)
+                else:
+                    entries[body["entry"]] = _moved(entries[body["entry"]], body, row.number)
+            except (*NOT_AS_WRITTEN, ConfigError):
+                raise ConfigError(
+                    "ledger",
+                    store,
+                    f"holds record {row.number:,} of the scope {name!r}, which this Weir cannot "
+                    "read, so it does not know what is spent. Use the version that wrote it.",
+                ) from None
         hashes = tuple(row.hash for row in rows)
         return cls(name, scope, entries, hashes, frozenset(shares), at)
 

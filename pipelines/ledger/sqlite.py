@@ -219,11 +219,13 @@ def _told(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         remedy = "another job holds it; try again" if "locked" in str(error) else "give another"
         raise ConfigError(FIELD, str(path), f"cannot be used ({error}): {remedy}.") from None
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # What a damaged file makes SQLite say need not even be text.
+        shown = error if isinstance(error, sqlite3.DatabaseError) else "damaged"
         raise ConfigError(
             FIELD,
             str(path),
-            f"cannot be read as a ledger ({error}): give its file, or bring it back from a copy.",
+            f"cannot be read as a ledger ({shown}): give its file, or bring it back from a copy.",
         ) from None
     except OSError as error:
         raise ConfigError(

@@ -47,7 +47,8 @@ def verify(scope: str, rows: Sequence[Row], name: str) -> None:
     """
     before = _hash(scope, -1, "", "")
     for place, row in enumerate(rows):
-        fits = row.number == place and row.before == before
+        texts = all(isinstance(part, str) for part in (row.body, row.before, row.hash))
+        fits = texts and row.number == place and row.before == before
         if not fits or row.hash != _hash(scope, row.number, before, row.body):
             raise ConfigError(
                 "ledger",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
@@ -18,6 +19,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.transforms.release.few import INDICES
 from weir.transforms.release.table import INTERVAL
@@ -33,6 +35,11 @@ Sizes = Mapping[tuple[str, int | None], int]
 """
 
 NONE_SPARSE: Sizes = {}
+_UNREADABLE = (
+    *(pa.ArrowException, OSError, ValueError, LookupError),
+    *(TypeError, csv.Error, RecursionError),
+)
+"""What readers of damaged files raise."""
 
 
 def packed(
@@ -220,6 +227,22 @@ def result_files(directory: Path) -> tuple[ResultFile, ...]:
     return tuple(sorted(results, key=lambda file: (file.first, file.last, file.path.name)))
 
 
+@contextlib.contextmanager
+def _damaged(file: ResultFile) -> Iterator[None]:
+    """Says in words that a file cannot be read; faults of the disk stay what they are."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ConfigError(
+            "directory",
+            str(file.path),
+            f"cannot be read as a file of releases in {file.format}: it was damaged or changed. "
+            "Put it back from a copy; weir verify says which files were changed.",
+        ) from None
+
+
 def read_file(
     file: ResultFile, columns: Sequence[str], sizes: Sizes = NONE_SPARSE
 ) -> Iterator[pa.RecordBatch]:
@@ -227,11 +250,19 @@ def read_file(
 
     Key and name are dictionary-encoded, value and stddev lists. sizes: of sparse vectors, whose
     zeros a flat file leaves out (``Run.sizes``).
+
+    Raises:
+      ConfigError: the file is damaged.
     """
+    with _damaged(file):
+        yield from _read_file(file, columns, sizes)
+
+
+def _read_file(file: ResultFile, columns: Sequence[str], sizes: Sizes) -> Iterator[pa.RecordBatch]:
     there = columns_of(file)
     names = [name for name in columns if name not in INTERVAL or name in there]
     if len(names) < len(columns):  # an earlier version wrote it, or no margin is an interval
-        for batch in read_file(file, names, sizes):
+        for batch in _read_file(file, names, sizes):
             ends = pa.nulls(batch.num_rows, LIST_TYPES[INTERVAL[0]])
             every = {
                 **dict(zip(names, batch.columns, strict=True)),
@@ -254,7 +285,8 @@ def read_file(
 
 def is_flat(file: ResultFile) -> bool:
     """Whether a file has a row for each coordinate, and not lists."""
-    return "index" in columns_of(file)
+    with _damaged(file):
+        return "index" in columns_of(file)
 
 
 def columns_of(file: ResultFile) -> list[str]:
@@ -270,7 +302,14 @@ def columns_of(file: ResultFile) -> list[str]:
 def rows_in(
     file: ResultFile, types: Mapping[str, pa.DataType], names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows as they are in a file."""
+    """Rows as they are in a file. Raises ConfigError where it is damaged."""
+    with _damaged(file):
+        yield from _rows_in(file, types, names)
+
+
+def _rows_in(
+    file: ResultFile, types: Mapping[str, pa.DataType], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     if file.format == "parquet":
         reader = pq.ParquetFile(file.path, read_dictionary=["key", "name", "release", "plan"])
         raw: Iterator[pa.RecordBatch] = reader.iter_batches(_BATCH_ROWS, columns=names)

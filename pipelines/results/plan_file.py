@@ -127,7 +127,7 @@ def model_of(stored: Mapping[str, Any]) -> Predictor | None:
 def note(folder: str, name: str, facts: Mapping[str, Any]) -> None:
     """Puts a field next to those of the plan in a folder of results that was begun."""
     path = sinks_place.join(folder, sinks_place.PLAN_FILE)
-    stored = json.loads(sinks_place.read(path) or b"{}")
+    stored = sinks_place.json_in(sinks_place.read(path)) or {}
     text = json.dumps({**stored, name: dict(facts)}, indent=2, sort_keys=True) + "\n"
     sinks_place.replace(path, text.encode())
 
@@ -139,12 +139,16 @@ def version_of(stored: Mapping[str, Any]) -> int:
 
 def version_in(folder: str) -> int | None:
     """Version of the plan under which a folder of results was begun; None where none was."""
-    text = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE))
-    try:
-        stored = json.loads(text or b"null")
-    except ValueError:
+    stored = _stored(folder)
+    if stored is None or not stored.get("layout"):
         return None  # sinks_place.check says what is wrong with the folder
-    return version_of(stored) if isinstance(stored, dict) and stored.get("layout") else None
+    with sinks_place.as_written("sink", folder):
+        return version_of(stored)
+
+
+def _stored(folder: str) -> dict[str, Any] | None:
+    """What ``_plan.json`` of a folder holds; None where there is no plan."""
+    return sinks_place.json_in(sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE)))
 
 
 def changes(stored: Mapping[str, Any], plan: Plan) -> list[tuple[str, Any, Any]]:
@@ -223,17 +227,14 @@ def refuse_other_results(folder: str, plan: Plan, field: str) -> None:
     Raises:
       ConfigError: names ``field`` and what changed.
     """
-    text = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE))
-    try:
-        stored = json.loads(text or b"{}")
-    except ValueError:
+    stored = _stored(folder)
+    if stored is None or stored.get("layout") is None:
         return  # sinks_place.check says what is wrong with the folder
-    if not isinstance(stored, dict) or stored.get("layout") is None:
-        return
-    if stored["layout"] == plan.layout:
-        refuse_other_promise(stored, plan, folder)
-        return
-    changed = changes(stored, plan) if stored.get("config") else []
+    with sinks_place.as_written(field, folder):
+        if stored["layout"] == plan.layout:
+            refuse_other_promise(stored, plan, folder)
+            return
+        changed = changes(stored, plan) if stored.get("config") else []
     if changed:
         raise ConfigError(
             field,
@@ -253,8 +254,7 @@ def refuse_other_layout(folder: str, layout: str) -> None:
     Raises:
       ConfigError: names ``sink.layout``.
     """
-    text = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE))
-    begun = json.loads(text or b"{}").get(LAYOUT, "packed")
+    begun = (_stored(folder) or {}).get(LAYOUT, "packed")
     if begun != layout:
         raise ConfigError(
             "sink.layout",

@@ -5,7 +5,6 @@ Rows are read in batches, never all at once: 10,000 keys over 1,000 ticks are 10
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from weir.pipelines.results.files import (
 from weir.pipelines.results.plan_file import Ruler
 from weir.transforms.release.table import INTERVAL
 from weir.transforms.runtime.files import SERVICES
+from weir.transforms.sinks.place import as_written, json_in
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -145,13 +145,24 @@ class ResultFolder:
             raise ConfigError("directory", str(directory), waiting)
         plan: Mapping[str, Any] = {}
         if plan_file.exists():
-            try:
-                plan = json.loads(plan_file.read_text())
-            except ValueError as error:
+            stored = json_in(plan_file.read_bytes())
+            if stored is None:
                 raise ConfigError(
                     "directory", str(plan_file), "is not JSON; it was changed after the run."
-                ) from error
-        return cls(directory, plan, (directory / "_COMPLETE").exists(), result)
+                )
+            plan = stored
+        run = cls(directory, plan, (directory / "_COMPLETE").exists(), result)
+        if plan:
+            run._check_plan()
+        return run
+
+    def _check_plan(self) -> None:
+        """Reads what commands read of the plan. Raises ConfigError where somebody edited it."""
+        with as_written("directory", str(self.directory)):
+            if self.plan.get("releases"):
+                self.outputs  # noqa: B018 - kept for who asks next
+            facts = (self.key_columns, self.groupings, self.once, self.band, self.ticks_planned)
+            tuple((*facts, self.sizes, Ruler.of_plan(self.plan)))
 
     @property
     def name(self) -> str:

@@ -67,11 +67,8 @@ def read(folder: str, field: str) -> dict[str, str] | None:
     data = place.read(place.join(folder, MARKS_FILE))
     if data is None:
         return None
-    try:
-        result = json.loads(data)
-    except ValueError:
-        result = None
-    if not isinstance(result, dict) or "0" not in result or not all(map(str.isdecimal, result)):
+    result = place.json_in(data)
+    if result is None or "0" not in result or not all(map(str.isdecimal, result)):
         raise ConfigError(field, folder, f"holds a {MARKS_FILE} that is not ours.")
     return result
 

@@ -21,12 +21,14 @@ from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.ledger.entries import plan_in
 from weir.pipelines.results.files import HELD_FOLDER, result_files
 from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import moment as moment_of
 from weir.pipelines.results.verdict import COUNTERS
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.show.findings import moment, of_flink, of_state
 from weir.pipelines.terminal import bytes_text, console, count, heading, indent, pairs
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.reasons import by_field, words
+from weir.transforms.sinks.place import json_in
 
 
 def of_folder(folder: Path) -> dict[str, Any]:
@@ -37,7 +39,9 @@ def of_folder(folder: Path) -> dict[str, Any]:
     """
     begun = folder / "_plan.json"
     if begun.exists() and not result_files(folder):
-        plan = json.loads(begun.read_text())
+        plan = json_in(begun.read_bytes())
+        if plan is None:
+            raise ConfigError("directory", str(begun), "is not JSON; it was changed after the run.")
         return {
             "name": plan.get("name"),
             "folder": str(folder),
@@ -51,13 +55,21 @@ def of_folder(folder: Path) -> dict[str, Any]:
         }
     run = ResultFolder.open(folder)
     # Without a row (no key was live yet) nothing says when its ticks end.
-    end = None if run.is_empty or run.once else run.last_end / 1e6
-    behind = None if end is None or run.complete else max(0.0, round(time.time() - end, 1))
+    end = None if run.is_empty or run.once else run.last_end
+    ended = None if end is None else moment_of(end)
+    if end is not None and ended is None:
+        raise ConfigError(
+            "directory",
+            str(folder),
+            f"holds releases of tick {run.last_tick:,} that end at no moment of a calendar: a file "
+            "was damaged or changed. Put it back from a copy; weir verify says which were changed.",
+        )
+    behind = None if end is None or run.complete else max(0.0, round(time.time() - end / 1e6, 1))
     return {
         "name": run.name,
         "folder": str(folder),
         "last_tick": run.last_tick,
-        "last_tick_end": None if end is None else datetime.fromtimestamp(end, UTC).isoformat(),
+        "last_tick_end": None if ended is None else ended.isoformat(),
         "ticks": run.ticks_planned,
         "complete": run.complete,
         "behind_seconds": behind,

@@ -224,7 +224,7 @@ class _Check:
             return
         try:
             facts: Mapping[str, str] = receipts.plan_facts(json.loads(content))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             facts = {}
         for name, receipt in by_name.items():
             stated = receipt.body["plan"]
@@ -285,7 +285,7 @@ class _Check:
         try:
             now = json.loads(place.read(place.join(self._folder, place.MARKS_FILE)) or b"null")
             changed = any(_marks_changed(receipt, now) for receipt in by_name.values())
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, AttributeError, TypeError, RecursionError):
             changed = True
         if changed:
             self._fault(

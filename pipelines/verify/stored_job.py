@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,11 +66,8 @@ def job_of(
 
 
 def _stored(folder: str) -> Mapping[str, Any]:
-    try:
-        stored = json.loads(place.read(place.join(folder, place.PLAN_FILE)) or b"null")
-    except ValueError:
-        stored = None
-    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
+    stored = place.json_in(place.read(place.join(folder, place.PLAN_FILE)))
+    if stored is None or not isinstance(stored.get("config"), dict):
         raise ConfigError(
             "directory", folder, f"holds no {place.PLAN_FILE} that is whole: put it back."
         )
@@ -88,14 +84,15 @@ def _rebuilt(stored: Mapping[str, Any], source: str | None) -> JobConfig:
             "the run.",
         )
     fields: dict[str, Any] = {}
-    for name, value in stored["config"].items():
-        *path, last = name.split(".")
-        inside = fields
-        for part in path:
-            inside = inside.setdefault(part, {})
-        inside[last] = value
+    with place.as_written("directory", str(source)):
+        for name, value in stored["config"].items():
+            *path, last = name.split(".")
+            inside = fields
+            for part in path:
+                inside = inside.setdefault(part, {})
+            inside[last] = value
+        order = [str(item["name"]) for item in stored["releases"]]
     if isinstance(fields.get("aggregates"), dict):
-        order = [item["name"] for item in stored["releases"]]
         place_of = {name: place for place, name in reversed(list(enumerate(order)))}
         names = sorted(fields["aggregates"], key=lambda name: place_of.get(name, len(order)))
         fields["aggregates"] = {name: fields["aggregates"][name] for name in names}

@@ -1,21 +1,28 @@
 from __future__ import annotations
 
+import contextlib
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.fuzz.target import sealed
 from tests.transforms.doubles import CountSum, FakePlan, random_events
 from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import CodecError
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.coders import NoisyStrideCoder, RecordBatchCoder
+from weir.transforms.beam.kafka.position import PositionCoder, TopicPosition
+from weir.transforms.beam.pubsub.restriction import Turn, TurnCoder
 from weir.transforms.operators import partial_rows as rows
 from weir.transforms.operators import partial_sums as partial
 from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.operators.stride import NoisyStride
+from weir.transforms.runtime import fence, stored_counts
+from weir.transforms.runtime.acked import Acknowledged
 from weir.transforms.runtime.codec import (
     batch_from_bytes,
     batch_to_bytes,
@@ -117,3 +124,73 @@ def test_partial_leaves_come_back() -> None:
     assert not heartbeat.is_heartbeat(data) and heartbeat.is_heartbeat(heartbeat.encode(7))
     assert heartbeat.decode(heartbeat.encode(7)) == 7
     assert rows.KIND != partial.KIND
+
+
+@pytest.mark.parametrize(
+    ("what", "arrays"),
+    [
+        ("another type", b"O\x08\x01"),
+        ("a width that numbers lack", b"i\x07\x01"),
+        ("more dimensions than bytes", b"i\x08\xff"),
+    ],
+)
+def test_arrays_that_do_not_fit_their_bytes_are_refused(what: str, arrays: bytes) -> None:
+    """Behind a checksum that fits: another build's, never numbers of something else."""
+    data = pack(b"M", [np.arange(3)])
+    with pytest.raises(CodecError, match="build that wrote"):
+        unpack(b"M", sealed(data[:64] + arrays + data[67:]))
+    for size in (-1, 2, 4, 1 << 62):
+        with pytest.raises(CodecError, match="build that wrote"):
+            unpack(b"M", sealed(data[:72] + size.to_bytes(8, "little", signed=True) + data[80:]))
+    with pytest.raises(CodecError, match="stored bytes cannot be read by decode"):
+        partial.decode(pack(partial.KIND, [np.arange(2)]))
+    with pytest.raises(CodecError, match="stored bytes cannot be read by decode"):
+        heartbeat.decode(pack(heartbeat.KIND, []))
+
+
+def test_damaged_batches_are_refused_and_end_no_process() -> None:
+    data = batch_to_bytes(random_events(3, FakePlan()))
+    no_batch = pa.BufferOutputStream()
+    pa.ipc.new_stream(no_batch, random_events(0, FakePlan()).schema).close()
+    # A StopIteration here would end a loop over payloads as if there were no more.
+    for some in (b"", data[:40], data[: len(data) // 2], bytes(memoryview(no_batch.getvalue()))):
+        with pytest.raises(CodecError, match="stored bytes cannot be read by batch_from_bytes"):
+            batch_from_bytes(some)
+    indices = pa.array([0, 1 << 20], pa.int32())
+    outside = pa.DictionaryArray.from_arrays(indices, pa.array(["a"]), safe=False)
+    with pytest.raises(CodecError, match="ArrowInvalid"):
+        batch_from_bytes(batch_to_bytes(pa.RecordBatch.from_arrays([outside], ["k"])))
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        changed = bytearray(data)
+        for at in rng.integers(0, len(data), 2).tolist():
+            changed[at] = int(rng.integers(256))
+        with contextlib.suppress(CodecError):
+            for column in batch_from_bytes(bytes(changed)).columns:
+                column.to_string()
+
+
+def test_notes_and_positions_that_were_cut_are_refused(tmp_path: Path) -> None:
+    for coder, value in (
+        (PositionCoder(), TopicPosition("t", {0: 5})),
+        (TurnCoder(), Turn(3, True)),
+    ):
+        data = coder.encode(value)
+        assert coder.decode(data) == value
+        with pytest.raises(CodecError, match="go on from an earlier checkpoint|Go on from"):
+            coder.decode(data[:-3])
+    note = Acknowledged(str(tmp_path), "s", 0)
+    note.note(4)
+    (path,) = (tmp_path / "_acknowledged").iterdir()
+    path.write_bytes(path.read_bytes()[:7])
+    with pytest.raises(CodecError, match="stored bytes cannot be read"):
+        note.check(9)
+    counts = tmp_path / "_counts"
+    counts.mkdir()
+    (counts / "000001-host-1.json").write_bytes(b'{"events": 3, "la')
+    with pytest.raises(CodecError, match="stored bytes cannot be read"):
+        stored_counts.kept(str(tmp_path))
+    claim = fence.claim(str(tmp_path), "job")
+    (tmp_path / fence.FOLDER / f"{claim.epoch:06d}").write_bytes(b"soon")
+    with pytest.raises(CodecError, match="stored bytes cannot be read"):
+        fence.moments(str(tmp_path), fence.FOLDER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weir.dpcore.errors import in_words
 from weir.transforms.runtime.codec import kind_of, pack, unpack
 
 KIND = b"H"
@@ -14,6 +15,7 @@ def encode(last_tick: int) -> bytes:
     return pack(KIND, [np.array([last_tick], dtype=np.int64)])
 
 
+@in_words
 def decode(data: bytes) -> int:
     """The last announced tick."""
     return int(unpack(KIND, data)[0][0])

@@ -17,7 +17,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from weir.dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError, in_words
 from weir.transforms.beam.elements import stamped
 from weir.transforms.release.table import releases_only, span_of
 from weir.transforms.runtime import counters, fence
@@ -118,6 +118,13 @@ def batches_of(payloads: Sequence[bytes]) -> list[pa.RecordBatch]:
     return [batch_from_bytes(data) for payload in payloads for *_, data in parts_of(payload)]
 
 
+@in_words
+def seen_in(packed: bytes, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """(blocks of the part, ticks of the range): what has come."""
+    (cells,) = unpack(SEEN_KIND, packed)
+    return np.unpackbits(cells, count=shape[0] * shape[1]).reshape(shape).astype(bool)
+
+
 class RangeDoFn(beam.DoFn):
     """(range and part, bytes) -> what was written; waits until every block gave every tick.
 
@@ -216,8 +223,7 @@ class RangeDoFn(beam.DoFn):
         shape = self._ranges.shape(file)
         if packed is None:
             return np.zeros(shape, dtype=bool)
-        (cells,) = unpack(SEEN_KIND, packed)
-        return np.unpackbits(cells, count=shape[0] * shape[1]).reshape(shape).astype(bool)
+        return seen_in(packed, shape)
 
     def _write(
         self, file: int, held: Sequence[bytes], covered: NDArray[np.bool_]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from weir.dpcore.arrays import concatenate
+from weir.dpcore.errors import in_words
 from weir.dpcore.training import Models, Training
 from weir.transforms.operators import stride as strides
 from weir.transforms.operators.jobs import FITTED, decode_fitted
@@ -39,6 +40,7 @@ class Assembly:
         if stored is not None:
             self._load(stored)
 
+    @in_words
     def _load(self, data: bytes) -> None:
         head, strides, ticks, offsets, joined, *arrays = unpack(KIND, data, self._layout)
         template = self._training.models(1)

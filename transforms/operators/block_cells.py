@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import State, arrays_of
-from weir.dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError, in_words
 from weir.dpcore.program import Program
 from weir.transforms.operators import sliding_history as past
 from weir.transforms.operators.noise_source import NoiseSource
@@ -180,6 +180,7 @@ class Stored:
         self._cells.past[turn % past.BAGS].add(data)
         return past.link_of(data)
 
+    @in_words
     def _decode(self, data: bytes, first: int) -> Held:
         head, *retained = unpack(KIND, data, self._layout, first)
         sent, n_keys, names, link = head.tolist()

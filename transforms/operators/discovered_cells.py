@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import State, arrays_of
 from weir.dpcore.discovery.waiting import Block, Faint, KeyCells, Tested, Watched
+from weir.dpcore.errors import in_words
 from weir.dpcore.program import Program
 from weir.transforms.operators import block_cells
 from weir.transforms.operators import sliding_history as past
@@ -99,6 +100,7 @@ class DiscoveredCells:
         self._cells.machine.write(data)
         self._shelf.put(self._block, data, Held(content, stop, names), size_of(content))
 
+    @in_words
     def _decode(self, data: bytes, first: int) -> Held:
         head, *arrays = unpack(KIND, data, self._layout, first)
         n_live, named, *watches = head.tolist()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weir.dpcore.arrays import State, arrays_of, concatenate
-from weir.dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError, in_words
 from weir.dpcore.training import Job, Models, Training
 from weir.transforms.operators import jobs
 from weir.transforms.operators.jobs import Fitted, Numbered
@@ -95,6 +95,7 @@ class JobQueue:
 
     # ---- what is stored
 
+    @in_words
     def _load(self, data: bytes) -> None:
         head, offsets, joined, *arrays = unpack(RUN, data, self._layout)
         self._next, self._last, self._waiting, busy, block, stamp = head.tolist()

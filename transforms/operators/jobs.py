@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weir.dpcore.arrays import arrays_of
-from weir.dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError, in_words
 from weir.dpcore.training import Job, Models, Training
 from weir.transforms.runtime.codec import pack, pack_names, restore, unpack, unpack_names
 
@@ -62,6 +62,7 @@ def encode(sent: Numbered, form: int, layout: bytes, mark: bytes) -> bytes:
     return pack(KIND, [head, *names, job.digests, job.numbers, *rows], layout, mark)
 
 
+@in_words
 def decode(data: bytes, training: Training, layout: bytes) -> Numbered:
     """The inverse of ``encode``.
 
@@ -79,6 +80,7 @@ def decode(data: bytes, training: Training, layout: bytes) -> Numbered:
     return Numbered(block, number, tuple(unpack_names(offsets, joined)), job)
 
 
+@in_words
 def number_of(data: bytes, layout: bytes) -> int:
     """The number of an encoded job."""
     return int(unpack(KIND, data, layout)[0][2])
@@ -90,6 +92,7 @@ def encode_fitted(fitted: Fitted) -> bytes:
     return pack(FITTED, [head, *fitted.models])
 
 
+@in_words
 def decode_fitted(data: bytes) -> Fitted:
     """The inverse of ``encode_fitted``."""
     head, *models = unpack(FITTED, data)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from weir.dpcore.errors import in_words
 from weir.dpcore.leaves.hashes import content_hashes, hashes_of_users
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.rows import RowLeaf, joined
@@ -49,6 +50,7 @@ def encode(tick: int, leaf: RowLeaf, names: tuple[bytes, ...]) -> bytes:
     return pack(KIND, [span, body, *pack_names(names)])
 
 
+@in_words
 def decode(data: bytes) -> TickRows:
     """The inverse of ``encode``."""
     span, body, offsets, joined = unpack(KIND, data)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.errors import in_words
 from weir.dpcore.leaves.hash_sets import order_of
 from weir.transforms.runtime.codec import (
     kind_of,
@@ -90,6 +91,7 @@ def narrowed(leaf: PartialLeaf) -> PartialLeaf:
     return PartialLeaf(ticks, rows, counts, values, leaf.names)
 
 
+@in_words
 def decode(data: bytes) -> PartialLeaf:
     """The inverse of ``encode``."""
     kind = UNSUMMED if kind_of(data) == UNSUMMED else KIND
@@ -102,6 +104,7 @@ def decode(data: bytes) -> PartialLeaf:
     return PartialLeaf(ticks, rows, counts, values, tuple(unpack_names(offsets, joined)))
 
 
+@in_words
 def tick_range(data: bytes) -> tuple[int, int]:
     """First and last tick of an encoded leaf, without reading the rest."""
     first, last = np.frombuffer(data, dtype="<i8", count=2, offset=numbers_at(data)).tolist()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weir.dpcore.errors import in_words
 from weir.transforms.runtime.codec import pack, unpack
 
 KIND = b"T"
@@ -24,6 +25,7 @@ class Progress(NamedTuple):
         return pack(KIND, [np.array(self, dtype=np.int64)], layout)
 
     @classmethod
+    @in_words
     def decode(cls, data: bytes, layout: bytes) -> Progress:
         """The inverse.
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import arrays_of, sliding
-from weir.dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError, in_words
 from weir.transforms.runtime.codec import header_of, pack, unpack
 
 KIND = b"E"
@@ -75,6 +75,7 @@ class Entry(NamedTuple):
         return pack(KIND, [head, *self.slots], layout)
 
     @classmethod
+    @in_words
     def decode(cls, data: bytes, layout: bytes) -> Entry:
         """The inverse."""
         head, *slots = unpack(KIND, data, layout)
@@ -94,6 +95,7 @@ def turn_of(stop: int, deepest: int) -> int:
     return (stop - 1) // max(TURN, deepest)
 
 
+@in_words
 def joined(
     payloads: Iterable[bytes], link: int, keys: int, depths: Sequence[int], layout: bytes
 ) -> list[Array]:

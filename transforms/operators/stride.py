@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.errors import in_words
 from weir.transforms.runtime.codec import pack, pack_names, unpack, unpack_names
 
 KIND = b"N"
@@ -66,6 +67,7 @@ def encode(stride: NoisyStride) -> bytes:
     return pack(KIND, [where, *pack_names(stride.keys), *stride.arrays])
 
 
+@in_words
 def decode(data: bytes) -> NoisyStride:
     """The inverse of ``encode``."""
     where, offsets, joined, *arrays = unpack(KIND, data)

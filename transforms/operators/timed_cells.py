@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError, in_words
 from weir.dpcore.leaves.hash_sets import Entries, Ticks, TimedSet, together
 from weir.transforms.operators.state_cache import StateCache
 from weir.transforms.runtime.codec import pack, unpack
@@ -93,6 +93,7 @@ class Head(NamedTuple):
         return pack(HEAD, [shape, self.slices, self.sizes, self.sums, *self.tail], layout)
 
     @classmethod
+    @in_words
     def decode(cls, data: bytes, layout: bytes) -> Head:
         """The inverse.
 
@@ -136,6 +137,7 @@ def segment(part: Entries, number: int, width: int, layout: bytes) -> bytes:
     return pack(SEGMENT, [slice_, part.high, part.low, offsets, part.notes], layout)
 
 
+@in_words
 def entries_of(data: bytes, width: int, layout: bytes) -> tuple[int, Entries]:
     """The inverse: which slice, and its entries."""
     number, high, low, offsets, notes = unpack(SEGMENT, data, layout)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from weir.dpcore.errors import in_words
 from weir.dpcore.leaves.hash_sets import Entries, TimedSet
 from weir.dpcore.users.cap import NOBODY, CappedCells
 from weir.dpcore.users.closing import PAIR_NOTES, USER_NOTES, UsedBounds
@@ -45,6 +46,7 @@ class Closed(NamedTuple):
         return pack(CLOSED, [np.array(self, dtype=np.int64)], layout)
 
     @classmethod
+    @in_words
     def decode(cls, data: bytes | None, layout: bytes) -> Closed:
         """The inverse; nothing stored: at the first tick.
 

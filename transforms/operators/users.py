@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from weir.dpcore.arrays import Digests
+from weir.dpcore.errors import in_words
 from weir.dpcore.leaves.hashes import IdHashes
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import Program, takes_rows
@@ -188,6 +189,7 @@ def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
     return pack(EVENTS, [np.frombuffer(batch_to_bytes(batch, "zstd"), dtype=np.uint8)], layout)
 
 
+@in_words
 def decode(data: bytes, layout: bytes) -> pa.RecordBatch:
     """The inverse.
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
+from weir.dpcore.errors import in_words
 from weir.transforms.runtime import files
 from weir.transforms.runtime.fence import Fatal
 
@@ -20,6 +21,12 @@ FOLDER = "_acknowledged"
 
 class Outdated(Fatal):
     """A checkpoint that lacks messages which the subscription does not have any more."""
+
+
+@in_words
+def _noted(stored: bytes) -> tuple[int, str]:
+    note = json.loads(stored)
+    return int(note["turn"]), str(note["at"])
 
 
 class Acknowledged:
@@ -53,12 +60,12 @@ class Acknowledged:
         stored = files.read(self._path)
         if stored is None:
             return
-        result = json.loads(stored)
-        if result["turn"] >= turn:
+        last, moment = _noted(stored)
+        if last >= turn:
             raise Outdated(
                 "the checkpoint that this job goes on from is older than what was acknowledged: "
                 f"reader {self._number} is at turn {turn} in it, and what was read up to turn "
-                f"{result['turn']} was acknowledged at {result['at']} and does not come again. Go "
+                f"{last} was acknowledged at {moment} and does not come again. Go "
                 "on from the newest one (--resume latest), or take the subscription back as well "
                 "(--resume PLACE --rewind SNAPSHOT; docs/how-to/upgrade.md, Go back)."
             )

@@ -9,6 +9,7 @@ by that version's reader.
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weir.dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError, in_words
 
 MAGIC = b"WEIR"
 VERSION = 1
@@ -27,6 +28,7 @@ NO_DIGEST = bytes(32)
 NO_MARK = bytes(16)
 
 _ARRAY = struct.Struct("<cBB5x")
+_LETTERS = (b"b", b"i", b"u", b"f")
 
 
 class Header(NamedTuple):
@@ -155,6 +157,15 @@ def numbers_at(data: bytes) -> int:
     return check(data).size + _ARRAY.size + 8
 
 
+def malformed(kind: bytes) -> CodecError:
+    """What is said of bytes whose checksum fits and whose content does not."""
+    return CodecError(
+        f"stored bytes of kind {kind!r} do not hold what this build stores under it. Go on with "
+        "the build that wrote them."
+    )
+
+
+@in_words
 def unpack(kind: bytes, data: bytes, digest: bytes = NO_DIGEST, at: int = 0) -> list[NDArray[Any]]:
     """Arrays back from ``pack``: read-only views of ``data``.
 
@@ -176,10 +187,14 @@ def unpack(kind: bytes, data: bytes, digest: bytes = NO_DIGEST, at: int = 0) -> 
         place += _ARRAY.size
         shape = struct.unpack_from(f"<{dimensions}q", data, place)
         place += 8 * dimensions
-        size = int(np.prod(shape, dtype=np.int64))
+        size = math.prod(shape)
+        if letter not in _LETTERS or min(shape, default=0) < 0 or place + size * width > len(data):
+            raise malformed(kind)
         array = np.frombuffer(data, dtype=f"<{letter.decode()}{width}", count=size, offset=place)
         arrays.append(array.reshape(shape))
         place += size * width + -(size * width) % 8
+    if place != len(data):
+        raise malformed(kind)
     return arrays
 
 
@@ -234,7 +249,15 @@ def batch_to_bytes(batch: pa.RecordBatch, compression: str | None = None) -> byt
     return bytes(memoryview(sink.getvalue()))
 
 
+@in_words
 def batch_from_bytes(data: bytes | memoryview) -> pa.RecordBatch:
-    """The inverse of ``batch_to_bytes``; columns are views of ``data``."""
+    """The inverse of ``batch_to_bytes``; columns are views of ``data``.
+
+    Raises:
+      CodecError: it is no batch.
+    """
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return reader.read_next_batch()
+        batch = reader.read_next_batch()
+    batch.validate(full=True)  # offsets and indices of damaged bytes would end the process later
+    _ = batch.schema.names  # raises for names that are no text
+    return batch

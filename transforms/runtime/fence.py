@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import NamedTuple, NoReturn
 
-from weir.dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError, in_words
 from weir.transforms.runtime import files
 
 FOLDER = "_epochs"
@@ -88,8 +88,13 @@ def moments(folder: str, kind: str) -> dict[int, float]:
     for name in files.names(inside):
         content = files.read(files.join(inside, name)) if name.isdigit() else None
         if content:
-            result[int(name)] = float(content.split()[0])
+            result[int(name)] = _moment(content)
     return result
+
+
+@in_words
+def _moment(content: bytes) -> float:
+    return float(content.split()[0])
 
 
 def note_drain(of: Claim) -> bool:
@@ -105,7 +110,7 @@ def note_drain(of: Claim) -> bool:
 def failure(of: Claim) -> str | None:
     """Why a job ended, if it ended by a fatal error."""
     noted = files.read(files.join(files.join(of.folder, FAILED), f"{of.epoch:06d}"))
-    return None if noted is None else noted.decode().partition(" ")[2].strip()
+    return None if noted is None else noted.decode(errors="replace").partition(" ")[2].strip()
 
 
 def forget_drain(of: Claim) -> None:

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Mapping
 
+from weir.dpcore.errors import in_words
 from weir.transforms.runtime import counters, files
 from weir.transforms.runtime.fence import Claim, Fence
 
@@ -81,6 +82,11 @@ def leave(around: Fence) -> None:
         result.end()
 
 
+@in_words
+def _counts_in(data: bytes) -> dict[str, int]:
+    return {str(what): int(count) for what, count in json.loads(data).items()}
+
+
 def kept(folder: str, before: int | None = None) -> dict[str, int]:
     """Sums of all jobs.
 
@@ -94,6 +100,6 @@ def kept(folder: str, before: int | None = None) -> dict[str, int]:
             continue
         if before is not None and int(number) >= before:
             continue
-        for what, count in json.loads(files.read(files.join(inside, name)) or b"{}").items():
+        for what, count in _counts_in(files.read(files.join(inside, name)) or b"{}").items():
             totals[what] = totals.get(what, 0) + count
     return totals

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,13 +66,39 @@ def file_name(first: int, last: int, form: str, part: Part = WHOLE) -> str:
     return f"{ticks}.{part.number + 1:0{width}d}-of-{part.among}.{form}"
 
 
+def json_in(content: bytes | None) -> dict[str, Any] | None:
+    """The JSON object that a file of a folder holds; None where it is absent, or holds none."""
+    try:
+        stored = json.loads(content or b"null")
+    except (ValueError, RecursionError):
+        return None
+    return stored if isinstance(stored, dict) else None
+
+
+@contextlib.contextmanager
+def as_written(field: str, folder: str) -> Iterator[None]:
+    """Inside, fields of ``_plan.json`` are read, which somebody may have edited.
+
+    Raises:
+      ConfigError: one of them is missing, or of another type.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        raise ConfigError(
+            field,
+            folder,
+            f"holds a {PLAN_FILE} that is not as its run wrote it. Put the file back from a copy.",
+        ) from None
+
+
 def parts_in(folder: str) -> int | None:
     """In how many files a folder of results has each range; None where none was begun."""
-    try:
-        stored = json.loads(read(join(folder, PLAN_FILE)) or b"null")
-    except ValueError:
+    stored = json_in(read(join(folder, PLAN_FILE)))
+    if stored is None:
         return None  # ``check`` says what is wrong with the folder
-    return int(stored.get(PARTS, 1)) if isinstance(stored, dict) else None
+    with as_written("sink", folder):
+        return int(stored.get(PARTS, 1))
 
 
 def held(folder: str) -> str:
@@ -109,11 +136,7 @@ def check(folder: str, layout: str, field: str) -> bool:
             folder,
             "holds files that no run of this plan wrote: give an empty or a new folder.",
         )
-    try:
-        other = json.loads(stored)
-    except ValueError:
-        other = {}
-    if not isinstance(other, dict) or other.get("layout") != layout:
+    if (json_in(stored) or {}).get("layout") != layout:
         raise ConfigError(
             field,
             folder,
@@ -131,11 +154,7 @@ def check(folder: str, layout: str, field: str) -> bool:
 def entered_as(folder: str) -> str | None:
     """Entry of a ledger that counts the run of a folder, as the run noted it; None: no ledger was
     asked."""
-    try:
-        stored = json.loads(read(join(folder, PLAN_FILE)) or b"null")
-    except ValueError:
-        return None
-    noted = stored.get("ledger") if isinstance(stored, dict) else None
+    noted = (json_in(read(join(folder, PLAN_FILE))) or {}).get("ledger")
     return str(noted["entry"]) if isinstance(noted, dict) and "entry" in noted else None
 
 

@@ -123,7 +123,7 @@ def parse(content: bytes) -> Receipt:
     """
     try:
         stored = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Damaged("is not whole JSON: it was cut or overwritten") from None
     body = stored.get("receipt") if isinstance(stored, dict) else None
     if not isinstance(body, dict) or "signature" not in stored:

@@ -217,3 +217,12 @@ def test_other_users_stay_at_other_ticks() -> None:
         kept.append(set(leaf.capped_users(20).leaf.rows[:, 0].tolist()))
     assert len(set.union(*kept)) > 120
     assert max(sum(user in some for some in kept) for user in range(200)) < 20
+
+
+def test_stored_rows_of_a_width_that_no_array_has_are_refused() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    hashes = np.zeros((0, 2), dtype=np.uint64)
+    data = bytearray(RowLeaf.from_events(none, np.zeros((0, 1)), none, hashes, 1).to_bytes())
+    data[24:32] = (0x38 << 56).to_bytes(8, "little")
+    with pytest.raises(CodecError, match="stored bytes cannot be read by RowLeaf.from_bytes"):
+        RowLeaf.from_bytes(bytes(data))

@@ -24,7 +24,7 @@ from weir.pipelines.ledger.entries import ScopeEntries, entries_of
 from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.ledger.reservations import reserve
 from weir.pipelines.ledger.sqlite import open_file
-from weir.pipelines.ledger.store import LedgerStore, Row, Transaction, remote_type
+from weir.pipelines.ledger.store import LedgerStore, Row, Transaction, next_row, remote_type
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -311,3 +311,40 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(job_of(tmp_path / "job", section(("postgresql", "mysql://weir:hunter2@host/base"))))
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_record_that_is_no_text_has_been_changed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    store = open_file(path, True)
+    assert store is not None
+    store.change("s", lambda _: Transaction([{"kind": "scope"}], None))
+    store.close()
+    with sqlite3.connect(path) as base:
+        base.execute("DROP TRIGGER no_UPDATE")
+        base.execute("UPDATE record SET body = x'ff00'")
+    base.close()
+    store = open_file(path, False)
+    assert store is not None
+    with pytest.raises(ConfigError, match="has been changed: record 0"):
+        ScopeEntries.read("s", store.rows("s"), "ledger.db")
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "body", [None, 7, {}, {"kind": "scope"}, {"kind": "state", "entry": "x"}, {"kind": "entry"}]
+)
+def test_a_record_of_another_version_is_named(body: Any) -> None:
+    """Its chain fits: it was written as it is."""
+    with pytest.raises(ConfigError, match="record 0 of the scope 's'.*Use the version that wrote"):
+        ScopeEntries.read("s", [next_row("s", [], body)], "ledger.db")
+
+
+def test_a_file_whose_fault_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    store = open_file(path, True)
+    assert store is not None
+    store.close()
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"CREATE TABLE record", b"CREATE TABLE\x8arecord"))
+    with pytest.raises(ConfigError, match="cannot be read as a ledger"):
+        open_file(path, False)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from weir.dpcore.errors import in_words
 from weir.transforms.beam.restriction import ReaderCoder, ReaderProvider, ReaderTracker
 
 
@@ -42,6 +43,7 @@ class PositionCoder(ReaderCoder):
         fields = {"done": value.done, "offsets": offsets, "topic": value.topic}
         return json.dumps(fields, separators=(",", ":")).encode()
 
+    @in_words
     def decode(self, encoded: bytes) -> TopicPosition:
         """From bytes."""
         fields = json.loads(encoded)

@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
+from weir.dpcore.errors import in_words
 from weir.transforms.beam.restriction import ReaderCoder, ReaderProvider, ReaderTracker
 
 
@@ -35,6 +36,7 @@ class TurnCoder(ReaderCoder):
         """To bytes."""
         return self._FORM.pack(value.number, value.done)
 
+    @in_words
     def decode(self, encoded: bytes) -> Turn:
         """From bytes."""
         return Turn(*self._FORM.unpack(encoded))

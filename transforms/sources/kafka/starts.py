@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 
+from weir.dpcore.errors import in_words
 from weir.transforms.runtime import files
 from weir.transforms.runtime.fence import Fence
 
@@ -38,8 +39,13 @@ def noted(
         files.put(path, (json.dumps(fresh) + "\n").encode())
         stored = files.read(path)
         assert stored is not None
+    return _note_in(stored)
+
+
+@in_words
+def _note_in(stored: bytes) -> tuple[str, dict[int, int]]:
     note = json.loads(stored)
-    return note["topic"], {int(p): o for p, o in note["offsets"].items()}
+    return str(note["topic"]), {int(p): int(o) for p, o in note["offsets"].items()}
 
 
 __all__ = ["FOLDER", "noted"]
