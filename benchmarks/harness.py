@@ -295,8 +295,9 @@ def main(measure: Callable[[Bench], None], /, **options: Any) -> None:
     bench.finish()
 
 
-def run(benchmark: str, short: bool, results: Path) -> list[Ratio]:
+def run(benchmark: str, short: bool, results: Path | None = None) -> list[Ratio]:
     """Measures one in a process of its own. Products of matrices take one core, as ours do."""
+    results = RESULTS if results is None else results
     words = [sys.executable, "-m", f"benchmarks.{benchmark}", "--results", str(results)]
     alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     subprocess.run([*words, *(["--short"] if short else [])], check=True, env=alone)
