@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.key import DiscoverConfig
 from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.exact import VARIANCE_BITS
 from weir.dpcore.continual.unit import noisy_coordinates
 from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.users.unit import Periods
@@ -42,7 +43,8 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
       * Gaussian: sd Q^-1(chance), and half a step for each number that was rounded to the lattice;
       * discrete Gaussian: sqrt(2 V ln(1 / chance)), since a sum of discrete Gaussians is
         sub-Gaussian with the sum V of their parameters (Canonne, Kamath, Steinke 2020: E exp(s X)
-        <= exp(s^2 sigma^2 / 2) for every s);
+        <= exp(s^2 sigma^2 / 2) for every s). Where it is correlated it is drawn on a finer grid:
+        half a step for its rounding, and variances that were rounded up (``continual.exact``);
       * K-norm: the Chernoff bound: a coordinate of density exp(-||x||_2) in d dimensions has the
         generating function (1 - s^2)^(-(d + 1) / 2), the Fourier transform of a Cauchy density at
         an imaginary point, and -ln(1 - s^2) / s^2 grows, so units of unequal sizes reach no
@@ -53,6 +55,8 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
     stddev = rounded_up(mechanism.stddev(ticks, None)[:, coordinate])
     if kind == "discrete_gaussian":
         out = stddev * rounded_up(np.sqrt(-2 * np.log(chance)))
+        if getattr(mechanism, "exact", None) is not None:
+            out = out * (1 + 2.0**-VARIANCE_BITS) + mechanism.roundings(ticks) / 2
     elif is_pure(kind):
         out = _pure(mechanism, coordinate, ticks, chance) + mechanism.roundings(ticks) / 2
     else:

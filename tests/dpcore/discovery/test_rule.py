@@ -60,6 +60,8 @@ KINDS = [
     ("tree", "gaussian"),
     ("tree", "discrete_gaussian"),
     ("hybrid", "discrete_gaussian"),
+    ("blt", "discrete_gaussian"),
+    ("ended", "discrete_gaussian"),
     ("window_tree", "gaussian"),
     ("merging_tree", "gaussian"),
     ("merging_tree", "k_norm"),
@@ -92,11 +94,23 @@ def test_noise_exceeds_its_reach_as_seldom_as_promised(mechanism, noise, chance)
         share = (drawn(sums, birth) >= bars[:, None]).mean(axis=1)
         error = 4.5 * math.sqrt(chance / KEYS)
         assert (share <= chance + error).all()
-        if sums.ages:
+        if sums.ages and noise == "gaussian":
             assert (share >= chance - error).all()
     less = replace(sums, noise_scale=sums.noise_scale * 0.4)
     low = reach(less, 0, where, np.full(len(ages), chance))
     assert (drawn(sums, BIRTH) >= low[:, None]).mean() > chance + error, "less noise is seen"
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "ended"])
+def test_the_rounding_of_exact_noise_that_is_small_is_within_reach(mechanism: str) -> None:
+    """A quarter of a step: most of what exceeds half a step is rounded up to a whole one."""
+    usual = program_of(mechanism, "discrete_gaussian", TICKS).parts[0].mechanism
+    small = float(usual.stddev(np.arange(1), None)[0, 0])
+    sums = replace(usual, noise_scale=usual.noise_scale / small / 4)
+    ticks, chance = np.arange(1), np.full(1, 1e-3)
+    noise = drawn(sums, 0)[:1]
+    assert (noise >= reach(sums, 0, ticks, chance)).mean() < 1e-3 + 4.5 * math.sqrt(1e-3 / KEYS)
+    assert (noise >= 1).mean() > 0.01, "a rounding that is left out would be seen"
 
 
 def test_early_rows_have_delta_together() -> None:
