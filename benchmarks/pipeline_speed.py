@@ -5,7 +5,7 @@ shuffled, and shuffled with string ids of which 10 % come twice; and ten files o
 The first peer is a numpy loop over the same files that counts and sums by key and tick and draws no
 noise; with ids once more followed by ``np.unique`` of their 128-bit hashes. The second is
 PipelineDP (in the extra ``bench``) that counts 200,000 events: by key once on its local backend,
-and by key and tick, as Weir does, on Beam in the same in-process runner. Short: 1,000,000 events,
+and by key and tick, as Weir does, on Beam in its in-process runner. Short: 1,000,000 events,
 where the fixed cost of a run is most of it, without PipelineDP and the ten files. Six minutes;
 short: half of one.
 """

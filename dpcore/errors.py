@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import struct
 from collections.abc import Callable
 from datetime import date
 from typing import Any, ParamSpec, TypeVar
@@ -79,9 +80,18 @@ class CodecError(WeirError):
     """Stored state that does not belong to this plan or this version of the code."""
 
 
+DAMAGE = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError),
+    *(StopIteration, EOFError, RecursionError, NotImplementedError, OSError, struct.error),
+)
+"""What reading damaged bytes raises. Not what a machine or a server does: MemoryError, RuntimeError
+and an OSError with a number."""
+
+
 def in_words(read: Callable[P, T]) -> Callable[P, T]:
     """Returns a reader of stored bytes that raises CodecError for any that it cannot read.
 
+    Faults of the machine stay what they are: memory that is full, a disk or a server that fails.
     What other errors say may quote what is stored, so nothing of it is kept. A StopIteration would
     even end a loop over stored bytes as if there were no more.
     """
@@ -92,7 +102,9 @@ def in_words(read: Callable[P, T]) -> Callable[P, T]:
             return read(*args, **named)
         except WeirError:
             raise
-        except Exception as error:
+        except DAMAGE as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             raise CodecError(
                 f"stored bytes cannot be read by {read.__qualname__} ({type(error).__name__}): "
                 "they are damaged, or another build wrote them. Go on from an earlier checkpoint, "

@@ -13,6 +13,7 @@ from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
 from weir.dpcore.continual.base import SumState
 from weir.dpcore.continual.kary_tree import KaryTree, sizes_of, variances_of, weights_of
 from weir.dpcore.continual.unit import SumRequest, noisy_coordinates
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import add_wide, wide_modulo
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise import replay
@@ -20,6 +21,9 @@ from weir.dpcore.noise.noise import Noise
 
 LONG = 1 << 14
 """Ticks of a sum up to which arities are fitted to the last one."""
+
+MOST = 1 << 22
+"""Ticks of the longest sum, at most: 64 MiB of state for each number of a key."""
 
 
 class KaryWindowState(NamedTuple):
@@ -91,6 +95,13 @@ class KaryWindow(KaryTree):
         """The tree whose loss against everything ever released is the budget."""
         pattern, end = request.pattern, request.horizon
         spans = tuple(min(over or 1, end or over or 1) for over in request.overs)
+        if max(spans) > MOST:
+            raise ConfigError(
+                "over",
+                max(spans),
+                f"is more than the {MOST:,} ticks of a sum that kary_window serves; choose "
+                "another mechanism.",
+            )
         arities = window_arities(spans)
         units = (len(arities) + 1) * (1 if pattern is None else pattern.cells)
         return cls.of(request, units, arities=arities)

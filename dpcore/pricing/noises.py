@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.noise import KINDS, is_pure
 from weir.dpcore.pricing.terms import Terms
@@ -11,7 +13,8 @@ FINEST = 2.0**-40
 """Smallest delta that real-valued noise serves: each normal is made from 64 random bits, so that
 its far tail is a few atoms of mass 2^-63 and then nothing. Discrete noise is exact at any delta."""
 
-
+REAL = ("gaussian", "generalised_gaussian")
+"""Noises in floating point that need a delta above 0."""
 FINEST_PURE = 2.0**-33
 """Smallest delta above 0 at which pure noise is taken by default: it covers the tails that 64 bits
 leave out, about 2^-53 of a draw at usual resolutions, a thousand times and more."""
@@ -29,13 +32,7 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
     if 0 < delta < FINEST and asked in (None, "gaussian"):
         only_real = "discrete_gaussian" not in kinds_of(terms.continual_sum)
         if asked is not None or only_real:
-            raise ConfigError(
-                "privacy.delta",
-                delta,
-                "is finer than Gaussian noise in floating point, whose tails end at 9 standard "
-                "deviations; set 1e-12 or more, or mechanism.noise: discrete_gaussian, which is "
-                "exact.",
-            )
+            raise too_fine(delta)
         return ("discrete_gaussian",)
     if asked is None:
         return ("gaussian", "discrete_gaussian")
@@ -47,6 +44,30 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
             "mechanism.noise: k_norm, which serves delta = 0.",
         )
     return (asked,)
+
+
+def too_fine(delta: float) -> ConfigError:
+    """The error for real-valued Gaussian noise at such a delta."""
+    return ConfigError(
+        "privacy.delta",
+        delta,
+        "is finer than Gaussian noise in floating point, whose tails end at 9 standard deviations; "
+        "set 1e-12 or more, or mechanism.noise: discrete_gaussian, which is exact.",
+    )
+
+
+def fine_enough(noises: Sequence[str], delta: float) -> tuple[str, ...]:
+    """Those of some noises whose tails delta covers: of a fine one none that is real-valued.
+
+    Raises:
+      ConfigError: none is left.
+    """
+    if not 0 < delta < FINEST:
+        return tuple(noises)
+    exact = tuple(noise for noise in noises if noise not in REAL)
+    if not exact:
+        raise too_fine(delta)
+    return exact
 
 
 def covers_pure(delta: float) -> bool:

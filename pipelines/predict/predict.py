@@ -300,7 +300,8 @@ def predictions(
     for place, (name, values) in enumerate(filled.items()):
         if place == 0 and trial.classes:
             arrays[name] = pa.array(list(trial.classes)).take(pa.array(values, mask=values < 0))
-            tally.classes(table, model.targets[0], arrays[name], trial.classes, _shares(filled))
+            own = _shares(filled, len(trial.classes))
+            tally.classes(table, model.targets[0], arrays[name], trial.classes, own)
         else:
             arrays[name] = pa.array(values, mask=np.isnan(values))
             target = name.removeprefix("predicted.")
@@ -319,10 +320,10 @@ def predictions(
     return table
 
 
-def _shares(filled: dict[str, NDArray[Any]]) -> Floats | None:
-    """(n, classes), where the loss has shares."""
+def _shares(filled: dict[str, NDArray[Any]], classes: int) -> Floats | None:
+    """(n, classes), where the loss has shares; None too where two classes are spelled alike."""
     some = [values for name, values in filled.items() if name.startswith("share.")]
-    return np.stack(some, axis=1) if some else None
+    return np.stack(some, axis=1) if len(some) == classes else None
 
 
 def _any(models: Models) -> Any:

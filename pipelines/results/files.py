@@ -37,7 +37,7 @@ Sizes = Mapping[tuple[str, int | None], int]
 NONE_SPARSE: Sizes = {}
 _UNREADABLE = (
     *(pa.ArrowException, OSError, ValueError, LookupError),
-    *(TypeError, csv.Error, RecursionError),
+    *(csv.Error, RecursionError),
 )
 """What readers of damaged files raise."""
 
@@ -233,6 +233,8 @@ def _damaged(file: ResultFile) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
+        if isinstance(error, MemoryError | pa.ArrowCancelled):
+            raise
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ConfigError(

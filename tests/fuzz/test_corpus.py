@@ -93,7 +93,7 @@ def test_every_reader_of_stored_bytes_is_run_by_a_target() -> None:
                     target.check(data)
             finally:
                 sys.setprofile(None)
-    places = {(file.partition("/weir/")[2], function) for file, function in called}
+    places = {(file.rpartition("/weir/")[2], function) for file, function in called}
     left = readers() - places
     assert not left, f"no target runs {sorted(left)}"
 

@@ -256,8 +256,11 @@ def batch_from_bytes(data: bytes | memoryview) -> pa.RecordBatch:
     Raises:
       CodecError: it is no batch.
     """
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        batch = reader.read_next_batch()
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            batch = reader.read_next_batch()
+    except (pa.ArrowSerializationError, pa.ArrowCapacityError) as error:  # of no usual kind
+        raise ValueError(type(error).__name__) from None
     batch.validate(full=True)  # offsets and indices of damaged bytes would end the process later
     _ = batch.schema.names  # raises for names that are no text
     return batch

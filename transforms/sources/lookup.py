@@ -33,7 +33,7 @@ def with_table(section: PublicLookup) -> PublicLookup:
       ConfigError: it cannot be read, lacks a column, or holds a row twice.
     """
     place = section.public
-    version = "" if files.is_remote(place) else _version(place)
+    version = _version_in_bucket(place) if files.is_remote(place) else _version(place)
     return section.with_table(_read(place, version, section.on, section.add))
 
 
@@ -45,6 +45,14 @@ def _version(path: str) -> str:
             FIELD, path, f"cannot be read ({error.strerror}). Write the path of the table."
         ) from None
     return f"{at.st_size} {at.st_mtime_ns} {at.st_ino}"
+
+
+def _version_in_bucket(path: str) -> str:
+    with files.refusals(FIELD):
+        entry = files.entry(path)
+    if entry is None:
+        raise ConfigError(FIELD, path, "is no file. Write the path of the table.")
+    return repr(entry)
 
 
 @lru_cache(maxsize=8)

@@ -33,6 +33,7 @@ from weir.dpcore.models.prediction import Given, Predicted, inputs_of, sparse_li
 from weir.dpcore.models.words import OWN_UNITS
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.calibration import MOST_STATE, Alternative
+from weir.dpcore.pricing.noises import fine_enough
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.words import bytes_text, number
 
@@ -266,17 +267,17 @@ class OnePassModel(OnePassSection):
         """The noises to try: what mechanism.noise names, or the model's own field, or all.
 
         Raises:
-          ConfigError: one that is not for it, or two that differ.
+          ConfigError: one that is not for it, two that differ, or delta is too fine for it.
         """
         if terms.noise is None:
-            return self.noises if own is None else (own,)
+            return fine_enough(self.noises if own is None else (own,), terms.delta)
         if own is not None and own != terms.noise:
             raise ConfigError("model.noise", own, f"is not mechanism.noise: {terms.noise}.")
         if terms.noise not in self.noises:
             raise ConfigError(
                 "mechanism.noise", terms.noise, f"is not for it: {', '.join(self.noises)} only."
             )
-        return (terms.noise,)
+        return fine_enough((terms.noise,), terms.delta)
 
     def compile(self, terms: Terms) -> Compiled:
         """The form and noise of the least predicted error, and every one that could be.

@@ -28,7 +28,7 @@ from weir.dpcore.models.optimize.selection import COST, selection_for
 from weir.dpcore.models.optimize.width import FitStrategy, width_for
 from weir.dpcore.pricing.alternatives import Offer, Try, pick, priced
 from weir.dpcore.pricing.calibration import Alternative, budget_of
-from weir.dpcore.pricing.noises import noises_for
+from weir.dpcore.pricing.noises import FINEST_PURE, noises_for
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import SPARSE_FROM, OutputInfo
 
@@ -199,10 +199,10 @@ def refit_noises(terms: Terms) -> tuple[str]:
 
 
 def refuse_pure(delta: float, field: str) -> None:
-    """Raises ConfigError where a refit has no delta."""
-    if delta == 0:
+    """Raises ConfigError where a refit has no delta, or one that its selections do not serve."""
+    if delta < FINEST_PURE:
         raise ConfigError(
-            field, delta, "must be above 0 for form: refit; set 1e-6, or take form: frank_wolfe."
+            field, delta, "must be 1e-9 or more for form: refit; set 1e-6, or form: frank_wolfe."
         )
 
 

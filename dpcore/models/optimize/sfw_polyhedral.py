@@ -26,6 +26,7 @@ from weir.dpcore.models.optimize.sfw import Sfw, TreeRun
 from weir.dpcore.models.optimize.tree import budget_for
 from weir.dpcore.models.optimize.vertices import VertexChoice
 from weir.dpcore.pricing.calibration import round_up
+from weir.dpcore.pricing.noises import fine_enough
 from weir.dpcore.pricing.terms import Terms
 
 FORMS = ("projected", "tree", "one_sample")
@@ -65,7 +66,9 @@ class SfwPolyhedralModel(OnePassModel):
         examples=[2],
     )
 
-    title: ClassVar[str] = "stochastic Frank-Wolfe in one pass, vertices chosen privately"
+    title: ClassVar[str] = (
+        "one-pass stochastic Frank-Wolfe over an l1 ball, a simplex or a polytope"
+    )
     about: ClassVar[str] = (
         "Stochastic convex optimisation over an l1 ball, a simplex or a polytope, of streams too "
         "large to keep: error grows with the logarithm of the number of vertices. Each record is "
@@ -104,7 +107,7 @@ class SfwPolyhedralModel(OnePassModel):
 
     def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], OnePassAlgorithm]]:
         form = self.chosen_form
-        names = NODES if form == "projected" else ("gumbel",)
+        names: tuple[str, ...] = NODES if form == "projected" else ("gumbel",)
         if terms.noise is not None:
             if terms.noise not in names:
                 raise ConfigError(
@@ -123,6 +126,7 @@ class SfwPolyhedralModel(OnePassModel):
                 "must be above 0 for form: projected; set 1e-6, or model.form: tree, which serves "
                 "delta = 0.",
             )
+        names = fine_enough(names, terms.delta)
         return {(form, name): partial(self._capped, terms, name) for name in names}
 
     def _capped(self, terms: Terms, noise: str) -> Sfw:

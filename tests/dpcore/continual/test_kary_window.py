@@ -214,6 +214,21 @@ def test_long_sums_have_more_levels_and_are_no_longer_than_the_clock() -> None:
     assert np.array_equal(values, np.cumsum(data, axis=0).astype(float))
 
 
+def test_a_sum_too_long_to_be_priced_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"more than the 4,194,304 ticks"):
+        KaryWindow.calibrated(
+            1,
+            (1.0,),
+            (2**40,),
+            1.0,
+            None,
+            None,
+            kind="laplace",
+            budget=PrivacyLoss("pure", 1.0),
+            norm=1,
+        )
+
+
 def test_single_ticks_and_totals_are_refused() -> None:
     for overs in ((1,), (None, 7), (0,)):
         assert not KaryWindow.serves(overs)

@@ -64,6 +64,8 @@ class Abfs(Bucket):
         return BlobServiceClient(url, credential=DefaultAzureCredential(), **RETRIES)
 
     def _head(self, bucket: str, key: str) -> Head | None:
+        if not key:  # the client takes no empty name
+            return None
         with self._words(bucket, key):
             try:
                 result = self._container(bucket).get_blob_client(key).get_blob_properties()
@@ -75,6 +77,8 @@ class Abfs(Bucket):
 
     def _get(self, bucket: str, key: str, part: slice | None, version: str) -> bytes | None:
         wanted: dict[str, Any] = {}
+        if not key:
+            return None
         if part is not None:
             wanted = {"offset": part.start, "length": part.stop - part.start}
         if version:

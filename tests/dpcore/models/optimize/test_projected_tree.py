@@ -187,6 +187,14 @@ def test_what_projected_steps_do_not_serve_is_refused(name: str, more: str, fiel
         plan(more.replace("POLYTOPE", corners), name)
 
 
+@pytest.mark.parametrize("name", ["sfw_tree", "sfw_polyhedral"])
+def test_a_delta_below_the_grain_of_real_noise_takes_exact_noise(name: str) -> None:
+    text = CONFIG.replace("NAME", name).replace("delta: 1e-6", "delta: 1e-15")
+    assert {row.noise for row in Plan.from_yaml(text).alternatives} == {"discrete_gaussian"}
+    with pytest.raises(ConfigError, match=r"privacy\.delta.*discrete_gaussian"):
+        Plan.from_yaml(text + "mechanism: {noise: gaussian}\n")
+
+
 def test_a_polyhedral_tree_chooses_vertices_where_projected_steps_do_not_serve() -> None:
     text = CONFIG.replace("NAME", "sfw_polyhedral")
     with pytest.raises(ConfigError, match=r"privacy\.delta.*form: tree"):

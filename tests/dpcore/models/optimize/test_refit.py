@@ -326,6 +326,7 @@ def test_a_plan_says_what_is_chosen_and_what_noise_hides() -> None:
         ("  form: refit\n  classes: [0, 1]\n", (", y: [-1, 1]", ""), "model.loss"),
         ("  form: refit\n", ("l1_ball", "l2_ball"), "model.set"),
         ("  form: refit\n", ("delta: 1e-6", "delta: 0"), "privacy.delta"),
+        ("  form: refit\n", ("delta: 1e-6", "delta: 1e-11"), "privacy.delta"),
         ("  form: refit\nmechanism: {noise: gumbel}\n", ("", ""), "mechanism.noise"),
     ],
 )
