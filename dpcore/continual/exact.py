@@ -103,6 +103,11 @@ class Exact:
 
     keys: int
 
+    @property
+    def wider(self) -> float:
+        """Most by which a standard deviation exceeds what is stated: variances are rounded up."""
+        return 1 + 2.0**-VARIANCE_BITS
+
 
 def fixed_point(
     form: Rational, horizon: int | None, gains: Floats | None = None, scales: Floats | None = None

@@ -13,7 +13,6 @@ from scipy.special import ndtri
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.key import DiscoverConfig
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.continual.exact import VARIANCE_BITS
 from weir.dpcore.continual.unit import noisy_coordinates
 from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.users.unit import Periods
@@ -55,8 +54,9 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
     stddev = rounded_up(mechanism.stddev(ticks, None)[:, coordinate])
     if kind == "discrete_gaussian":
         out = stddev * rounded_up(np.sqrt(-2 * np.log(chance)))
-        if getattr(mechanism, "exact", None) is not None:
-            out = out * (1 + 2.0**-VARIANCE_BITS) + mechanism.roundings(ticks) / 2
+        exact = getattr(mechanism, "exact", None)
+        if exact is not None:
+            out = out * exact.wider + mechanism.roundings(ticks) / 2
     elif is_pure(kind):
         out = _pure(mechanism, coordinate, ticks, chance) + mechanism.roundings(ticks) / 2
     else:

@@ -216,17 +216,7 @@ def test_long_sums_have_more_levels_and_are_no_longer_than_the_clock() -> None:
 
 def test_a_sum_too_long_to_be_priced_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"more than the 4,194,304 ticks"):
-        KaryWindow.calibrated(
-            1,
-            (1.0,),
-            (2**40,),
-            1.0,
-            None,
-            None,
-            kind="laplace",
-            budget=PrivacyLoss("pure", 1.0),
-            norm=1,
-        )
+        make((2**40,))
 
 
 def test_single_ticks_and_totals_are_refused() -> None:
