@@ -276,8 +276,8 @@ def test_without_noise_it_is_least_squares_over_the_ball() -> None:
     np.testing.assert_allclose(solved(hessian, right, 0.0, 9.0), [3.0, 1.0], atol=1e-9)
     # On the edge: 3 - x = 4 - 4 (2 - x), x = 7 / 5.
     np.testing.assert_allclose(solved(hessian, right, 0.0, 2.0), [7 / 5, 3 / 5], atol=1e-9)
-    spoilt = np.diag([1.0, -5.0])
-    assert np.abs(solved(spoilt, right, 0.5, 2.0)).sum() <= 2 * (1 + 1e-12)
+    damaged = np.diag([1.0, -5.0])
+    assert np.abs(solved(damaged, right, 0.5, 2.0)).sum() <= 2 * (1 + 1e-12)
 
 
 @pytest.mark.slow
