@@ -141,7 +141,7 @@ class StateFolder:
         inside = sinks_place.join(self.path, acked.FOLDER)
         texts = [sinks_place.read(sinks_place.join(inside, note)) for note in _notes(inside)]
         return max(
-            (datetime.fromisoformat(json.loads(text)["at"]) for text in texts if text), default=None
+            (datetime.fromisoformat(acked.noted(text)[1]) for text in texts if text), default=None
         )
 
     def forget_acknowledged(self) -> None:

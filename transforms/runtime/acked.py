@@ -24,7 +24,8 @@ class Outdated(Fatal):
 
 
 @in_words
-def _noted(stored: bytes) -> tuple[int, str]:
+def noted(stored: bytes) -> tuple[int, str]:
+    """The turn of a note, and when it was written (ISO 8601)."""
     note = json.loads(stored)
     return int(note["turn"]), str(note["at"])
 
@@ -60,7 +61,7 @@ class Acknowledged:
         stored = files.read(self._path)
         if stored is None:
             return
-        last, moment = _noted(stored)
+        last, moment = noted(stored)
         if last >= turn:
             raise Outdated(
                 "the checkpoint that this job goes on from is older than what was acknowledged: "
