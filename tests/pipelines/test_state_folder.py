@@ -221,3 +221,11 @@ def test_rotations_begin_at_ticks_in_order(config: Path, rotate: str, says: str)
     ok = load(config, ["secret.rotate=[{from: 2024-01-01T05:00:00Z, kubernetes: weir/key}]"])
     _, (tick, secret) = parts_of(ok).secrets
     assert tick == 5 and secret.kubernetes == "weir/key"
+
+
+def test_a_cut_note_of_acknowledgements_is_rejected_in_words(tmp_path: Path) -> None:
+    notes = tmp_path / acked.FOLDER
+    notes.mkdir()
+    (notes / "reader-0.json").write_text('{"turn": 3, "a')
+    with pytest.raises(WeirError, match="cannot be read"):
+        StateFolder(str(tmp_path)).acknowledged()
