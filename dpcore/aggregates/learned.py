@@ -118,7 +118,10 @@ def _check(field: str, learn: Learn, terms: Terms) -> None:
         why = "whose weights need public clips"
         if person is not None:
             why = "whose users' sums meet in coarser keys"
-        words = f"cannot be combined with {field}, {why}; give each grouping a plan of its own."
+        words = (
+            f"cannot be combined with {field}, {why}; give each grouping a plan of its own, or "
+            "write a public clip."
+        )
         refuse("key.groups", terms.groupings, words)
     if not set(noises_for(terms)) & set(LearnedSum.kinds):
         at: str = "mechanism.noise" if terms.noise else "privacy.delta"

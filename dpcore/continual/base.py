@@ -79,6 +79,8 @@ class ContinualSum(ABC):
       caveat: what a plan would lose that does not name it; "": nothing. With one it is chosen only
         where the guarantee is for the whole clock, or ``permanent`` in place of one that does not
         fade either, and every output gains, in the worst tick and in the mean.
+      by_gain: whether under pure noise it is chosen only where delta is 0 and every output gains,
+        in the worst tick and in the mean.
       by_name: noises that are priced only where the config names them and the mechanism.
       any_signs: whether that bound holds for contributions of any signs, as it must where columns
         are ``signed``.
@@ -102,6 +104,7 @@ class ContinualSum(ABC):
     any_signs: ClassVar[bool] = False
     permanent: ClassVar[bool] = False
     caveat: ClassVar[str] = ""
+    by_gain: ClassVar[bool] = False
     by_name: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -312,9 +315,9 @@ class ContinualSum(ABC):
 
 def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
     """Name and every field of a mechanism; floats as hex strings. Without a pattern, none, and
-    nothing exact where noise is not."""
+    nothing that a form of noise or of a tree does not have."""
     result = canonical_value(mechanism)
-    for optional in ("pattern", "exact"):
+    for optional in ("pattern", "exact", "arities", "delay"):
         if result.get(optional) is None:
             result.pop(optional, None)
     for item in fields(mechanism):

@@ -15,6 +15,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.config.section import Says, Section
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import is_pure
 from weir.dpcore.pricing.calibration import Alternative, SummedLeaf, budget_of, calibrated
 from weir.dpcore.pricing.noises import noises_for, noises_of_sums
 from weir.dpcore.pricing.terms import Terms
@@ -30,6 +31,9 @@ SPLIT = "separate"
 
 BY_NAME = "name it to take it: "
 """How the note of a mechanism begins that gives something up."""
+
+BY_GAIN = f"{BY_NAME}without, only where delta is 0 and every output gains"
+"""The note of a mechanism that is ``by_gain``."""
 
 
 P = TypeVar("P", bound=Program)
@@ -178,8 +182,9 @@ def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
     ten = offer.program.loss(None if window is None else 10 * window).epsilon(terms.delta)
     note = "no protection after the window" if math.isinf(ten) else ""
     if not note and name in CONTINUAL_SUMS:
-        caveat = CONTINUAL_SUMS[name].caveat
-        note = f"{BY_NAME}{caveat}" if caveat else ""
+        cls = CONTINUAL_SUMS[name]
+        note = f"{BY_NAME}{cls.caveat}" if cls.caveat else ""
+        note = BY_GAIN if cls.by_gain and is_pure(noise) else note
     state, loss = offer.program.state_bytes(), offer.program.loss(terms.window)
     return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note, loss)
 
@@ -234,12 +239,17 @@ def pick(
             item,
             chosen=item is winner,
             score=_relative(item.score, best),
-            note=item.note.removeprefix(BY_NAME) if item is winner else item.note,
+            note=_shown(item.note) if item is winner else item.note,
         )
         for item, _, _ in tried
     ]
     ranked.sort(key=lambda item: (not item.chosen, item.score, item.state_bytes))
     return program, tuple(ranked)
+
+
+def _shown(note: str) -> str:
+    """The note of the chosen mechanism."""
+    return "" if note == BY_GAIN else note.removeprefix(BY_NAME)
 
 
 Able = tuple[Alternative, P]
@@ -255,9 +265,11 @@ def _winner(able: Sequence[Able[P]], spare: tuple[str, ...]) -> Able[P]:
 
 
 def _as_lasting(item: Able[P], usual: Able[P], terms: Terms) -> bool:
-    """Whether it gives up nothing of use: the guarantee is for the whole clock, or permanent in
-    place of one that does not fade by degrees either. That is taken at delta = 0 alone: else there
-    is Gaussian noise for such sums, whose losses add up to less."""
+    """Whether it gives up nothing of use: it fades by degrees, or the guarantee is for the whole
+    clock, or permanent in place of one that does not fade either. All but the second is taken at
+    delta = 0 alone: else there is Gaussian noise, whose losses add up to less."""
+    if item[0].note == BY_GAIN:
+        return terms.delta == 0
     if not CONTINUAL_SUMS[item[0].mechanism].permanent:
         return terms.lasting is None
     lost = item[1].loss(1).value <= usual[1].loss(1).value * (1 + 1e-6)

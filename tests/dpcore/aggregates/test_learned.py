@@ -426,7 +426,7 @@ def test_mutants_that_charge_for_one_grouping_or_in_squares_are_seen() -> None:
         (
             {"privacy": USERS, "keys": "declared: [a], groups: [[k], []]"},
             "key.groups",
-            "users' sums meet in coarser keys; give each grouping a plan of its own",
+            "meet in coarser keys; give each grouping a plan of its own, or write a public",
         ),
         (
             {"keys": "declared: [a], groups: [[k], []], weights: [1, 2]"},

@@ -155,7 +155,7 @@ def test_losses_in_figures():
     assert build(WindowTree, 1024, **pure).noise_scale == 22.0
     assert build(Independent, **pure).noise_scale == 2.0
     assert build(WindowTree, 256, value=0.25).noise_scale == 12.0
-    graded = build(MergingTree, 1024, **pure)
+    graded = build(MergingTree, 1024, **pure, gamma=1.0)
     assert graded.loss(1024).value == 0.5
     assert graded.loss(2048).value == pytest.approx(0.5 * 12 / 11)
     faded = build(MergingTree, 1024, **pure, gamma=0.5)
