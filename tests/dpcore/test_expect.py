@@ -113,11 +113,11 @@ def test_a_curvature_that_is_not_given_is_a_tenth_of_the_events(name: str) -> No
 def test_models_of_noise_are_warned_of() -> None:
     assert doubts(plan(MODEL, 100)) == []
     (warning,) = doubts(plan(MODEL, 0.1))
-    assert warning.startswith("Models are noise")
+    assert warning.startswith("Noise may hide most of this model")
     incremental = {"algorithm": "regression.incremental"}
     assert doubts(plan(MODEL, 1000, **incremental)) == []
     (warning,) = doubts(plan(MODEL, 0.1, **incremental))
-    assert warning.startswith("A model is noise within its set")
+    assert warning.startswith("Noise may hide most of this model")
 
 
 def test_the_rule_of_a_projection_counts_events() -> None:
