@@ -45,7 +45,7 @@ from weir.dpcore.models.blocks.partition import Blocks, ByUsers, cut_for
 from weir.dpcore.models.blocks.price import Build, choose
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import FitSchedule, presence_of
-from weir.dpcore.models.blocks.steps import huber_width, steps_level
+from weir.dpcore.models.blocks.steps import MOST_WIDTH, huber_width, steps_level
 from weir.dpcore.models.blocks.stochastic import PASSES, stochastic_level
 from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
@@ -133,8 +133,8 @@ class BlockModel(ClassifiedModel):
         description="What finds a fit's point: steps (noisy steps, preconditioned by noisy second "
         "moments of up to 1,023 features; plain descent of more), output (noise on the certified "
         "minimiser) or sgd (passes of stochastic steps over blocks of records, at the noise of "
-        "output: for many rows or a small lambda). Without it: steps where neither regularise "
-        "nor passes is given, else output.",
+        "output: for many rows or a small lambda). Without it: steps of up to 1,023 "
+        "features where neither regularise nor passes is given, else output.",
         examples=["steps"],
     )
     passes: Passes | None = Field(
@@ -274,7 +274,8 @@ class BlockModel(ClassifiedModel):
         if self.solver is not None:
             return self
         solver = OUTPUT
-        if self.regularise is None and self.passes is None:
+        wide = self.inputs.outputs + self.intercept > MOST_WIDTH
+        if self.regularise is None and self.passes is None and not wide:
             with suppress(ConfigError):
                 self.steppable(terms)
                 solver = STEPS
