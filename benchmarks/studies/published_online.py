@@ -163,7 +163,9 @@ def main() -> None:
         for (p, records, d), published in (list(TABLE.items())[i] for i in given.cells):
             names = ["regression.incremental", "optimize.phased_sgd"]
             plans = [plan(name, d, p, records) for name in names]
-            plans.append(plan("optimize.phased_sgd", d, p, records, "form: halving"))
+            plans.append(
+                plan("optimize.phased_sgd", d, p, records, "form: halving\n  loss: {huber: 100}")
+            )
             if not math.isinf(p):
                 plans.append(plan("optimize.sfw_tree", d, p, records))
             shares: list[list[float]] = [[] for _ in plans]

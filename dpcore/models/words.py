@@ -151,6 +151,22 @@ def _times(d: int) -> float:
     return math.sqrt(2) * (d + 2) / 3 / math.sqrt(d)
 
 
+FEWER = "fewer features, coarser keys"
+"""What of a model of sums is to be less where noise hides it."""
+
+
+def noisy_excess(
+    features: int, intercept: bool, stddev: float, events: float, curvature: float = 1.0
+) -> float:
+    """Excess of a mean loss by noise in a sum over events whose features are spread evenly over
+    their ranges: second moments are 1/3 of each, and 1 of the constant.
+
+    Args:
+      stddev: of a coordinate of the noise in the sum that a model solves. curvature: of the loss.
+    """
+    return (3 * features + intercept) / (2 * curvature) * (stddev / events) ** 2
+
+
 def hidden(excess: float, constant: float, fewer: str = "fewer features") -> Iterator[str]:
     """A warning where noise may hide a model.
 

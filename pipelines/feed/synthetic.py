@@ -6,20 +6,24 @@ Nothing here looks at data, and nothing is private: values are a public hash of 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from weir.dpcore.config.key import Key
 from weir.dpcore.config.schema import ListColumn, TimeColumn
 from weir.dpcore.config.section import nearest
 from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.predictor import Predictor
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.feed.shape import Shape
 from weir.transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
@@ -143,8 +147,10 @@ def _batch(
     gates = [one.where for one in config.aggregates.values()]
     asked = " ".join(text for text in (config.where, *gates) if text is not None)
     ranges = number_ranges(config)
-    for name, some in ({} if config.model is None else config.model.declared).items():
-        place = (uniforms(seed, name, rows) * len(some)).astype(int)
+    model = config.model
+    explained = {} if model is None else targets(model, seed, rows)
+    for name, some in ({} if model is None else model.declared).items():
+        place = (explained.get(name, uniforms(seed, name, rows)) * len(some)).astype(int)
         columns[name] = pa.array([some[i] for i in place.tolist()])
     schema_of_events = EventSchema.from_config(config, tuple(ranges))
     if schema_of_events.listed is not None:
@@ -153,7 +159,7 @@ def _batch(
     for name, kind in schema_of_events.columns.items():
         if name in columns:
             continue
-        u = uniforms(seed, name, rows)
+        u = explained.get(name, uniforms(seed, name, rows))
         if name in shape.values:
             columns[name] = pa.array(np.round(shape.values[name].values(u), 6))
         elif kind == "text":
@@ -225,6 +231,23 @@ def _keys(key: Key, seed: int, rows: NDArray[np.uint64], shape: Shape) -> dict[s
     return {
         column: spread([values[at] for values in declared], key.names[0])
         for at, column in enumerate(key.names)
+    }
+
+
+def targets(model: Predictor, seed: int, rows: NDArray[np.uint64]) -> dict[str, Any]:
+    """Uniform numbers (n,) of each target of a model, half of whose variance as a normal number is
+    that of a sum of its features: so that there is something to learn."""
+    own = model.features
+    if model.listed is not None:
+        count = min(LIST_NUMBERS, model.listed.size)
+        own = tuple(f"{model.listed.name}/{j}" for j in range(count))
+    law = np.zeros(len(rows))
+    for at, name in enumerate(own):
+        law += (-1.0) ** at * ndtri(uniforms(seed, name, rows))
+    law /= math.sqrt(len(own))
+    return {
+        name: ndtr(math.sqrt(0.5) * (law + ndtri(uniforms(seed, name, rows))))
+        for name in model.targets
     }
 
 

@@ -35,6 +35,8 @@ from weir.dpcore.users.unit import MOST, ContributionBounds, Periods, UserUnit
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.runners.local import opened_of
 from weir.transforms.columns.keys import KEY
+from weir.transforms.columns.list_columns import is_list
+from weir.transforms.decode.schema import canonical_columns
 from weir.transforms.operators.filter import Assign
 
 _PUBLIC = bytes(32)
@@ -217,7 +219,7 @@ def event_stats(parts: Parts) -> EventStats:
     from weir.transforms.local.engine import read
 
     plan = parts.plan
-    columns = tuple(plan.program.columns)
+    columns = canonical_columns(plan.config.model, plan.program.columns)
     roles = ["@time", "@id", "@unit", *columns]
     batches = list(read(opened_of(parts), lambda letters: None))
     assign = Assign(plan, roles)
@@ -228,11 +230,13 @@ def event_stats(parts: Parts) -> EventStats:
 
 
 def _plain(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Columns whose types do not depend on the batch; without lists and places."""
+    """Columns whose types do not depend on the batch; of lists those of a model; without places."""
     results = {}
     for name in batch.schema.names:
         column = batch.column(name)
-        if name in ("@position", "@source") or pa.types.is_nested(column.type):
+        if name in ("@position", "@source"):
+            continue
+        if pa.types.is_nested(column.type) and not is_list(column.type):
             continue
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)

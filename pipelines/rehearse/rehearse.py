@@ -32,6 +32,7 @@ from weir.pipelines.rehearse.estimates import EstimateScore, estimate_scores
 from weir.pipelines.rehearse.event_stats import EventStats, event_stats
 from weir.pipelines.rehearse.explore import ErrorGrid, grid_of
 from weir.pipelines.rehearse.jobs import refuse_source_files
+from weir.pipelines.rehearse.model_scores import ModelScore, model_scores
 from weir.pipelines.rehearse.remedies import Advised, advised
 from weir.pipelines.rehearse.scores import (
     BoundLoss,
@@ -79,6 +80,7 @@ class Rehearsal:
       result: of the run. within: what makes an output useful.
       scores: each output next to the truth; () where there is none, as ``notes`` of the result say.
       clipped, caps: what bounds take. advised, grid: what would make outputs useful.
+      models: of each target of a model, what it keeps of the loss that it could explain.
       estimates: of outputs that have them, next to the truth.
       dry_run: of public events, the section by which a config shows what bounds took of outputs
         that they can only lower; None: nothing.
@@ -93,6 +95,7 @@ class Rehearsal:
     grid: ErrorGrid | None = field(default=None)
     dry_run: DryRun | None = None
     estimates: tuple[EstimateScore, ...] = ()
+    models: tuple[ModelScore, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir rehearse --json``."""
@@ -100,6 +103,7 @@ class Rehearsal:
             **self.result.to_json(),
             "within": self.within,
             "outputs": [item.to_json() for item in self.scores],
+            "models": [item.to_json() for item in self.models],
             "estimates": [item._asdict() for item in self.estimates],
             "clipped": [item.to_json() for item in self.clipped],
             "caps": [cap.to_json() for cap in self.caps],
@@ -191,13 +195,15 @@ def _compared(
             f"{jobs.NO_PROMISE:g}) is refused: {refused}"
         )
         result = dataclasses.replace(result, notes=(*result.notes, text))
-        return Rehearsal(result, within, (), clipped, caps)
+        models = model_scores(folder, None, seen)
+        return Rehearsal(result, within, (), clipped, caps, models=models)
     last = place / ("clean" if whole is None else "whole")
     held = score(plan, folder, place / "clean", last, within, seen)
     remedies = advised(plan, held, seen, caps, within, known)
     filtered = () if plan.clock.once else estimate_scores(folder, place / "clean")
     own = (held, clipped, caps, remedies, grid_of(plan, held))
-    return Rehearsal(result, within, *own, estimates=filtered)
+    models = model_scores(folder, place / "clean", seen)
+    return Rehearsal(result, within, *own, estimates=filtered, models=models)
 
 
 def _made_up(

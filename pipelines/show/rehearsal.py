@@ -15,6 +15,7 @@ from weir.pipelines.audit.attack import Report
 from weir.pipelines.audit.audit import Audit
 from weir.pipelines.rehearse.bounds import UNEVEN
 from weir.pipelines.rehearse.estimates import EstimateScore
+from weir.pipelines.rehearse.model_scores import AS_GOOD, ModelScore
 from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.remedies import Advice
 from weir.pipelines.rehearse.scores import BoundLoss, ClippingLoss, Score
@@ -115,6 +116,10 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
         yield indent(errors(found.scores))
         yield indent(Text(told(found), style="dim"))
+    if found.models:
+        yield heading("What models keep of the loss that they could explain")
+        yield indent(explained(found.models))
+        yield indent(Text(EXPLAINED, style="dim"))
     if found.estimates:
         yield heading("How far estimates lie off what bounds leave (weir estimate)")
         yield indent(filtered(found.estimates))
@@ -163,6 +168,28 @@ def errors(scores: tuple[Score, ...]) -> RenderableType:
             percent(score.inside) if math.isfinite(score.inside) else "-",
             Text(score.grade, style=STYLES[score.grade]),
         )
+    return rows
+
+
+EXPLAINED = (
+    "Mean losses of these events in scaled units, by the models of the last tick. best: the least "
+    "of a fit without privacy and of this config without noise. share: what the model gains over a "
+    "constant, of what the best does: 0 is a constant, 1 the best."
+)
+
+
+def explained(scores: tuple[ModelScore, ...]) -> RenderableType:
+    """A row for each target of a model."""
+    names = ("events", "a constant", "model", "without noise", "best", "share", "without noise")
+    rows = table("target", "loss", *names, "", right=names)
+    for score in scores[:SHOWN]:
+        losses = (score.constant, score.model, score.quiet, score.best)
+        poor = score.share < AS_GOOD
+        shares = [f"{share:.2f}" if math.isfinite(share) else "-"
+                  for share in (score.share, score.quiet_share)]  # fmt: skip
+        said = Text("a constant would do as well" if poor else "", style=STYLES["useless"])
+        shown = [_known(loss) for loss in losses]
+        rows.add_row(score.target, score.loss, f"{score.events:,}", *shown, *shares, said)
     return rows
 
 

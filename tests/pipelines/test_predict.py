@@ -14,10 +14,10 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.predict.predict import models_at
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.score import score
 from weir.pipelines.results.events import tables
+from weir.pipelines.results.models import models_at
 from weir.pipelines.results.run import ResultFolder
 
 N = 900

@@ -17,8 +17,8 @@ from weir.dpcore.bounded_events import Events
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import simulate
-from weir.pipelines.predict.predict import models_at
 from weir.pipelines.results.files import read_file
+from weir.pipelines.results.models import models_at
 from weir.pipelines.results.run import ResultFolder
 
 pytestmark = pytest.mark.slow

@@ -272,17 +272,18 @@ def strength_for(objective: Objective, rows: float, budget: PrivacyLoss) -> floa
     (n mu)^(-2/3). The constants were fitted to 11 public tables.
 
     Args:
-      rows: n, over the rows that a neighbour swaps. budget: of the fit; of K-norm noise mu is that
-        of Gaussian noise of the same variance.
+      rows: n, over the rows that a neighbour swaps. budget: of the fit.
     """
-    mu = budget.value
-    if budget.kind == "zcdp":
-        mu = math.sqrt(2 * mu)
-    elif budget.kind == "pure":
-        mu /= math.sqrt(objective.dimension + 1)
-    loss = objective.loss
+    mu, loss = mu_like(budget, objective.dimension), objective.loss
     steep = loss.smoothness * loss.slope(math.inf) ** 2
     return round_up(2.1 * objective.reach**2 * steep ** (1 / 3) * (rows * mu) ** -0.8)
+
+
+def mu_like(budget: PrivacyLoss, dimension: int) -> float:
+    """mu of a budget; of a pure one that of Gaussian noise with the variance of K-norm noise."""
+    if budget.kind == "zcdp":
+        return math.sqrt(2 * budget.value)
+    return budget.value / (math.sqrt(dimension + 1) if budget.kind == "pure" else 1.0)
 
 
 def level_for(

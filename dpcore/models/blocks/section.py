@@ -131,10 +131,10 @@ class BlockModel(ClassifiedModel):
     solver: Solver | None = Field(
         default=None,
         description="What finds a fit's point: steps (noisy steps, preconditioned by noisy second "
-        "moments; Gaussian noise), output (noise on the certified minimiser) or sgd (passes of "
-        "stochastic steps over blocks of records, at the noise of output: for many rows or a "
-        "small lambda). Without it: steps where noise is Gaussian and neither regularise nor "
-        "passes is given, else output.",
+        "moments of up to 1,023 features; plain descent of more), output (noise on the certified "
+        "minimiser) or sgd (passes of stochastic steps over blocks of records, at the noise of "
+        "output: for many rows or a small lambda). Without it: steps of up to 1,023 "
+        "features where neither regularise nor passes is given, else output.",
         examples=["steps"],
     )
     passes: Passes | None = Field(
@@ -262,19 +262,9 @@ class BlockModel(ClassifiedModel):
         name, write = "model.solver", "write solver: output."
         if not self.stepped:
             raise ConfigError(name, STEPS, f"is not for fits on samples; {write}")
-        if not set(GAUSSIAN) & set(noises_for(terms)):
-            raise ConfigError(
-                name,
-                STEPS,
-                "needs Gaussian noise, under which many noisy sums compose; set privacy.delta "
-                f"above 0, or {write}",
-            )
-        width = self.inputs.outputs + self.intercept
-        if self.inputs.sparse or width > MOST_WIDTH:
-            words = f"keeps second moments of {width:,} numbers, more than {MOST_WIDTH:,}"
-            raise ConfigError(
-                name, STEPS, f"{words}; take model.map: {{projection: 50}}, or {write}"
-            )
+        if self.inputs.sparse:
+            words = f"is of dense rows; take model.map: {{projection: 50}}, or {write}"
+            raise ConfigError(name, STEPS, words)
         if self.regularise is not None:
             words = "belongs to model.solver: output and sgd; remove it."
             raise ConfigError("model.regularise", self.regularise, words)
@@ -284,7 +274,8 @@ class BlockModel(ClassifiedModel):
         if self.solver is not None:
             return self
         solver = OUTPUT
-        if self.regularise is None and self.passes is None:
+        wide = self.inputs.outputs + self.intercept > MOST_WIDTH
+        if self.regularise is None and self.passes is None and not wide:
             with suppress(ConfigError):
                 self.steppable(terms)
                 solver = STEPS
@@ -342,7 +333,7 @@ class BlockModel(ClassifiedModel):
         noises = self.noises
         if self.solver == STEPS:
             self.steppable(terms)
-            noises = GAUSSIAN
+            noises = GAUSSIAN if set(GAUSSIAN) & set(noises_for(terms)) else ("k_norm",)
         others = (OUTPUT, SGD) if cut.by_count and self.stepped else (OUTPUT,)
         unchosen = {name: of(name) for name in others if name != self.solver}
         shape = (terms, schedule, presence, self.split, noises)

@@ -14,9 +14,9 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.models.blocks.level import FitLevel
+from weir.dpcore.models.blocks.level import FitLevel, mu_like
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.models.kit.filter import TIMES, FilterRule, Spectrum, StepFilter, constant_loss
+from weir.dpcore.models.kit.filter import TIMES, FilterRule, Spectrum, StepFilter
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.noise import kind_of
 
@@ -27,7 +27,8 @@ CLIP = 0.9
 SHORTEST = 0.1
 """Least mean squared length of features that is taken."""
 MOST_WIDTH = 1024
-"""Numbers of (x, 1), at most: their second moments take as many times as many."""
+"""Numbers of (x, 1) whose second moments are summed, at most: they are as many times as many. More
+take plain descent."""
 MOST_STEPPED = 1 << 23
 """Rows of a fit, at most: sums over them are exact."""
 MOST_SQUARES = 1 << 12
@@ -44,6 +45,8 @@ class StepsLevel(FitLevel):
     3. M = U diag(e) U^T, e raised by what noise does; T and a of least predicted excess.
     4. T times w <- w - U diag(a / (c e)) U^T l C (g + noise), g the mean of slope / l times p / C,
        that shortened to length 1: a longer row has less weight and is not changed.
+    Where p has more than ``MOST_WIDTH`` numbers there are no second moments: plain descent, the
+    filter is a / (c A^2), T and a of least predicted excess (``FilterRule.descent``).
 
     **Formal guarantees**
       Unit: one event, or a user in one block, whose rows have weights that add up to 1; in j blocks
@@ -57,8 +60,9 @@ class StepsLevel(FitLevel):
         Each times ``changes``. Rows and slopes are truncated toward zero before they are multiplied
         and sums of the products are exact, so that all three hold exactly.
       Guarantee: given what was released before, A, C, T, the filter and w are constants, so the
-        noise of each query is that of a constant, public scale: .02, .1 and .88 of the share, the
-        last evenly over T sums, compose adaptively, as mu^2 (Gaussian) or rho (discrete Gaussian).
+        noise of each query is that of a constant, public scale: .02, .1 and .88 of the share (.02
+        and .98 of plain descent), the last evenly over T sums, compose adaptively, as mu^2
+        (Gaussian), rho (discrete Gaussian) or epsilon (K-norm noise of the l2 norm).
         T <= 256 may follow from M, as the cost of a sum is 1 / T of its part.
       Noise: of a sum of gradients it is keyed by a digest of filter, T and w, next to that of all
         data; of M by one of A. No noise is ever added to two different points: a retry that came to
@@ -71,23 +75,24 @@ class StepsLevel(FitLevel):
 
     Attributes:
       size, divisor, most: see ``FitLevel``. objective: loss, features and their norm.
-      length, moments: noise of the first two. gradients: of a sum, for each T in ``TIMES``.
+      length, moments: noise of the first two; None: there are no second moments.
+      gradients: of a sum, for each T in ``TIMES``.
     """
 
     objective: Objective
     length: PointNoise
-    moments: PointNoise
+    moments: PointNoise | None
     gradients: tuple[PointNoise, ...]
 
     @property
     def kind(self) -> LossKind:
-        return kind_of(self.moments.kind)
+        return kind_of(self.length.kind)
 
     @property
     def cost(self) -> Fraction:
         sums = zip(TIMES, self.gradients, strict=True)
         most = max(steps * _cost(noise) for steps, noise in sums)
-        return _cost(self.length) + _cost(self.moments) + most
+        return _cost(self.length) + (_cost(self.moments) if self.moments else 0) + most
 
     @property
     def moved(self) -> float:
@@ -96,7 +101,8 @@ class StepsLevel(FitLevel):
 
     @property
     def way(self) -> str:
-        return f"noisy preconditioned steps, about {self.expected.steps:,}"
+        kind = "preconditioned steps" if self.moments else "steps of plain descent"
+        return f"noisy {kind}, about {self.expected.steps:,}"
 
     @property
     def rule(self) -> FilterRule:
@@ -122,9 +128,13 @@ class StepsLevel(FitLevel):
 
     @property
     def variance(self) -> float:
-        """Of a step that would go all the way."""
+        """Of a step that would go all the way, or of all of plain descent."""
         values, squares = self.even
         loss = self.objective.loss
+        if self.moments is None:
+            way, (length,) = self.expected, self.expected.lengths
+            noise = self._variances(squares)[TIMES.index(way.steps)]
+            return float(way.steps * noise * (length / (loss.smoothness * squares)) ** 2)
         inverse = loss.slope(math.inf) * CLIP / (loss.smoothness * values)
         return float(np.mean(inverse * inverse)) * squares * self.gradients[0].variance
 
@@ -133,33 +143,38 @@ class StepsLevel(FitLevel):
         """Predicted excess of the mean loss of a first fit."""
         return self.expected.excess
 
-    @property
-    def trivial(self) -> float:
-        """What a constant loses, about."""
-        loss = self.objective.loss
-        return constant_loss(bool(getattr(loss, "labels", False)), loss.outputs)
-
     def choose(self, values: Floats, squares: float) -> StepFilter:
         """The filter of least predicted excess. values: (D,) e, before they are raised. squares:
         A^2."""
-        low, variances = self._noise(squares, len(values))
-        return self.rule.choose(np.maximum(values, 0.0) + low, variances)
+        if self.moments is None:
+            return self.descent(squares, False)
+        low = self._low(self.moments, squares)
+        return self.rule.choose(np.maximum(values, 0.0) + low, self._variances(squares))
+
+    def descent(self, squares: float, linked: bool) -> StepFilter:
+        """That of plain descent. squares: A^2. linked: see ``FilterRule``."""
+        width = self.objective.width
+        return self.rule.descent(squares, width, self._variances(squares), linked)
 
     def spectrum(self, matrix: Floats, squares: float, linked: bool) -> Spectrum:
         """The filter of noisy second moments. matrix: (D, D) M. squares: A^2. linked: see
         ``FilterRule``."""
-        return self.rule.spectrum(matrix, *self._noise(squares, len(matrix)), linked)
+        assert self.moments is not None
+        low = self._low(self.moments, squares)
+        return self.rule.spectrum(matrix, low, self._variances(squares), linked)
 
-    def _noise(self, squares: float, width: int) -> tuple[float, list[float]]:
-        """What eigenvalues are raised by, above all that noise does to them, and the variance of a
-        step's noise for each T."""
+    def _low(self, moments: PointNoise, squares: float) -> float:
+        """What eigenvalues are raised by, above all that noise does to them."""
+        return squares * moments.stddev * math.sqrt(self.objective.width)
+
+    def _variances(self, squares: float) -> list[float]:
+        """Of a step's noise for each T."""
         unit = (self.objective.loss.slope(math.inf) * CLIP) ** 2 * squares
-        low = squares * self.moments.stddev * math.sqrt(width)
-        return low, [unit * noise.variance for noise in self.gradients]
+        return [unit * noise.variance for noise in self.gradients]
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
-        some = (self.length, self.moments, *self.gradients)
+        some = (self.length, *([self.moments] if self.moments else []), *self.gradients)
         return {
             "size": self.size,
             "steps": [self.divisor.hex(), self.most],
@@ -184,7 +199,7 @@ def steps_level(
     budget: PrivacyLoss,
     share: Fraction,
 ) -> StepsLevel:
-    """A level whose fits cost at most a share of a Gaussian budget each.
+    """A level whose fits cost at most a share of a budget each.
 
     Args:
       objective: loss, features and their norm. size, divisor, most: see ``FitLevel``. changes: rows
@@ -208,14 +223,18 @@ def steps_level(
         each = changes * moved / divisor * (1 + 2.0**-50)
         return PointNoise.calibrated(dimension, each, budget, units, spare=1.0, name=name)
 
+    moments, rest = None, 1 - LENGTH
+    if width <= MOST_WIDTH:
+        moments = noise(width * (width + 1) // 2, math.sqrt(2.0), MOMENTS, "second moments")
+        rest = GRADIENTS
     return StepsLevel(
         size,
         divisor,
         most,
         objective,
         noise(1, norm * norm, LENGTH, "a mean length"),
-        noise(width * (width + 1) // 2, math.sqrt(2.0), MOMENTS, "second moments"),
-        tuple(noise(objective.dimension, 2.0, GRADIENTS / steps, "a gradient") for steps in TIMES),
+        moments,
+        tuple(noise(objective.dimension, 2.0, rest / steps, "a gradient") for steps in TIMES),
     )
 
 
@@ -225,5 +244,5 @@ def huber_width(dimension: int, rows: float, budget: PrivacyLoss) -> float:
     Args:
       rows: of a fit, times the root of its share of the budget.
     """
-    mu = budget.value if budget.kind == "gdp" else math.sqrt(2 * budget.value)
+    mu = mu_like(budget, dimension)
     return 0.5 if 2 * math.sqrt(dimension) / (rows * mu) > 1e-3 else 1.0

@@ -47,8 +47,8 @@ class StepsFitter(Fitter):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """See Fitter: w; and A, T and the filter."""
-        return self.dimension, 2 + self.level.objective.width**2
+        """See Fitter: w; and A, T and the filter, of plain descent one number."""
+        return self.dimension, 2 + (self.level.objective.width**2 if self.level.moments else 1)
 
     @property
     def steps(self) -> int:  # type: ignore[override]  # a field of other fitters
@@ -56,8 +56,8 @@ class StepsFitter(Fitter):
 
     @property
     def work(self) -> int:
-        width = self.level.objective.width
-        return 2 * self.level.most * self.dimension + self.dimension * width
+        filtered = self.dimension * self.level.objective.width if self.level.moments else 0
+        return 2 * self.level.most * self.dimension + filtered
 
     def fit(
         self,
@@ -92,7 +92,7 @@ class StepsFit:
     draws: Draws
 
     def start(self) -> tuple[Floats, Floats]:
-        return self._rounded(self.centre), np.zeros(2 + self.level.objective.width**2)
+        return self._rounded(self.centre), np.zeros(StepsFitter(self.level).sizes[1])
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
         for at in range(done, done + steps):
@@ -107,16 +107,20 @@ class StepsFit:
         return FitResult(x)
 
     def filtered(self) -> Floats:
-        """A, T and the filter U diag(a / (c e)) U^T, row after row."""
+        """A, T and the filter: U diag(a / (c e)) U^T, row after row, or a / (c A^2)."""
         level, objective = self.level, self.level.objective
         low = SHORTEST + objective.intercept
         high = max(low, objective.norm**2 + objective.intercept)
         mean = float(self._released(level.length, self.mean_length(), 1, np.zeros(1))[0])
         squares = min(max(mean + objective.intercept, low), high)
-        reach = math.sqrt(squares)
+        reach, linked = math.sqrt(squares), bool(self.centre.any())
+        if level.moments is None:
+            way = level.descent(squares, linked)
+            step = float(way.lengths[0]) / (objective.loss.smoothness * squares)
+            return np.array([reach, float(way.steps), step])
         moments = self._released(level.moments, self.second_moments(reach), 2, np.array([reach]))
         matrix = matrix_of(moments, objective.width) * squares
-        own = level.spectrum(matrix, squares, bool(self.centre.any()))
+        own = level.spectrum(matrix, squares, linked)
         filtered = spectral(own.inverse, own.rows).reshape(-1)
         return np.concatenate([[reach, float(own.chosen.steps)], filtered])
 
@@ -128,6 +132,8 @@ class StepsFit:
         seen = np.concatenate([y, x])
         gradient = self._released(noise, self.gradient(x, clip), 2 + number, seen)
         gradient *= objective.loss.slope(math.inf) * clip
+        if level.moments is None:
+            return self._rounded(x - float(y[2]) * gradient)
         matrix = y[2:].reshape(objective.width, objective.width)
         moved = [combination(row, matrix) for row in gradient.reshape(-1, objective.width)]
         return self._rounded(x - np.concatenate(moved))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.level import FitLevel
 from weir.dpcore.models.blocks.partition import ByCount, ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Participation
 from weir.dpcore.models.blocks.steps import StepsLevel
 from weir.dpcore.models.blocks.stochastic import Stochastic
+from weir.dpcore.models.kit.filter import FilterRule, constant_loss
 from weir.dpcore.models.words import hidden
 from weir.dpcore.words import bytes_text, number
 
@@ -63,29 +65,48 @@ def facts(program: BlockProgram) -> Iterator[tuple[str, str]]:
             f"{level.way}; costs {number(level.loss.value)} "
             f"({level.loss.kind}); noise {number(level.variance**0.5)}",
         )
-    if (first := first_fit(program)) is not None:
-        yield (
-            "predicted excess",
-            f"{number(first.excess)} of the {number(first.trivial)} that a constant loses (mean "
-            "loss of a first fit, for features spread evenly over their ranges)",
-        )
+    excess, trivial = predicted(program)
+    yield (
+        "predicted excess",
+        f"{number(excess)} of the {number(trivial)} that a constant loses (mean "
+        "loss of a first fit, for features spread evenly over their ranges)",
+    )
     yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
 
-def first_fit(program: BlockProgram) -> StepsLevel | None:
-    """The level of the first fit, where it is of noisy steps."""
+def first_fit(program: BlockProgram) -> FitLevel:
+    """The level of the first fit."""
     blocks = 1
     while not (fits := program.schedule.fits(blocks)):
         blocks += 1
-    level = program.levels[fits[0].level]
-    return level if isinstance(level, StepsLevel) else None
+    return program.levels[fits[0].level]
+
+
+def predicted(program: BlockProgram) -> tuple[float, float]:
+    """Predicted excess of the mean loss of a first fit, and what a constant loses.
+
+    Of noise on a minimum lambda R^2 + v c k A^2 s^2 / 2, as the Hessian's trace is at most c A^2
+    for each of k outputs and on average v of it; R = 4 / A is the length of a good model, 2 / A of
+    numbers.
+    """
+    level, objective = first_fit(program), program.objective
+    loss = objective.loss
+    labels = bool(getattr(loss, "labels", False))
+    trivial = constant_loss(labels, loss.outputs)
+    if isinstance(level, StepsLevel):
+        return level.excess, trivial
+    size = (4.0 if labels or loss.outputs > 1 else 2.0) / objective.reach
+    curvature = FilterRule.of(labels, loss.outputs, loss.smoothness).slack * loss.smoothness
+    noise = curvature * loss.outputs * objective.reach**2 * level.variance / 2
+    return min(trivial, objective.strength * size**2) + noise, trivial
 
 
 def doubts(program: BlockProgram) -> Iterator[str]:
     """What the numbers of a plan speak against."""
-    first = first_fit(program)
-    if first is not None:
-        yield from hidden(first.excess, first.trivial)
+    fewer = "fewer features"
+    if not isinstance(program.levels[0], StepsLevel):
+        fewer += ", model.solver: steps"
+    yield from hidden(*predicted(program), fewer)
 
 
 def notes(program: BlockProgram) -> Iterator[str]:
@@ -100,7 +121,7 @@ def notes(program: BlockProgram) -> Iterator[str]:
             "Stochastic steps end near the minimiser, how near is not certified and not in the "
             "predicted noise: the noise is for whatever they come to. More model.passes end nearer."
         )
-    if first_fit(program) is not None and len(program.levels) > 1:
+    if isinstance(program.levels[0], StepsLevel) and len(program.levels) > 1:
         yield (
             "Each level of the schedule has a share of the budget. Where nothing drifts, the later "
             "fits of a chain add noise: one fit of as many records, erm.output_perturbation or "

@@ -8,6 +8,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, cast
 
+import numpy as np
 from pydantic import BeforeValidator, Field
 
 from weir.dpcore.accounting.calibrate import gdp_mu
@@ -20,7 +21,9 @@ from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.erm.schedule import RefitPhase, RefitSchedule, schedule_for
 from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
 from weir.dpcore.models.fields import algorithm_field
+from weir.dpcore.models.kit.filter import constant_loss
 from weir.dpcore.models.solvers.noisy_steps import NoisySteps
+from weir.dpcore.models.solvers.queries import Problem, gradient_stddev
 from weir.dpcore.models.words import hidden
 from weir.dpcore.pricing.calibration import round_up
 from weir.dpcore.pricing.noises import noises_for
@@ -112,11 +115,25 @@ class ErmModel(RefittedModel):
         yield from super().doubts(program, terms)
         solver, schedule = program.solver, program.schedule
         tick = schedule.last_run(terms.horizon)
-        if isinstance(solver, NoisySteps) and terms.events and tick is not None:
-            rows = min(float(solver.problem.limit), terms.events * (tick + 1))
-            share = schedule.share(tick)
-            assert share is not None
-            yield from hidden(solver.expected(schedule.budget, share, rows), solver.trivial)
+        if not terms.events or tick is None:
+            return
+        rows = min(float(solver.problem.limit), terms.events * (tick + 1))
+        share = schedule.share(tick)
+        assert share is not None
+        if isinstance(solver, NoisySteps):
+            excess = solver.expected(schedule.budget, share, rows)
+        else:
+            excess = paths(solver.problem, schedule.budget, share, rows)
+        labels = solver.problem.gradients.loss.labels
+        yield from hidden(excess, constant_loss(labels, 1))
+
+
+def paths(problem: Problem, budget: PrivacyLoss, share: Fraction, rows: float) -> float:
+    """Excess that noise leaves in projected noisy steps over so many rows, about: R |noise| / n, R
+    the radius of the set and noise that of one sum of gradients for the whole share, as that of T
+    sums is sqrt(T) times as large, and their average sqrt(T) times as good."""
+    noise = gradient_stddev(problem, budget, share) * math.sqrt(problem.dimension)
+    return float(problem.set.farthest(np.zeros(problem.dimension))) * noise / rows
 
 
 class NaiveModel(RefittedModel):

@@ -31,11 +31,16 @@ LENGTHS = (0.0, *(np.rint(np.geomspace(0.02, 1.0, 24) * 2**20) / 2**20).tolist()
 """a that are tried along each direction."""
 
 
+MOST_DIRECTIONS = 1 << 10
+"""Of plain descent, that are looked at."""
+
+
 class StepFilter(NamedTuple):
     """What was chosen.
 
     Attributes:
-      steps: T. lengths: (D,), a_i. excess: predicted, over the best model without noise.
+      steps: T. lengths: (D,), a_i; (1,) of plain descent. excess: predicted, over the best model
+        without noise.
     """
 
     steps: int
@@ -115,6 +120,33 @@ class FilterRule:
             excess = math.fsum(total[np.arange(len(values)), at].tolist())
             if best is None or excess < best.excess:
                 best = StepFilter(steps, lengths[at], excess)
+        assert best is not None
+        return best
+
+    def descent(
+        self, squares: float, width: int, variances: Sequence[float], linked: bool = False
+    ) -> StepFilter:
+        """Steps w <- w - a / (c A^2) (g + noise), one a for all directions: those of the least
+        excess where second moments along direction i, and the excess of the start, are in
+        proportion to 1 / i, as those of a model whose coefficients are alike.
+
+        Args:
+          squares: A^2. width: D. variances, linked: as in ``choose``.
+        """
+        parts = 1.0 / np.arange(1, min(width, MOST_DIRECTIONS) + 1)
+        parts /= math.fsum(parts.tolist())
+        start = self.start / (16.0 if linked else 1.0)
+        best: StepFilter | None = None
+        for steps, variance in zip(self.times, variances, strict=True):
+            for length in LENGTHS[1:]:
+                shrink = 1.0 - self.slack * length * parts
+                left = _power(shrink * shrink, steps)
+                gathered = (1.0 - left) / (1.0 - shrink * shrink)
+                noise = self.outputs * self.slack * length**2 * variance
+                noise /= 2.0 * self.smoothness * squares
+                excess = math.fsum((parts * (start * left + noise * gathered)).tolist())
+                if best is None or excess < best.excess:
+                    best = StepFilter(steps, np.array([length]), excess)
         assert best is not None
         return best
 

@@ -17,16 +17,17 @@ from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Share
 from weir.dpcore.models.gradients import Gradients, RowCounts, SecondMoments
+from weir.dpcore.models.kit.filter import constant_loss
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.online.program import Learner
 from weir.dpcore.models.online.rule import LeaderRule
 from weir.dpcore.models.online.section import GradientModel
 from weir.dpcore.models.users import events_of, refuse_blind
+from weir.dpcore.models.words import FEWER, hidden, noisy_excess
 from weir.dpcore.pricing.alternatives import Offer, best_sum
 from weir.dpcore.pricing.calibration import Alternative, FixedLeaf, round_up
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.words import number
 
 
 class Curving(NamedTuple):
@@ -233,19 +234,16 @@ class LearnerModel(GradientModel):
             )
 
     def doubts(self, program: Learner, terms: Terms) -> Iterator[str]:
-        """See Algorithm: noise of the gradients beyond all gradients that are expected."""
+        """See Algorithm: noise of the last model that may hide it."""
         yield from super().doubts(program, terms)
         if terms.events is None or terms.horizon is None:
             return
         last = np.array([terms.horizon - 1])
-        noise = math.sqrt(self.dimension) * float(program.gradient_stddev(last)[0])
-        most = float(self.clip.gradient) * terms.events * terms.horizon
-        if noise > most:
-            yield (
-                f"Models are noise: it adds a gradient of length {number(noise)} to a sum that "
-                f"{number(terms.events)} events a tick (expect.events) bring to {number(most)} at "
-                "most. Take fewer features, longer ticks, coarser keys, or a larger epsilon."
-            )
+        stddev = float(program.gradient_stddev(last)[0])
+        loss, events = parse_loss(self.loss_spec), terms.events * terms.horizon
+        curvature = 1.0 if loss.cornered else loss.smoothness
+        shape = (len(self.features), self.intercept, stddev, events, curvature)
+        yield from hidden(noisy_excess(*shape), constant_loss(loss.labels, 1), FEWER)
 
     def warnings(self, program: Learner) -> Iterator[str]:
         if self.releases_loss(program):

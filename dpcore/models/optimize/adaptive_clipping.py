@@ -241,7 +241,7 @@ class AdaptiveClipping(Phased):
         return (
             "Residuals are clipped at a bound that is learned: models are those of a Huber loss of "
             "that width, which large residuals pull less than they pull a mean. Where they are "
-            "one-sided take form: halving.",
+            "one-sided take form: halving and loss: {huber: 100}, which clips none.",
         )
 
     def words(self, run: int) -> str:

@@ -245,8 +245,12 @@ class FrankWolfeModel(OptimizeModel):
             yield shared_note(program.presence)
         yield from program.way.notes
 
+    def doubts(self, program: WindowProgram, terms: Terms) -> Iterator[str]:
+        yield from super().doubts(program, terms)
+        yield from program.way.doubts
+
     def warnings(self, program: WindowProgram) -> Iterator[str]:
-        mebibytes, way = program.state_bytes() / 2**20, program.way
+        mebibytes = program.state_bytes() / 2**20
         yield (
             f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "
             f"{mebibytes:,.1f} MiB a key."
@@ -256,4 +260,3 @@ class FrankWolfeModel(OptimizeModel):
                 "Blocks are of records, in the order of tick and id: model_of reveals how many "
                 "events a key has so far. Events without an id are refused."
             )
-        yield from way.doubts

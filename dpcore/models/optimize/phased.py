@@ -103,7 +103,8 @@ class PhasedRun:
         convex losses do not take two points apart while eta_i <= 2 / beta: that is a condition of
         privacy, and a run that breaks it is refused. Projections do not either. Rounding of doubles
         adds at most n_i times what a step of it is (``rounding``), and the lattice sqrt(d) steps:
-        both are in it.
+        both are in it. Residuals of the squared loss are clipped before they are multiplied: its
+        steps are those of Huber's loss, convex, as smooth, and of slope L = width A.
       Guarantee: one release a record; mu = Delta_i / sigma_i, or rho = Delta_i^2 / (2 sigma_i^2).
       Source: Feldman, Koren, Talwar (2020), Algorithm 2; a loss with a corner is replaced by its
         Moreau envelope of width eta A^2 / 8, for which eta = 8 / beta.

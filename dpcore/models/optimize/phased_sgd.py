@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -16,10 +17,12 @@ from weir.dpcore.geometry.balls import L2Ball
 from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.fields import MOST_ROWS, algorithm_field
+from weir.dpcore.models.kit.loss import Huber
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.optimize.adaptive_clipping import ASKED, STAGES, AdaptiveClipping, rungs_for
 from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.one_pass_model import OnePassModel
 from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
 from weir.dpcore.models.optimize.phased_erm import PhasedErm, erm_run, pieces_of
@@ -30,6 +33,8 @@ PHASED_NOISES = ("gaussian", "discrete_gaussian")
 MOST_PASSES = 64
 PASSES, KEPT = 8, 1 << 12
 """Where none are given."""
+RESIDUAL = 0.5
+"""At which form: halving clips residuals of the squared loss: a quarter of the target's range."""
 FORMS = ("halving", "learned", "erm")
 Form = Annotated[Literal["halving", "learned", "erm"], Says(f"must be one of {', '.join(FORMS)}.")]
 
@@ -48,8 +53,10 @@ class PhasedSgdModel(OnePassModel):
     algorithm: Literal["optimize.phased_sgd"] = algorithm_field("optimize.phased_sgd")
     form: Form | None = Field(
         default=None,
-        description="halving (the paper's: phases of n/2, n/4, ... records), learned (four equal "
-        "phases; an eighth of each says how large residuals are, and bounds them: the loss is "
+        description="halving (the paper's phases of n/2, n/4, ... records; residuals of the "
+        "squared loss are clipped at a quarter of the target's range, as by {huber: 0.5}; the "
+        "paper's are not, as by {huber: 100}), learned (four equal phases; an eighth of each says "
+        "how large residuals are, and bounds them: the loss is "
         "Huber's, of a width that follows) or erm (halving phases, each gone over model.passes "
         "times: losses with a corner are not smoothed, and any step is private). Without it: "
         "learned for the squared loss in runs of 32 records and more, "
@@ -101,6 +108,15 @@ class PhasedSgdModel(OnePassModel):
     @property
     def smaller(self) -> str:
         return "a smaller model.keep"
+
+    def notes(self, program: OnePass) -> Iterator[str]:
+        yield from super().notes(program)
+        if program.course.canonical()["course"] == "phased" and parse_loss(self.loss).quadratic:
+            yield (
+                f"Residuals are clipped at {RESIDUAL:g} in scaled units: models are those of "
+                f"{{huber: {RESIDUAL:g}}}. Without the clip noise is in proportion to the largest "
+                "residual of the set."
+            )
 
     def _form(self, terms: Terms) -> str:
         """The form that is asked for, or the default."""
@@ -200,6 +216,8 @@ class PhasedSgdModel(OnePassModel):
 
         def run(records: int) -> PhasedRun:
             glm = glms(1.0)
+            if glm.loss.quadratic:  # its slope over the whole set would set the noise
+                glm = replace(glm, loss=Huber(RESIDUAL))
             if self.smooths:
                 root = (records / 6 + 16 * glm.dimension * ratio * ratio) ** 0.5
                 eta = 2 * distance / (glm.lipschitz * root) if step is None else step

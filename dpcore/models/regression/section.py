@@ -19,16 +19,16 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.models.fields import Count, Length, SquaredLoss, Tolerance
+from weir.dpcore.models.kit.filter import constant_loss
 from weir.dpcore.models.model import Model
 from weir.dpcore.models.moments import SLACK, Moments, leaf_of
 from weir.dpcore.models.regression.quadratic import ADASSP, Ridge, compare_clips, compare_ridges
-from weir.dpcore.models.words import OWN_UNITS
+from weir.dpcore.models.words import FEWER, OWN_UNITS, hidden, noisy_excess
 from weir.dpcore.neighbours import Family
 from weir.dpcore.pricing.alternatives import Offer, best_sum
 from weir.dpcore.pricing.calibration import Alternative, budget_of, calibrated, share
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
-from weir.dpcore.words import number
 
 P = TypeVar("P", bound=Program)
 
@@ -227,23 +227,15 @@ class MomentsModel(Model):
         return super().expected_error(info, ticks)
 
     def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
-        """See Algorithm: a model that its noise takes across its set, by ``expected_error``."""
+        """See Algorithm: noise of the worst model that may hide it."""
         yield from super().doubts(program, terms)
         over = getattr(self, "over", None)
         span = over if isinstance(over, int) else terms.horizon
         if terms.events is None or span is None:
             return
         worst = next(x.inner_stddev for x in program.describe(terms.ticks()) if x.name == "theta")
-        convex_set = self.projectable_set()
-        reach = convex_set.farthest(np.zeros(convex_set.dimension))
-        noise = math.sqrt(self.dimension) * 3 * worst / (terms.events * span)
-        if noise > reach:
-            yield (
-                f"A model is noise within its set: {number(terms.events)} events a tick "
-                f"(expect.events) leave a standard deviation of {number(noise)} in it at best, and "
-                f"the set reaches to {number(reach)}. Take fewer features, a smaller "
-                "clip.features, longer ticks or spans, coarser keys, or a larger epsilon."
-            )
+        shape = (len(self.features), self.intercept, worst, terms.events * span)
+        yield from hidden(noisy_excess(*shape), constant_loss(False, 1), FEWER)
 
     def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """How models are solved for, and what is kept."""

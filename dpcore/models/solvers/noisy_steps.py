@@ -14,7 +14,7 @@ from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.kit.eigen import combination, spectral
-from weir.dpcore.models.kit.filter import FilterRule, constant_loss
+from weir.dpcore.models.kit.filter import FilterRule
 from weir.dpcore.models.kit.point import centre_of, grid_of, to_grid
 from weir.dpcore.models.solvers.frank_wolfe import refuse_corners
 from weir.dpcore.models.solvers.queries import (
@@ -131,11 +131,6 @@ class NoisySteps(BatchSolver):
         low = squares / rows * moments * math.sqrt(problem.dimension)
         variance = (gradient_stddev(problem, budget, share * self.share) / rows) ** 2
         return self.rule.choose(values + low, [variance]).excess
-
-    @property
-    def trivial(self) -> float:
-        """What a constant loses, about."""
-        return constant_loss(self.problem.gradients.loss.labels, 1)
 
     def _run(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Preconditioned:
         d = self.problem.dimension

@@ -41,6 +41,7 @@ LOSSES: dict[str, Any] = {
 BUDGETS = {
     "gaussian": PrivacyLoss("gdp", 0.5),
     "discrete_gaussian": PrivacyLoss("zcdp", 0.1),
+    "k_norm": PrivacyLoss("pure", 2.0),
 }
 
 
@@ -154,7 +155,7 @@ def noises(at: StepsLevel, count: int) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("kind", ["gaussian", "discrete_gaussian"])
 def test_each_query_gets_noise_of_the_scale_that_is_paid_for_and_of_no_other(kind: str) -> None:
     at = level("logistic", 100, kind=kind)
     part = BUDGETS[kind].value if kind == "gaussian" else math.sqrt(2 * BUDGETS[kind].value)
@@ -173,6 +174,61 @@ def test_each_query_gets_noise_of_the_scale_that_is_paid_for_and_of_no_other(kin
         square = float(np.mean((some / scale) ** 2))
         spread = 5 * math.sqrt(2 / len(some))
         assert abs(square - 1) < spread < abs(1.3**2 - 1) and abs(square * 1.69 - 1) > spread
+
+
+@pytest.mark.slow
+def test_each_query_gets_pure_noise_of_the_scale_that_is_paid_for_and_of_no_other() -> None:
+    """K-norm noise in d coordinates: its length is a gamma variable of shape d."""
+    at = level("logistic", 100, kind="k_norm")
+    moved = (2.0, math.sqrt(2.0), 2.0)
+    shares = (LENGTH, MOMENTS, GRADIENTS / TIMES[4])
+    for some, d, size, share in zip(noises(at, 900), (1, 6, 3), moved, shares, strict=True):
+        scale = size / 100 / (BUDGETS["k_norm"].value * float(share) / 2)
+        length = np.linalg.norm(some.reshape(-1, d), axis=1) / scale
+        assert stats.kstest(length, stats.gamma(d).cdf).pvalue > 1e-3
+        assert stats.kstest(length * 1.35, stats.gamma(d).cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("name", ["softmax", "huber"])
+def test_plain_descent_pays_for_what_it_asks(
+    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without second moments: two kinds of queries, the whole share, noise on each."""
+    monkeypatch.setattr("weir.dpcore.models.blocks.steps.MOST_WIDTH", 2)
+    at = level(name, 300, kind=kind)
+    whole = Fraction(BUDGETS[kind].value) ** (2 if kind == "gaussian" else 1) / 2
+    assert at.moments is None and "plain descent" in at.way
+    assert whole * Fraction(999, 1000) < at.cost <= whole
+
+    class Watched(WatchedFit):
+        seen: list[tuple[int, Any]] = []  # noqa: RUF012
+
+    run = Watched(**vars(fit(at, *block(name, 300, 6))))
+    x, y = run.start()
+    assert len(y) == StepsFitter(at).sizes[1] == 3
+    end, kept = run.advance(x, y, 0, 257)
+    assert [number for number, _ in run.seen] == [1, *range(3, 3 + int(kept[1]))]
+    assert all((noise != 0).all() for _, noise in run.seen)
+    half = run.advance(*run.advance(x, y, 0, 1), 1, 256)
+    assert half[0].tobytes() == end.tobytes()
+
+
+def test_a_step_of_plain_descent_is_the_best_of_all_by_brute_force() -> None:
+    rule, variances = FilterRule.of(True, 1, 0.25), [1e-3 * steps for steps in TIMES]
+    parts = np.array([1, 1 / 2, 1 / 3]) / (1 + 1 / 2 + 1 / 3)
+
+    def excess(steps: int, a: float) -> float:
+        w, noise = np.ones(3), np.zeros(3)
+        for _ in range(steps):
+            w *= 1 - 0.2 * a * parts
+            noise = noise * (1 - 0.2 * a * parts) ** 2 + (a / (0.25 * 2.0)) ** 2 * 1e-3 * steps
+        return float((parts * (3.2 * w * w + 0.2 * 0.25 * 2.0 / 2 * noise)).sum())
+
+    chosen = rule.descent(2.0, 3, variances)
+    every = [excess(steps, a) for steps in TIMES for a in LENGTHS[1:]]
+    assert chosen.excess == pytest.approx(excess(chosen.steps, float(chosen.lengths[0])), rel=1e-9)
+    assert chosen.excess == pytest.approx(min(every), rel=1e-9)
 
 
 def noises_of_length(at: StepsLevel, seed: int) -> Any:
@@ -356,11 +412,9 @@ def test_the_plan_says_how_a_model_is_found_and_what_else_was_priced() -> None:
 @pytest.mark.parametrize(
     ("more", "name", "delta", "field"),
     [
-        ("  solver: steps\n", "erm.sliding_window", "0", "model.solver"),
         ("  solver: steps\n  regularise: 0.1\n", "erm.continual", "1e-6", "model.regularise"),
         ("  solver: steps\n  passes: 2\n", "erm.continual", "1e-6", "model.passes"),
         ("  solver: steps\n", "erm.sampled", "0", "model.solver"),
-        ("  solver: steps\nmechanism: {noise: k_norm}\n", "erm.continual", "1e-6", "model.solver"),
         ("  solver: best\n", "erm.continual", "1e-6", "model.solver"),
     ],
 )
@@ -395,9 +449,8 @@ def test_lambda_of_a_single_fit_follows_from_public_numbers(delta: str) -> None:
     some, more = strength(1000), strength(32_000)
     assert some / more == pytest.approx(32**0.8, rel=1e-3)
     assert strength(1000, "  solver: output\n  regularise: 0.1\n") == 0.1
-    if delta == "0":
-        assert strength(1000, "") == some  # the default of a pure budget
-    else:
+    assert strength(1000, "") == 0.0  # of steps, the default
+    if delta != "0":
         assert strength(1000, "  solver: output\nmechanism: {noise: gaussian}\n") == pytest.approx(
             2.1 * 2 * 0.25 ** (1 / 3) * (1000 * 0.2367) ** -0.8, rel=1e-2
         )

@@ -41,6 +41,8 @@ model:
 
 @cache
 def program(algorithm: str = "erm.sliding_window", block: Any = 6, more: str = "") -> BlockProgram:
+    if "solver" not in more and algorithm != "erm.sampled":
+        more = f"solver: output\n  {more}"
     made = Plan.from_yaml(CONFIG.format(algorithm=algorithm, block=block, more=more)).program
     assert isinstance(made, BlockProgram)
     return made

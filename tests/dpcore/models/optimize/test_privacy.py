@@ -119,6 +119,36 @@ def test_a_record_moves_one_average_by_its_sensitivity_at_most(
     assert 0.1 < most <= 1
 
 
+@pytest.mark.parametrize("where", ["{box: [-1, 1]}", "{l2_ball: 2}"])
+def test_clipped_residuals_are_what_a_step_pays_for(script: Script, where: str) -> None:
+    """Records that pull as far as any, one of them swapped; noise is for half the slope."""
+    more = "intercept: false\n  step: 0.02"  # a short one, so that later steps hide nothing
+    made = program("phased", loss="squared", set=where, d=1, more=more)
+    paper = program("phased", loss="{huber: 100}", set=where, d=1, more=more)
+    own, wide = made.course.runs[0], paper.course.runs[0]
+    assert own.glm.slope == 0.5 and wide.glm.slope > 1.9
+    assert wide.glm.slope == replace(wide.glm, loss=Squared()).slope  # none that could be clipped
+    eta = own.phases[0].eta
+    assert own.phases[0].noise.moved / (2 * 0.5 * eta) == pytest.approx(1, rel=1e-3)
+
+    def most(glm: Glm) -> float:
+        """Of what is paid for, by steps along a loss with the noise of the clipped one."""
+        for some in (script.seen, script.outputs, script.scales):
+            some.clear()
+        runs = (replace(own, glm=glm), *made.course.runs[1:])
+        taken = replace(made, course=replace(made.course, runs=runs))
+        whole, *changed = replayed(script, taken, 19)
+        pairs = [
+            float(np.linalg.norm(b - a)) / phase.noise.moved
+            for one in changed
+            for a, b, phase in zip(whole, one, script.scales, strict=True)
+        ]
+        return max(pairs)
+
+    assert 0.5 < most(own.glm) <= 1
+    assert most(replace(own.glm, loss=Squared())) > 1.5  # a mutant: residuals are not clipped
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [2.0, 1e3])
 @pytest.mark.parametrize("loss", ["squared", "{huber: 0.5}"])
