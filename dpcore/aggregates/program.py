@@ -297,9 +297,10 @@ class Aggregates(Program):
                 at += self.channels[channel].width
         return known
 
-    def score(self, ticks: Ints) -> float:
-        """Sum over outputs and overs of weight * (worst error / largest effect of one event)^2."""
-        total, known = 0.0, self.variances(ticks)
+    def score(self, known: Mapping[int | None, Mapping[int, Floats]]) -> float:
+        """Sum over outputs and overs of weight * (worst error / largest effect of one event)^2;
+        known: ``variances``."""
+        total = 0.0
         for output in self.infos:
             for over in output.overs:
                 variances = sum(
@@ -310,8 +311,11 @@ class Aggregates(Program):
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released; ``ticks``: where the worst stddev is looked for."""
+        return self.described(self.variances(ticks))
+
+    def described(self, known: Mapping[int | None, Mapping[int, Floats]]) -> tuple[OutputInfo, ...]:
+        """``describe``; known: ``variances``."""
         infos: list[OutputInfo] = []
-        known = self.variances(ticks)
         for output in self.infos:
             size = len(output.labels)
             for over in output.overs:
