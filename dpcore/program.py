@@ -68,6 +68,21 @@ class Runs(NamedTuple):
     cells: Ints
 
 
+class EventCells(NamedTuple):
+    """Ticks and keys of events.
+
+    Attributes:
+      ticks: (n,) int64. first: the least of a grid.
+      codes: (n,) int32, whose key is ``rows`` of it; (0,): the key of all is the first.
+      rows: (m,) int64.
+    """
+
+    ticks: Ints
+    first: int
+    codes: NDArray[np.int32]
+    rows: Ints
+
+
 class Released(NamedTuple):
     """One named output of a stride for a block of keys.
 
@@ -226,6 +241,26 @@ class Program(ABC):
           (n_cells, D) int64 sums of the events that are in runs, and counts of these without rows.
         """
         raise AssertionError("only programs that say so sum runs in one pass.")
+
+    @property
+    def adds_events(self) -> bool:
+        """Whether it has ``add_events``."""
+        return False
+
+    def add_events(
+        self, columns: Mapping[str, NDArray[Any]], cells: EventCells, grid: Ints
+    ) -> Bounded:
+        """``bound`` and ``accumulate`` in one pass, and how many events there are, of events that
+        are no user's.
+
+        Args:
+          cells: of the events. grid: (ticks, keys, 1 + D) int64, from the first tick on: a count
+            and sums, that it adds to.
+
+        Returns:
+          Counts without rows.
+        """
+        raise AssertionError("only programs that say so add events in one pass.")
 
     # ---- from leaves to releases
 

@@ -179,12 +179,12 @@ def offer(program: Aggregates, terms: Terms) -> Offer[Aggregates]:
         program = replace(
             program, groups=groups.names, times=groups.times(kind), most_keys=groups.keys
         )
-    ticks = terms.ticks()
+    known = program.variances(terms.ticks())
     named = {
         f"{info.name} over={'all' if info.over is None else info.over}": info.stddev_worst
-        for info in program.describe(ticks)
+        for info in program.described(known)
     }
-    return Offer(program, program.score(ticks), named)
+    return Offer(program, program.score(known), named)
 
 
 def better(*ways: Strategy[Aggregates]) -> Strategy[Aggregates]:

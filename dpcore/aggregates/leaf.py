@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class ChannelLeaf:
         """Whether only the first cell of a key that a user has in a period adds anything."""
         return all(self.channels[channel].takes == "newcomers" for channel in self.read)
 
-    @property
+    @cached_property
     def read(self) -> tuple[int, ...]:
         """Indices of the channels that the outputs read, in order."""
         return tuple(sorted({channel for output in self.outputs for channel in output.channels}))
@@ -49,7 +50,7 @@ class ChannelLeaf:
         """Coordinates of the channels that are read."""
         return sum(self.channels[channel].size for channel in self.read)
 
-    @property
+    @cached_property
     def coordinates(self) -> tuple[int, ...]:
         """Where those lie among all channels."""
         starts = np.cumsum([0, *(channel.size for channel in self.channels)])
@@ -59,7 +60,7 @@ class ChannelLeaf:
             for i in range(self.channels[channel].size)
         )
 
-    @property
+    @cached_property
     def groups(self) -> list[ChannelGroup]:
         """For the accountant, in the leaf's own coordinates."""
         groups: list[ChannelGroup] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss, compose
 from weir.dpcore.aggregates.aggregate import AggregateOutput, Noisy
 from weir.dpcore.aggregates.bounding import GATE, Predicated
 from weir.dpcore.aggregates.channel import Channel, ChannelGate
+from weir.dpcore.aggregates.event_sums import EventSums
 from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum, canonical_mechanism
 from weir.dpcore.leaves.keys import grouping_of
 from weir.dpcore.leaves.lattice import LatticeRows, sum_cells
-from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
+from weir.dpcore.program import Bounded, EventCells, NoiseOf, OutputInfo, Program, Released
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,22 @@ class Aggregates(Program):
         # An event counts once for a column, however many channels and predicates read it there.
         non_finite = sum(len(np.unique(np.concatenate(some))) for some in missing.values())
         return Bounded(tuple(rows), clipped, non_finite, outside)
+
+    @cached_property
+    def _event_sums(self) -> EventSums | None:
+        return EventSums.of(self.channels)
+
+    @property
+    def adds_events(self) -> bool:
+        """Whether it sums events in one pass."""
+        return self._event_sums is not None
+
+    def add_events(
+        self, columns: Mapping[str, NDArray[Any]], cells: EventCells, grid: Ints
+    ) -> Bounded:
+        """``bound`` and ``accumulate`` in one pass."""
+        assert self._event_sums is not None
+        return self._event_sums.add(columns, cells, grid)
 
     @property
     def merges_cells(self) -> bool:
@@ -297,9 +315,10 @@ class Aggregates(Program):
                 at += self.channels[channel].width
         return known
 
-    def score(self, ticks: Ints) -> float:
-        """Sum over outputs and overs of weight * (worst error / largest effect of one event)^2."""
-        total, known = 0.0, self.variances(ticks)
+    def score(self, known: Mapping[int | None, Mapping[int, Floats]]) -> float:
+        """Sum over outputs and overs of weight * (worst error / largest effect of one event)^2;
+        known: ``variances``."""
+        total = 0.0
         for output in self.infos:
             for over in output.overs:
                 variances = sum(
@@ -310,8 +329,11 @@ class Aggregates(Program):
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released; ``ticks``: where the worst stddev is looked for."""
+        return self.described(self.variances(ticks))
+
+    def described(self, known: Mapping[int | None, Mapping[int, Floats]]) -> tuple[OutputInfo, ...]:
+        """``describe``; known: ``variances``."""
         infos: list[OutputInfo] = []
-        known = self.variances(ticks)
         for output in self.infos:
             size = len(output.labels)
             for over in output.overs:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -149,7 +149,7 @@ class BufferedSum(ContinualSum):
             return rows
         return self.horizon if rows is None else min(rows, self.horizon)
 
-    @property
+    @cached_property
     def real_noise(self) -> tuple[str, float]:
         """The sum over all buffers is rounded: its standard deviation at the last tick."""
         squares = float(self.form.noise_squares(self.horizon))

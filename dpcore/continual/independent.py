@@ -190,16 +190,21 @@ def trailing_zeros(values: Ints) -> Ints:
     return np.asarray(np.bitwise_count((values & -values) - 1), dtype=np.int64)
 
 
+def filled(values: Ints) -> Ints:
+    """Each value >= 0 with ones from its highest digit on down: same shape."""
+    mask = values.copy()
+    for shift in (1, 2, 4, 8, 16, 32):
+        mask |= mask >> shift
+    return mask
+
+
 def common_below(a: Ints, b: Ints) -> Ints:
     """How many units two prefixes [0, a) and [0, b) of one tree do not share: same shape.
 
     The cover of [0, t) has one node a binary digit 1 of t; two covers share those above the highest
     digit in which a and b differ.
     """
-    differ = a ^ b
-    mask = differ.copy()
-    for shift in (1, 2, 4, 8, 16, 32):
-        mask |= mask >> shift
+    mask = filled(a ^ b)
     return np.asarray(np.bitwise_count(a & mask) + np.bitwise_count(b & mask), dtype=np.int64)
 
 

@@ -25,6 +25,7 @@ from weir.dpcore.continual.independent import (
     CoverSum,
     Node,
     common_below,
+    filled,
     trailing_zeros,
 )
 from weir.dpcore.continual.unit import (
@@ -334,5 +335,5 @@ class Hybrid(PrefixTree):
 
 def _place(times: Ints) -> tuple[Ints, Ints]:
     """Number of ticks so far (m,) -> epoch k and ticks inside it, in [0, 2^k)."""
-    epoch = np.asarray([int(time + 1).bit_length() - 1 for time in times], dtype=np.int64)
-    return epoch, times + 1 - (np.int64(1) << epoch)
+    below = filled(times + 1) >> 1
+    return np.bitwise_count(below).astype(np.int64), times - below

@@ -1,5 +1,16 @@
 from typing_extensions import Buffer
 
+def add_events(
+    columns: tuple[Buffer, ...],
+    ticks: Buffer,
+    codes: Buffer,
+    rows: Buffer,
+    channels: Buffer,
+    shape: Buffer,
+    counts: Buffer,
+    grid: Buffer,
+    /,
+) -> None: ...
 def aes() -> bool: ...
 def blake2b(key: Buffer, person: Buffer, data: Buffer, offsets: Buffer, out: Buffer, /) -> None: ...
 def cell_digests(

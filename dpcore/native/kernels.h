@@ -54,6 +54,7 @@ void weir_exponentials(void *values, Py_ssize_t n);
 void weir_gumbels(void *values, Py_ssize_t n);
 void weir_laplaces(void *values, Py_ssize_t n);
 
+PyObject *weir_add_events(PyObject *self, PyObject *args);
 PyObject *weir_aes(PyObject *self, PyObject *args);
 PyObject *weir_ball_follow(PyObject *self, PyObject *args);
 PyObject *weir_ball_step(PyObject *self, PyObject *args);

@@ -10,6 +10,7 @@ static PyObject *version(PyObject *self, PyObject *args) {
 #define ROW(name, says) {#name, weir_##name, METH_VARARGS, says}
 
 static PyMethodDef methods[] = {
+    ROW(add_events, "add_events(columns, ticks, codes, rows, channels, shape, counts, grid): events summed by cell."),
     {"aes", weir_aes, METH_NOARGS, "aes(): whether the processor has instructions for AES."},
     ROW(ball_follow, "ball_follow(x, sum, last, weight, before, numbers, scratch, fresh, gap, bound): ball_step behind sums."),
     ROW(ball_step, "ball_step(x, y, bound, numbers, scratch, fresh, gap): towards the nearest points of an l1 ball."),

@@ -33,7 +33,7 @@ NAMES = tuple(f"f{i}" for i in range(D - 1))
 class Wide:
     """What the leaf asks of a program."""
 
-    leaf, by_id, sums_runs, merges_cells = "sum", False, False, False
+    leaf, by_id, sums_runs, adds_events, merges_cells = "sum", False, False, False, False
     texts: Mapping[str, Any] = {}
     lists: Mapping[str, int] = {}
 

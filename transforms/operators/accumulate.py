@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.lattice import repeated
-from weir.dpcore.program import Bounded, Program, Runs
+from weir.dpcore.program import Bounded, EventCells, Program, Runs
 from weir.dpcore.users.coarse import meeting
 from weir.transforms.columns.names import CELL, NEW, STEP, new_in
 from weir.transforms.operators import partial_sums as partial
-from weir.transforms.operators.bound import bound, columns_of, summed
-from weir.transforms.operators.key_index import INDEX, KeyIndex
+from weir.transforms.operators.bound import added, bound, columns_of, summed
+from weir.transforms.operators.key_index import INDEX, Coded, KeyIndex
 from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.operators.sparse_cells import SparseCells
 
@@ -60,6 +60,10 @@ ELEMENT = 1 << 22
 """Most int64 numbers in one element that is sent on (32 MB)."""
 
 
+NO_CODES, ONE_ROW = np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
+"""Of events that have a single key."""
+
+
 class Gatherer:
     """Adds up bounded events of one bundle by (tick, key).
 
@@ -96,7 +100,10 @@ class Gatherer:
             return
         self._events += n
         ticks = batch.column("@tick").to_numpy()
-        groupings = list(self._index.each(batch))
+        coded = self._index.coded(batch)
+        if self._program.adds_events and self._add_at_once(batch, ticks, coded):
+            return
+        groupings: list[Ints | None] = [None] if coded is None else list(coded.each())
         if len(groupings) == 1 and self._program.sums_runs:
             keys = groupings[0]
             rest = self._add_runs(batch, ticks, keys)
@@ -111,6 +118,20 @@ class Gatherer:
                 self._add_merged(batch, at, keys)
             else:
                 self._add(bounded, ticks, keys, self._program.times_of(at))
+
+    def _add_at_once(self, batch: pa.RecordBatch, ticks: Ints, coded: Coded | None) -> bool:
+        """Adds events to the grid in one pass, where it has room for their ticks and hardly more
+        cells than events; whether it did."""
+        if (coded is not None and len(coded.rows) > 1) or CELL in batch.schema.names:
+            return False
+        first, last = int(ticks.min()), int(ticks.max())
+        few = self._index.size * (last - first + 1) <= 2 * len(ticks) + 1024
+        if not few or not self._room(first, last):
+            return False
+        codes, rows = (NO_CODES, ONE_ROW) if coded is None else (coded.codes, coded.rows[0])
+        grid = self._grid[first - self._first : last + 1 - self._first]
+        added(batch, self._program, EventCells(ticks, first, codes, rows), grid)
+        return True
 
     def _add_merged(self, batch: pa.RecordBatch, at: int, keys: Ints) -> None:
         """Adds events to the keys of a coarser grouping, in which cells of a user may meet."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Ints
 from weir.dpcore.leaves.sparse_rows import Expanded, width_of
-from weir.dpcore.program import Bounded, Program, Runs
+from weir.dpcore.program import Bounded, EventCells, Program, Runs
 from weir.transforms.columns.list_columns import is_list, to_rows
 from weir.transforms.columns.names import CELL, GAP, NEW
 from weir.transforms.runtime import counters
@@ -76,6 +76,12 @@ def summed(batch: pa.RecordBatch, program: Program, runs: Runs, n_cells: int) ->
     values, bounded = program.sum_runs(columns, batch.num_rows, runs, n_cells)
     _counted(bounded)
     return np.asarray(values)
+
+
+def added(batch: pa.RecordBatch, program: Program, cells: EventCells, grid: Ints) -> None:
+    """Clips the events of a batch and adds them to a grid, counted alike: ``add_events`` of a
+    program that has it."""
+    _counted(program.add_events(columns_of(batch, program), cells, grid))
 
 
 def _counted(bounded: Bounded) -> Bounded:

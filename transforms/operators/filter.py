@@ -104,7 +104,7 @@ class Assign:
             batch = batch.filter(self._where.mask(batch))
         filtered = before - batch.num_rows
         reasons, ticks = self._ticks(batch)
-        keys, fields = self._keys(batch, reasons)
+        keys, fields, declared = self._keys(batch, reasons)
         if self._by_id and batch.column("@id").null_count:
             missing = batch.column("@id").is_null().to_numpy(zero_copy_only=False)
             reasons[missing & (reasons == _KEPT)] = MISSING_ID
@@ -122,11 +122,12 @@ class Assign:
         )
         retained = reasons == _KEPT
         if retained.all():
-            return Assigned(_compact(events), None, filtered)
+            return Assigned(events if declared else _compact(events), None, filtered)
         gone = ~retained
+        events = events.filter(pa.array(retained))
         positions = batch.column("@position").to_numpy()[gone]
         return Assigned(
-            _compact(events.filter(pa.array(retained))),
+            events if declared else _compact(events),
             dead_letters(
                 _source(batch, gone),
                 positions,
@@ -162,15 +163,16 @@ class Assign:
 
     def _keys(
         self, batch: pa.RecordBatch, reasons: NDArray[np.int8]
-    ) -> tuple[Any, NDArray[np.int32]]:
+    ) -> tuple[Any, NDArray[np.int32], bool]:
         """The keys as a dictionary column (None without a key column); marks unknown ones.
 
         Also which of ``_refused`` the reasons speak of: the first column without a value; all of
-        them where it is their combination that is not known.
+        them where it is their combination that is not known. And whether the dictionary holds
+        declared keys alone.
         """
         fields = np.zeros(batch.num_rows, dtype=np.int32)
         if not self._columns:
-            return None, fields
+            return None, fields, False
         keys, missing = keys_of(batch, self._columns)
         # One slot more than there are keys: where null keys point to.
         names = keys.dictionary
@@ -193,7 +195,7 @@ class Assign:
             too_long = shown[slots] & (reasons == _KEPT)
             reasons[too_long] = KEY_TOO_LONG
             fields[too_long] = len(self._refused) - 1
-        return keys, fields
+        return keys, fields, self._declared is not None and bool(known[:null].all())
 
 
 def _source(batch: pa.RecordBatch, rows: NDArray[np.bool_]) -> Any:
@@ -203,7 +205,8 @@ def _source(batch: pa.RecordBatch, rows: NDArray[np.bool_]) -> Any:
 
 
 def _compact(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Leaves no key in the dictionary that no event has: listing it must show live keys only."""
+    """Leaves no key in the dictionary that no event has: listing it must show live keys only, where
+    they are not all declared."""
     if "@key" not in events.schema.names:
         return events
     keys = events.column("@key")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,21 @@ INDEX = 1 << 20
 """Names that are remembered from bundle to bundle, at most; what is found does not hang on it."""
 GROUP = 12
 """Bits: so many keys of a block make a group, at most, where keys are discovered."""
+
+
+class Coded(NamedTuple):
+    """Keys of events.
+
+    Attributes:
+      codes: (n,) int32. rows: (groupings, m) global row of the key that a code stands for.
+    """
+
+    codes: NDArray[Any]
+    rows: Ints
+
+    def each(self) -> Iterator[Ints]:
+        """(n,) global row of each event's key, one of each grouping."""
+        return (rows[self.codes] for rows in self.rows)
 
 
 class KeyIndex:
@@ -55,15 +70,18 @@ class KeyIndex:
     def each(self, batch: pa.RecordBatch) -> Iterator[Ints | None]:
         """(n,) global row of each event's key, one of each grouping; None where there is a single
         key."""
+        coded = self.coded(batch)
+        yield from (None,) if coded is None else coded.each()
+
+    def coded(self, batch: pa.RecordBatch) -> Coded | None:
+        """The keys of events, by number; None where there is a single key."""
         if self._only:
-            yield None
-            return
+            return None
         column = batch.column("@key")
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         codes = column.indices.to_numpy(zero_copy_only=False)
-        for rows in self._rows_of(column.dictionary):
-            yield rows[codes]
+        return Coded(codes, self._rows_of(column.dictionary))
 
     def _rows_of(self, dictionary: Any) -> Ints:
         """(groupings, m) global rows of the keys of a dictionary; batches cut of one batch share
