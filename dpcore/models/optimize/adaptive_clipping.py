@@ -121,7 +121,7 @@ def _rung(
     results = []
     for i in range(STAGES):
         own = eta * 2.0 ** (-2 - i)
-        moved = 2 * glm.lipschitz * own + size * slip(convex_set, glm, own, distance)
+        moved = glm.spread * own + size * slip(convex_set, glm, own, distance)
         results.append(Phase.of(d, i * length + told, size, own, moved, budget))
     last = results[-1]
     predicted = equal_error(
@@ -151,7 +151,7 @@ class AdaptiveClipping(Phased):
       Unit: one event; relation: replace_one. A record is in one gauge or in one phase of one run.
       What it is in depends on its place alone; which bound is in force, on releases before it.
       Sensitivity of a gauge: c / m, of a number in [0, c] of each record, truncated to a lattice,
-        plus that of the noise. Of an average: 2 L eta, ``PhasedRun`` for the loss of width c, whose
+        plus that of the noise. Of an average: D eta, ``PhasedRun`` for the loss of width c, whose
         smoothness is that of the squared error: eta <= 2 / beta holds for all bounds or none.
       Guarantee: one release a record, whichever bound is in force: the most over the ladder.
       Source: Feldman, Koren, Talwar (2020), Algorithm 2, for each average; bounds that follow from

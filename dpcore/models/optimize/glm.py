@@ -208,6 +208,22 @@ class Glm:
         return self.slope * self.reach * _UP
 
     @property
+    def spread(self) -> float:
+        """Most that gradients of two records are apart at one point of norm at most B.
+
+        2 L0; of the squared loss in l2 A^2 B + 2 A, which is A^2 B less: for a unit vector e and a
+        = (x, 1), <gradient, e> = <a, w> <a, e> - y <a, e>. The first is a^T M a, M the symmetric
+        part of w e^T with eigenvalues (<w, e> +- |w|) / 2 and 0, so over |a| <= A it spans A^2 |w|
+        at most; the second spans 2 A. A void row is a = 0. The last factor is for points that
+        rounding left outside of the set, and for slopes that are clipped there.
+        """
+        if self.dual != 2 or not self.loss.quadratic:
+            return 2 * self.lipschitz
+        reach = self.reach
+        bound = reach * (reach * self.radius + 2) * (1 + 2.0**-18)
+        return min(2 * self.lipschitz, bound)
+
+    @property
     def smoothness(self) -> float:
         """L1."""
         return self.loss.smoothness * self.reach * self.reach * _UP
@@ -218,7 +234,10 @@ class Glm:
         targets = targets_of(rows)
         void = np.isnan(targets)
         points = points_of(rows, self.features, self.intercept)
-        return points, np.where(void, 0.0, targets), void
+        targets = np.where(void, 0.0, targets)
+        if self.loss.quadratic:
+            targets = np.clip(targets, -1.0, 1.0)  # as ``spread`` has it
+        return points, targets, void
 
     def slopes(self, points: Points, targets: Floats, void: NDArray[np.bool_], w: Floats) -> Floats:
         """Derivatives at w (d,): (n,), within +-slope."""

@@ -99,9 +99,11 @@ class PhasedRun:
 
     **Formal guarantees**
       Unit: one event; relation: replace_one. A record is in one phase of one run.
-      Sensitivity of an average in l2, of all points or of some: 2 L eta_i, as steps along smooth
-        convex losses do not take two points apart while eta_i <= 2 / beta: that is a condition of
-        privacy, and a run that breaks it is refused. Projections do not either. Rounding of doubles
+      Sensitivity of an average in l2, of all points or of some: D eta_i, D the most that gradients
+        of two records are apart at one point (``Glm.spread``; the paper's is 2 L), as steps along
+        smooth convex losses do not take two points apart while eta_i <= 2 / beta: that is a
+        condition of privacy, and a run that breaks it is refused. Projections do not either. Of the
+        squared loss points also meet again; that curvature is private. Rounding of doubles
         adds at most n_i times what a step of it is (``rounding``), and the lattice sqrt(d) steps:
         both are in it.
       Guarantee: one release a record; mu = Delta_i / sigma_i, or rho = Delta_i^2 / (2 sigma_i^2).
@@ -159,7 +161,8 @@ def step_for(
 ) -> float:
     """eta = min(2 D / (L sqrt(n / 6 + 8 d / rho)), 8 / beta), rounded down to 30 bits.
 
-    ratio: sigma over the sensitivity, 1 / sqrt(2 rho): 8 d / rho = 16 d ratio^2.
+    ratio: sigma over 2 L eta; where that is the sensitivity 1 / sqrt(2 rho): 8 d / rho = 16 d
+    ratio^2.
     """
     root = math.sqrt(records / 6 + 16 * dimension * ratio * ratio)
     eta = min(2 * distance / (lipschitz * root), 8 / smoothness)
@@ -211,13 +214,13 @@ def phased_run(
       ConfigError: a step that is too large to be private; too few records.
     """
     d = glm.dimension
-    ratio = noise_scale_for(1, 1.0, budget)
+    ratio = noise_scale_for(1, 1.0, budget) * (glm.spread / (2 * glm.lipschitz))
     eta = step_for(glm.lipschitz, glm.smoothness, records, d, distance, ratio)
     phases: list[Phase] = []
     start = 0
     for i in range(1, max(2, records.bit_length())):
         size, own = records >> i, (eta if step is None else step) * 4.0**-i
-        moved = 2 * glm.lipschitz * own
+        moved = glm.spread * own
         off = size * slip(convex_set, glm, own, distance)
         if not size or (phases and off > SPARE * moved):
             break

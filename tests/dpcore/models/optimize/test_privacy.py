@@ -119,6 +119,29 @@ def test_a_record_moves_one_average_by_its_sensitivity_at_most(
     assert 0.1 < most <= 1
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("radius", [0.5, 2.0, 20.0])
+def test_gradients_of_two_records_are_no_further_apart_than_is_paid_for(
+    radius: float, intercept: bool
+) -> None:
+    """By brute force over the two records, whatever rows say; 2 L0 is paid by other losses."""
+    glm, rng = Glm(Squared(), 2, intercept, 2.0, 1.0, radius), np.random.default_rng(3)
+    n, worst = 240, 0.0
+    angles = np.linspace(0, 2 * np.pi, n, endpoint=False)
+    rows = np.stack([np.cos(angles), np.sin(angles), np.where(angles * n % 2 < 1, 9.0, -9.0)], 1)
+    rows = np.concatenate([rows, rows * [1, 1, -1], [[0.0, 0.0, np.nan]]])
+    for w in [np.eye(glm.dimension)[0], *rng.normal(size=(20, glm.dimension))]:
+        w = w / np.linalg.norm(w) * radius
+        found = glm.gradients(*glm.split(rows), w, None, glm.lipschitz)
+        apart = np.linalg.norm(found[:, None] - found[None], axis=2)
+        worst = max(worst, float(apart.max()))
+    assert (0.75 if intercept else 0.86) * glm.spread < worst <= glm.spread < 2 * glm.lipschitz
+    bound = glm.reach * (glm.reach * radius + 2)
+    assert glm.spread == pytest.approx(bound, rel=1e-5)
+    for other in (replace(glm, loss=Logistic()), replace(glm, dual=math.inf)):
+        assert other.spread == 2 * other.lipschitz
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [2.0, 1e3])
 @pytest.mark.parametrize("loss", ["squared", "{huber: 0.5}"])
