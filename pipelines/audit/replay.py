@@ -34,16 +34,19 @@ CROWD = 24
 """Events of a key and tick beyond which a cap is not filled."""
 SLOTS = 8
 """Keys of a pair of streams, at most."""
+DRAWS = 64
+"""Secrets of the runs of a model: what it reaches depends on what was answered before."""
 TICKS = 48
 """Longest clock that is audited, unless ``--ticks`` says otherwise."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """A pair of streams: events of both, and what they differ in."""
+    """A pair of streams: events of both, what they differ in, and the number of a secret."""
 
     change: UnitChange
     behind: tuple[Placed, ...]
+    secret: int = 0
 
 
 def replay_audit(
@@ -115,13 +118,14 @@ class Search:
         keys = self.choice.audited.key_texts(slots)
         return self.choice.maker.events(self.choice.small(slots), rows, keys)
 
-    def recorded(self, pair: Neighbours, secret: bytes = bytes(32)) -> Recorded:
+    def recorded(self, pair: Neighbours) -> Recorded:
         """The run without the change."""
-        place = (pair.behind, pair.change.there, pair.change.slots, secret)
+        place = (pair.behind, pair.change.there, pair.change.slots, pair.secret)
         if place not in self._runs:
             if len(self._runs) > 4:
                 self._runs.pop(next(iter(self._runs)))
             plan = self.choice.small(pair.change.slots)
+            secret = pair.secret.to_bytes(32, "big")
             self._runs[place] = Recorded.of(plan, self.events(pair, False), secret)
         return self._runs[place]
 
@@ -132,7 +136,7 @@ class Search:
         pair = Neighbours(self._change(0, 0, 1), self.choice.usual)
         sizes = NoiseSize()
         for number in range(FEWER if takes_rows(self.plan.program) else SECRETS):
-            run = self.recorded(pair, number.to_bytes(32, "big"))
+            run = self.recorded(replace(pair, secret=number))
             sizes.add(run)
         counts: dict[tuple[Any, ...], int] = {}
         for call in run.session.calls:
@@ -216,6 +220,9 @@ class Search:
         first = [*corner[:2], *odd[:2]]
         for (i, j), tick, shift in product(first, ticks[:4], self._shifts):
             yield Neighbours(self._change(tick, i, j, shift), behind[0])
+        for at, tick in enumerate(ticks if self._learns else ()):
+            i, j = corner[at % len(corner)]
+            yield Neighbours(self._change(tick, i, j), self._silenced(behind[0], tick))
         for place, (i, j) in product(behind[1:], few):
             yield Neighbours(self._change(ticks[0], i, j), place)
         for tick, (i, j) in product(ticks, [*corner[:40], *odd]):
@@ -227,6 +234,19 @@ class Search:
         the same keys."""
         last = self.choice.audited.ticks - 1
         return () if self.plan.discovery is None else (Placed(0, last, 0),)
+
+    @property
+    def _learns(self) -> bool:
+        """Whether what a call is given depends on answers before it."""
+        return self.plan.config.model is not None
+
+    def _silenced(self, behind: tuple[Placed, ...], tick: int) -> tuple[Placed, ...]:
+        """The same with no number in any event from a tick on: such records take two fits no
+        nearer to one another."""
+        void = min(self._offered.sound, len(self._offered) - 1)  # the first of the odd ones
+        return tuple(
+            placed._replace(candidate=void) if placed.tick >= tick else placed for placed in behind
+        )
 
     @property
     def _shifts(self) -> tuple[int, ...]:
@@ -310,7 +330,12 @@ class Search:
         tick = int(rng.choice(self._ticks)) if rng.random() < 0.5 else int(rng.integers(ticks))
         i, j = (int(rng.integers(self._contents)) for _ in range(2))
         shift = int(rng.choice(self._shifts))
-        return Neighbours(self._varied(self._change(tick, i, j, shift)), tuple(base))
+        secret = int(rng.integers(DRAWS)) if self._learns else 0
+        if self._learns and rng.random() < 0.5:  # a model is taken far one way, then left there
+            each, same = int(rng.integers(1, 9)), int(rng.integers(self.choice.maker.offered.sound))
+            base = [Placed(0, at, same) for at in range(ticks) for _ in range(each)]
+            base = list(self._silenced(tuple(base), tick))
+        return Neighbours(self._varied(self._change(tick, i, j, shift)), tuple(base), secret)
 
     def _varied(self, change: UnitChange) -> UnitChange:
         """Of a user, sometimes: events of any kind, more of them than bounds let in."""
@@ -335,15 +360,19 @@ class Search:
     def _near(self, best: Neighbours) -> Neighbours:
         """A pair that differs in one thing from the best so far."""
         rng, change = self._rng, best.change
-        what = rng.integers(4)
+        what = rng.integers(7 if self._learns else 4)
+        if what == 4:
+            return replace(best, behind=self._silenced(best.behind, change.arrival))
+        if what > 4:
+            return replace(best, secret=int(rng.integers(DRAWS)))
         if what == 0 and best.behind:
             at = int(rng.integers(len(best.behind)))
             placed = best.behind[at]._replace(candidate=int(rng.integers(self._contents)))
-            return Neighbours(change, (*best.behind[:at], placed, *best.behind[at + 1 :]))
+            return replace(best, behind=(*best.behind[:at], placed, *best.behind[at + 1 :]))
         if what == 1:
             ticks = self.choice.audited.ticks
             more = Placed(0, int(rng.integers(ticks)), int(rng.integers(self._contents)))
-            return Neighbours(change, (*best.behind, more))
+            return replace(best, behind=(*best.behind, more))
         tick, i = change.arrival, change.here[0].candidate
         j = change.there[0].candidate if change.there else 0
         if what == 2:
@@ -352,7 +381,7 @@ class Search:
             i = int(rng.integers(self._contents))
         else:
             j = int(rng.integers(self._contents))
-        return Neighbours(self._change(tick, i, j, int(rng.choice(self._shifts))), best.behind)
+        return replace(best, change=self._change(tick, i, j, int(rng.choice(self._shifts))))
 
 
 def _words(pair: Neighbours) -> str:

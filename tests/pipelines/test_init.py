@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -337,6 +338,23 @@ def test_a_list_column_is_proposed_where_the_header_fixes_its_size(tmp_path: Pat
         if proposed:
             check_target(found, "sales", path)
             assert any("{column: pixels, size: 3}" in line for line in model(found, "sales"))
+
+
+def test_texts_without_an_extent_are_no_samples(tmp_path: Path) -> None:
+    """Offsets that go backwards: their names and types are enough."""
+    from weir.transforms.decode.encoding import TextForm
+    from weir.transforms.formats.registry import FORMATS
+
+    offsets = pa.py_buffer(np.array([0, 4, 1, 5], dtype=np.int32).tobytes())
+    texts = pa.StringArray.from_buffers(3, offsets, pa.py_buffer(b"north"))
+    path = tmp_path / "a.arrow"
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_file(file, pa.schema({"k": pa.string()})) as out,
+    ):
+        out.write_batch(pa.record_batch({"k": texts}))
+    types, samples = FORMATS.of("arrow", TextForm()).samples(str(path))
+    assert types == {"k": "text"} and samples == {"k": []}
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -395,6 +396,29 @@ def test_rows_computed_again_are_the_same(weir: Weir, whole: Path, how: str) -> 
     assert result.exit_code == 0, result.output
     rows = "96 rows (all rows)" if how != "sample" else "sampled pair"
     assert rows in result.stdout and "Each is the same to the last bit." in result.stdout
+
+
+@pytest.mark.parametrize("kind", ["pubsub", "kafka"])
+def test_the_folder_of_a_stream_is_verified_by_the_events_that_were_sent(
+    weir: Weir, top: Path, kind: str
+) -> None:
+    """The source of the config cannot be read again: a file is given in its place."""
+    text = (top / "shop.yaml").read_text()
+    source = {
+        "pubsub": "{pubsub: {subscription: projects/shop-live/subscriptions/v, payload: ndjson}}",
+        "kafka": "{kafka: {brokers: nowhere:9092, topic: b, payload: ndjson, start: earliest}}",
+    }[kind]
+    live = re.sub(r"source: \{.*\}", f"source: {source}", text)
+    assert live != text
+    (top / "stream.yaml").write_text(live)
+    words = ("verify", top / "out", "--config", top / "stream.yaml")
+    result = weir(*words)
+    assert result.exit_code == 2 and f"source.{kind} cannot be read again" in result.stderr
+    result = weir(*words, "--source", top / "events.csv")
+    assert result.exit_code == 0, result.output
+    assert "Each is the same to the last bit." in result.stdout
+    write_events(top / "events.csv", changed=True)
+    assert weir(*words, "--source", top / "events.csv").exit_code == 19
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])

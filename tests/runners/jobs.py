@@ -9,15 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from click.testing import CliRunner
 
 from tests.pipelines.result_rows import result_rows
 from tests.runners.fitting import Fitting
 from tests.runners.optimizing import Optimizing
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
+from weir.pipelines.cli.main import main
 from weir.pipelines.engines.flink import FlinkCluster
 
 Stream = Recording | Fitting | Optimizing
@@ -106,6 +109,19 @@ class Job:
             for path in sorted(self.dead.glob("*.ndjson"))
             for line in path.read_bytes().splitlines()
         ]
+
+
+def verify(job: Job, lines: Iterable[bytes]) -> dict[str, Any]:
+    """What ``weir verify`` says of a job's folder, given the events that were sent as a file."""
+    source = job.folder / "sent.ndjson"
+    source.write_bytes(b"".join(line + b"\n" for line in lines))
+    config = job.folder / f"{job.name}.yaml"
+    words = ["verify", str(job.out), "--config", str(config), "--source", str(source), "--json"]
+    done = CliRunner().invoke(main, words)
+    assert done.stdout, done.output
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == (result["faults"][0]["code"] if result["faults"] else 0)
+    return result
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.runners.jobs import check, differences, on
+from tests.runners.jobs import check, differences, on, verify
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
 from tests.runners.wire import Wire
@@ -76,11 +76,20 @@ def test_checkpoints_in_the_middle_of_everything_hold_nothing_back(
     check(outcome, recording)
 
 
-def test_flink_cluster(flink_cluster: FlinkCluster, post: Post, tmp_path: Path) -> None:
+def test_flink_cluster_and_its_folder_verified_by_what_was_sent(
+    flink_cluster: FlinkCluster, post: Post, tmp_path: Path
+) -> None:
     recording = Recording("sums")
     post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
     job = over_messages(tmp_path, recording, post, Pace.soon(15), more=", readers: 2")
     check(job.run("flink", *on(flink_cluster)), recording)
+    lines = [delivery.line for delivery in recording.deliveries]
+    result = verify(job, lines)
+    assert result["faults"] == [] and result["rederived"]["differ"] == 0
+    assert result["rederived"]["rows"] == len(recording.releases)
+    counted = next(at for at, line in enumerate(lines) if b'"event-0"' in line)
+    lines[counted] = lines[counted].replace(b'"event-0"', b'"event-x"')
+    assert verify(job, lines)["rederived"]["differ"] > 0
 
 
 def test_the_server_is_out_of_reach_for_30_s_and_comes_back(

@@ -266,8 +266,9 @@ class Format(ABC):
                 wanted = [name for name in types if types[name] in ("text", "integer", "number")]
                 for name in wanted if batch is not None else ():
                     assert batch is not None
-                    column = batch.column(name).slice(0, SAMPLE_ROWS).to_pylist()
-                    values[name] = [value for value in column if value is not None]
+                    column = batch.column(name).slice(0, SAMPLE_ROWS)
+                    column.validate(full=True)  # offsets that are none end to_pylist in C
+                    values[name] = [value for value in column.to_pylist() if value is not None]
             except Exception as error:
                 # Names and types are enough where rows cannot be read.
                 if not is_broken(error):

@@ -185,7 +185,7 @@ class PointNoise:
         """What one point costs a record in it."""
         return self.loss_of(1)
 
-    def loss_of(self, units: int) -> PrivacyLoss:
+    def loss_of(self, units: float) -> PrivacyLoss:
         """What so many points cost it, adaptively."""
         return loss_of_units(self.kind, units, self.sensitivity, self.scale)
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.convex_set import ConvexSet, norm_of
 from weir.dpcore.models.erm.tau import within
 from weir.dpcore.models.kit.loss import PredictionLoss
 from weir.dpcore.pricing.calibration import round_up
@@ -135,6 +136,12 @@ class Linear:
     def slope(self) -> float:
         """Most that the derivative of the loss is in size."""
         return round_up(self.loss.slope(self.reach))
+
+    def slope_at(self, theta: Floats) -> float:
+        """Most that the derivative of the loss is in size at a point: (d,)."""
+        pairs = ((1.0, math.inf), (2.0, 2.0))
+        reach = round_up(min(norm_of(theta, p) * self.size_in(q) for p, q in pairs))
+        return min(self.slope, round_up(self.loss.slope(reach)))
 
     def lipschitz_in(self, q: float) -> float:
         """Most that the lq norm of a gradient is."""

@@ -71,6 +71,16 @@ class FitStrategy(Fitter):
         return math.ceil(self.linear.slope / self.unit)
 
     @property
+    def begin(self) -> Floats:
+        """The public point at which the first step is taken: (d,)."""
+        return self.linear.set.start()
+
+    @cached_property
+    def first(self) -> int:
+        """Most steps of the lattice of slopes that a slope has there."""
+        return min(self.steepest, math.ceil(self.linear.slope_at(self.begin) / self.unit))
+
+    @property
     @abstractmethod
     def loss(self) -> PrivacyLoss:
         """What a fit costs a record in it."""
@@ -144,12 +154,14 @@ class Width(FitStrategy):
         finite is 0), the row within its length. Sums are exact, so that the sum of all
         gradients changes by at most 2 changes slope ||(x, 1)||_2 in l2; rounding it to a coarser
         lattice, on which any noise can be made, adds sqrt(d) steps to about 2^22 of them.
+        The first step is taken at a public point, where slopes are at most ``first`` lattice steps
+        and are clipped to that: it costs as much less, under the same noise.
       Users: a row's slope is shared by its weight, cut toward zero to the lattice, so that the rows
         of a user in a block add one gradient at most. In j blocks of the fit, j times as much
         (``Presence``).
       Guarantee: a step costs what one noisy sum costs: (D / sigma)^2 of mu^2, (D / sigma)^2 / 2 of
-        rho, D / b of epsilon (K-norm); T of them, adaptively, T times that. What follows from the
-        noisy gradients is post-processing.
+        rho, D / b of epsilon (K-norm); the first and T - 1 others add up, adaptively. What follows
+        from the noisy gradients is post-processing.
       Error: E gap <= 2 Gamma / (T + 2) + 2 sigma G_C, G_C the Gaussian width of C.
       Source: Talwar, Thakurta, Zhang (2015), Theorem 2.6.
 
@@ -172,6 +184,11 @@ class Width(FitStrategy):
         """Of the model: its products with rows are exact."""
         return grid_for(self.dimension, self.linear.set.farthest_in(math.inf))
 
+    @cached_property
+    def begin(self) -> Floats:
+        """See FitStrategy: the set's start."""
+        return on_grid(self.linear.set.start(), self.grid)
+
     @property
     def exact(self) -> float:
         """l2 sensitivity of an exact sum of gradients, in steps of ``STEP * unit``."""
@@ -190,8 +207,12 @@ class Width(FitStrategy):
     @property
     def sensitivity(self) -> float:
         """l2 sensitivity of a rounded sum, in steps of its lattice."""
+        return self._sensitivity(1.0)
+
+    def _sensitivity(self, share: float) -> float:
+        """The same where slopes are at most a share of the steepest."""
         rounding = math.sqrt(self.dimension) if self.shift else 0.0
-        return round_up(math.ldexp(self.exact, -self.shift) + rounding)
+        return round_up(math.ldexp(self.exact * share, -self.shift) + rounding)
 
     @property
     def point(self) -> PointNoise:
@@ -199,9 +220,21 @@ class Width(FitStrategy):
         shape = (self.noise, self.dimension, self.lattice)
         return PointNoise(*shape, self.sensitivity, self.scale)
 
+    @cached_property
+    def first_point(self) -> PointNoise:
+        """The same of the first step."""
+        share = self.first / self.steepest * (1 + 2.0**-50)
+        return replace(self.point, sensitivity=min(self.sensitivity, self._sensitivity(share)))
+
+    @property
+    def units(self) -> float:
+        """Steps of full sensitivity that cost as much as all of a fit."""
+        ratio = self.first_point.sensitivity / self.sensitivity * (1 + 2.0**-50)
+        return self.steps - 1 + (ratio if self.kind == "pure" else ratio * ratio)
+
     @property
     def loss(self) -> PrivacyLoss:
-        return self.point.loss_of(self.steps)
+        return self.point.loss_of(self.units)
 
     @property
     def stddev(self) -> float:
@@ -242,16 +275,16 @@ class Moving:
         weights: Floats | None = None,
     ) -> None:
         self._made, self._rows, self._targets, self._draws = width, rows, targets, draws
-        self._weights, self._point = weights, width.point
+        self._weights, self._points = weights, (width.first_point, width.point)
 
     def start(self) -> tuple[Floats, Floats]:
         """The set's public start."""
-        return on_grid(self._made.linear.set.start(), self._made.grid), np.zeros(0)
+        return self._made.begin.copy(), np.zeros(0)
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
         built = self._made
         for t in range(done, done + steps):
-            costs = self._noisy(t, self.sums(x)).astype(np.float64)
+            costs = self._noisy(t, self.sums(x, t)).astype(np.float64)
             vertex = built.linear.set.linear_oracle(costs[None])[0]
             step = 2.0 / (t + 2)
             x = on_grid((1.0 - step) * x + step * vertex, built.grid)
@@ -260,11 +293,12 @@ class Moving:
     def finish(self, x: Floats, y: Floats) -> FitResult:
         return FitResult(x)
 
-    def sums(self, x: Floats) -> NDArray[np.int64]:
-        """Of all rows' gradients: (d,), lattice steps."""
+    def sums(self, x: Floats, t: int) -> NDArray[np.int64]:
+        """Of all rows' gradients, at the model of step t: (d,), lattice steps."""
         built = self._made
         slopes = built.linear.loss.derivative(self._rows.across(x), self._targets)
-        slopes = on_lattice(slopes, built.unit, built.steepest, self._weights)
+        most = built.steepest if t else built.first
+        slopes = on_lattice(slopes, built.unit, most, self._weights)
         exact = self._rows.down(slopes, built.unit)
         if not built.shift:
             return exact
@@ -273,7 +307,8 @@ class Moving:
     def _noisy(self, t: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         draws = self._draws
         labels = label((draws.place << STEP_BITS) + t + 1, draws.complete)
-        return np.asarray(self._point.noisy(sums[None], draws.noise, labels, draws.digest[None])[0])
+        point = self._points[t > 0]
+        return np.asarray(point.noisy(sums[None], draws.noise, labels, draws.digest[None])[0])
 
 
 def width_for(
@@ -303,13 +338,13 @@ def width_for(
     width = Width(linear, size, divisor, most, changes, 1, noise_name, kind, 1.0, users)
 
     def with_steps(taken: int) -> Width:
-        units = taken * float(1 / share) * (1 + 2.0**-50)
-        return replace(
-            width, steps=taken, scale=round_up(noise_scale_for(units, width.sensitivity, budget))
-        )
+        result = replace(width, steps=taken)
+        units = result.units * float(1 / share) * (1 + 2.0**-50)
+        return replace(result, scale=round_up(noise_scale_for(units, width.sensitivity, budget)))
 
     if steps is None:
-        noise = round_up(2 * with_steps(1).stddev * linear.set.gaussian_width())
+        full = noise_scale_for(float(1 / share), width.sensitivity, budget)
+        noise = round_up(2 * replace(width, scale=full).stddev * linear.set.gaussian_width())
         steps = best_steps(linear.curvature, noise, budget.kind == "pure")
     built = with_steps(steps)
     built.point.check("a gradient")

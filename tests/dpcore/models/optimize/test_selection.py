@@ -86,7 +86,7 @@ def reached(way: Selection, rng: Any, t: int) -> Any:
 @pytest.mark.parametrize("name", SETS)
 def test_the_range_of_the_changes_is_what_is_paid_for(name: str, loss: Any) -> None:
     """By brute force: every corner of a row's bounds, in place of every other."""
-    convex_set, rng, worst = SETS[name], np.random.default_rng(1), 0.0
+    convex_set, rng, worst, first = SETS[name], np.random.default_rng(1), 0.0, 0.0
     way = made(convex_set, loss)
     d = convex_set.dimension
     corners = [np.array(one) for one in np.ndindex(*(2,) * (d + 1))]
@@ -102,7 +102,14 @@ def test_the_range_of_the_changes_is_what_is_paid_for(name: str, loss: Any) -> N
             each = np.array(found)
             change = (each[:, None] - each[None]).reshape(-1, each.shape[1])
             worst = max(worst, float(np.max(np.ptp(change, axis=1))))
+            first = first if t else worst
     assert worst <= way.sensitivity
+    # The first step pays for the slopes at its public start: at 0 those of the targets alone.
+    assert first <= way.first_sensitivity <= way.sensitivity
+    if way.candidates.signed and name != "line":
+        assert first >= 0.9 * way.first_sensitivity
+        if way.quadratic:
+            assert way.first_sensitivity < 0.6 * way.sensitivity
     # Of one feature, a row far on one side is met by slopes of one sign alone.
     assert worst >= (0.45 if name == "line" else 0.6) * way.sensitivity
 
@@ -111,7 +118,8 @@ def test_the_lasso_has_the_known_scale() -> None:
     n, c, p = 1000, 2.0, 50
     way = made(L1Ball(c, p), Squared(), n)
     assert way.sensitivity == pytest.approx(4 * c * (c + 1) / n, rel=1e-8)
-    wanted = way.sensitivity * math.sqrt(way.steps / (8 * RHO.value))
+    assert way.first_sensitivity == pytest.approx(4 * c / n, rel=1e-8)
+    wanted = way.sensitivity * math.sqrt((way.steps - 1 + 1 / 9) / (8 * RHO.value))
     assert way.scale == pytest.approx(wanted, rel=1e-8)
     assert 0.999 * RHO.value < way.loss.value <= RHO.value
     a = 4 * c * (c + 1) / n * math.log(2 * p) / math.sqrt(8 * RHO.value)
@@ -130,7 +138,7 @@ def test_laplace_costs_four_times_as_much_and_the_printed_scale_twice_its_epsilo
     assert 1.5 * epsilon < way.loss.epsilon(delta) < 2.5 * epsilon
     pure = made(ball, Squared(), n, budget=PrivacyLoss("pure", 1.0))
     assert pure.loss.value == pytest.approx(1.0, rel=1e-8) and pure.loss.value <= 1.0
-    assert pure.scale == pytest.approx(pure.sensitivity * pure.steps, rel=1e-8)
+    assert pure.scale == pytest.approx(pure.sensitivity * (pure.steps - 0.5), rel=1e-8)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 4.0, 100.0])

@@ -58,17 +58,20 @@ def test_a_row_moves_a_sum_by_no_more_than_is_paid_for(name: str, loss: Any) -> 
     way = made(SETS[name], loss)
     d, worst = way.dimension, 0.0
     directions = np.concatenate([np.eye(d), -np.eye(d), np.ones((1, d)) / math.sqrt(d)])
-    models = way.linear.set.linear_oracle(directions)
+    models = [way.begin, *way.linear.set.linear_oracle(directions)]
     rows = np.trunc(directions * (1 - 2.0**-30) * 2**20) / 2**20
     for x in models:
         found = []
         for row in rows:
             for y in (-1.0, 1.0):
                 run = way.fit(row[None], np.array([y]), np.zeros(0), draws())
-                found.append(run.sums(x))
+                found.append(run.sums(x, int(x is not way.begin)))
         each = np.array(found, dtype=np.float64)
         apart = np.linalg.norm(each[:, None] - each[None], axis=2)
         worst = max(worst, float(apart.max()))
+        if x is way.begin:
+            most = way.first_point.sensitivity
+            assert 0.6 * most <= worst <= most
     assert 0.45 * way.sensitivity <= worst <= way.sensitivity
 
 
@@ -96,8 +99,9 @@ def test_noise_is_of_the_size_that_is_said() -> None:
     assert way.stddev == pytest.approx(wanted)
     # The spec's sigma, (2 L / n) sqrt(T / (2 rho)), with mu^2 = 2 rho.
     rho = KINDS["gaussian"].value ** 2 / 2
-    printed = 2 * way.linear.lipschitz_in(2.0) / 40 * math.sqrt(3 / (2 * rho))
-    assert way.stddev == pytest.approx(printed, rel=1e-4)
+    share = way.first / way.steepest  # of the first step, at 0
+    printed = 2 * way.linear.lipschitz_in(2.0) / 40 * math.sqrt((2 + share**2) / (2 * rho))
+    assert way.stddev == pytest.approx(printed, rel=1e-4) and share == pytest.approx(0.4, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", SETS)
