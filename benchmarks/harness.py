@@ -43,7 +43,7 @@ GUARDED = (
 """Benchmarks with ratios, in the order of the table."""
 OTHERS = (
     "group_by", "kafka_speed", "stages", "learners", "scale_model", "stream_throughput",
-    "stream_delay", "stream_soak", "plain_count", "estimates",
+    "stream_delay", "stream_soak", "stream_resume", "plain_count", "estimates",
 )  # fmt: skip
 """Benchmarks that need what CI has not, or whose figures are absolute, or errors."""
 BY_AES = ("noise_speed",)
@@ -151,6 +151,21 @@ def process_memory(process: int) -> int:
     except OSError:
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE") + sum(process_memory(int(c)) for c in children)
+
+
+def process_seconds(process: int) -> float:
+    """Processor seconds of a process, its descendants, and those that ended under them."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        children = [
+            child
+            for thread in Path(f"/proc/{process}/task").iterdir()  # whichever started it
+            for child in (thread / "children").read_text().split()
+        ]
+    except OSError:
+        return 0.0
+    own = sum(int(ticks) for ticks in stat[11:15]) / os.sysconf("SC_CLK_TCK")
+    return own + sum(process_seconds(int(child)) for child in children)
 
 
 class Bench:

@@ -1,8 +1,8 @@
 """What does a stream of private counts take, compared with plain counts as one writes them in Beam?
 
-    python -m benchmarks.plain_count [--seconds 40] [--only arrow]
+    python -m benchmarks.plain_count [--seconds 40] [--only arrow] [--stream kafka]
 
-On one Flink of two slots, in the same run, through the same Pub/Sub server and the same reader: the
+On one Flink of two slots, in the same run, through the same server and the same reader: the
 job of `benchmarks.stream_throughput`, with deduplication, noise, ticks and files; and a count and a
 sum by key over windows of a second without privacy, as a user of Beam would write them: an element
 for each event, FixedWindows, CombinePerKey, lines of text. The plain one drops no copies and writes
@@ -28,14 +28,18 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from benchmarks.harness import Bench, main
-from benchmarks.stream_load import ROOT, Load, Streaming, config_of, engines, started
+from benchmarks.stream_load import ROOT, Load, Streaming, config_of, served, started
 from benchmarks.stream_throughput import Case, load_of, run, taken
 from weir.pipelines.config.job import load as load_config
 from weir.pipelines.engines import job_server
 from weir.pipelines.graph.parts import parts_of
 
 KEYS = 24
-RATES = {"ndjson": (500_000, 150_000), "arrow": (700_000, 150_000)}
+RATES = {
+    "ndjson": (500_000, 150_000),
+    "arrow": (700_000, 150_000),
+    "avro": (500_000, 150_000),
+}
 """Events a second offered: to ours, and to the plain one."""
 SIZE = 500
 
@@ -117,8 +121,8 @@ def plain(folder: Path, load: Load) -> Iterator[Streaming]:
     """Server, cluster and the plain job of a load; ended on leaving."""
     out = folder / "out"
     out.mkdir(parents=True)
-    config = config_of(folder, load)
-    with engines() as (server, cluster):
+    with served(load) as (server, cluster, host):
+        config = config_of(folder, load, host=host)
         flags = [
             "--runner=FlinkRunner",
             f"--flink_master={cluster.master}",
@@ -135,33 +139,40 @@ def plain(folder: Path, load: Load) -> Iterator[Streaming]:
         call = ["-c", "from benchmarks.plain_count import submit; submit()"]
         words = [*call, str(config), str(out), *flags]
         with started(words, folder, server, ROOT) as process:
-            yield Streaming(out, process, server, cluster, server.host)
+            yield Streaming(out, process, server, cluster, host)
             if not process.alive:
                 raise RuntimeError((folder / "job.log").read_text(errors="replace")[-3000:])
 
 
 def measure(bench: Bench) -> None:
     """Each form, plain and private."""
-    bench.keys = ("job", "form")
+    bench.keys, stream = ("stream", "job", "form"), bench.args.stream
     only, seconds = ("ndjson", 10) if bench.short else (bench.args.only, bench.args.seconds)
     with bench.folder() as folder:
         for form, (ours, theirs) in RATES.items():
             if only not in (None, form):
                 continue
-            load = load_of(Case(form, SIZE, KEYS, 2, theirs), seconds)
+            load = load_of(Case(form, SIZE, KEYS, 2, theirs, stream), seconds)
             with plain(folder / f"{form}-plain", load) as job:
                 found = taken(job, load)
-            private = run(folder / form, seconds, Case(form, SIZE, KEYS, 2, ours))
+            private = run(folder / form, seconds, Case(form, SIZE, KEYS, 2, ours, stream))
             for name, offered, row in (("plain", theirs, found), ("private", ours, private)):
                 bench.row(
+                    stream=stream,
                     job=name,
                     form=form,
                     offered_events_per_s=offered,
                     events_per_s=row["events_per_s"],
+                    busy_us_per_event=row["busy_us_per_event"],
                     acked_share=row["acked_share"],
                     began_late=row["began_late"],
                 )
 
 
 if __name__ == "__main__":
-    main(measure, seconds=40, only={"choices": list(RATES)})
+    main(
+        measure,
+        seconds=40,
+        only={"choices": list(RATES)},
+        stream={"choices": ["pubsub", "kafka"], "default": "pubsub"},
+    )

@@ -12,7 +12,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.harness import process_seconds
 from weir.dpcore.config import durations
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.flink_config import TaskManagerMemory
 from weir.pipelines.engines.kafka import KafkaBroker
 from weir.pipelines.engines.processes import Process
 from weir.pipelines.engines.servers import PubSubServer
+from weir.transforms.formats.registry import FORMATS
 from weir.transforms.runtime.pubsub_client import EMULATOR, publisher, subscriber
 from weir.transforms.sources.kafka.clients import library
 
@@ -60,7 +62,7 @@ class Load:
       start: wall time of the first event, whole seconds. seconds: how long.
       rate: events per second. size: events of a message. keys: how many.
       speed: seconds of event time in a second of the wall clock.
-      form: of a message, ndjson or arrow.
+      form: of a message, ndjson, arrow or avro.
       stream: what it goes through, pubsub or kafka.
     """
 
@@ -97,8 +99,8 @@ class Load:
             at = (self.start * 1_000_000 + (first + np.arange(self.size)) * step).astype(np.int64)
             keys = random.integers(0, self.keys, self.size)
             amounts = random.integers(0, 60, self.size)
-            if self.form == "arrow":
-                yield in_arrow(at, keys, amounts, first)
+            if self.form != "ndjson":
+                yield in_columns(at, keys, amounts, first, self.form)
                 continue
             rows = zip(at.tolist(), keys.tolist(), amounts.tolist(), strict=True)
             yield b"".join(
@@ -107,8 +109,8 @@ class Load:
             )
 
 
-def in_arrow(at: Any, keys: Any, amounts: Any, first: int) -> bytes:
-    """The same events as an IPC stream."""
+def in_columns(at: Any, keys: Any, amounts: Any, first: int, form: str) -> bytes:
+    """The same events as an IPC stream, or as a container of Avro."""
     columns = {
         "at": pa.array(at),
         "store": pa.array([f"k{key:05d}" for key in keys.tolist()]),
@@ -116,6 +118,8 @@ def in_arrow(at: Any, keys: Any, amounts: Any, first: int) -> bytes:
         "id": pa.array([str(first + i) for i in range(len(at))]),
     }
     batch = pa.RecordBatch.from_pydict(columns)
+    if form == "avro":
+        return FORMATS[form].encode(batch, [False] * len(at))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -190,6 +194,10 @@ class Streaming(NamedTuple):
         counts = self.server.counts(TOPIC)
         return counts["messages"] - counts["unacked"]
 
+    def busy(self) -> float:
+        """Processor seconds of TaskManagers and workers, without server and publisher."""
+        return sum(process_seconds(one.pid) for one in self.cluster.taskmanagers.values())
+
 
 @contextmanager
 def engines(heap: int | None = None) -> Iterator[tuple[PubSubServer, FlinkCluster]]:
@@ -210,6 +218,18 @@ def engines(heap: int | None = None) -> Iterator[tuple[PubSubServer, FlinkCluste
 
 
 @contextmanager
+def served(load: Load, heap: int | None = None) -> Iterator[tuple[PubSubServer, FlinkCluster, str]]:
+    """``engines``, and where the load is published: at the Pub/Sub server, or at a broker."""
+    with engines(heap) as (server, cluster):
+        if load.stream != "kafka":
+            yield server, cluster, server.host
+            return
+        with KafkaBroker() as broker:
+            make_topic(broker.address)
+            yield server, cluster, broker.address
+
+
+@contextmanager
 def started(words: Sequence[str], folder: Path, server: PubSubServer, path: Path) -> Iterator[Any]:
     """A Python process of a checkout that submits a job; ended with all its children on leaving."""
     environment = {EMULATOR: server.host, "PYTHONPATH": str(path.resolve())}
@@ -219,6 +239,12 @@ def started(words: Sequence[str], folder: Path, server: PubSubServer, path: Path
         yield process
     finally:
         process.stop()
+
+
+def command(config: Path, cluster: FlinkCluster, *flags: str) -> list[str]:
+    """What Python runs to submit a job of two workers."""
+    words = ["-m", "weir.pipelines.cli.main", "run", str(config), "--json", "--runner", "flink"]
+    return [*words, f"--flink-master={cluster.master}", "--parallelism=2", *flags]
 
 
 @contextmanager
@@ -244,15 +270,9 @@ def streaming(
       heap: see ``engines``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        server, cluster = stack.enter_context(engines(heap))
-        host = server.host
-        if load.stream == "kafka":
-            host = stack.enter_context(KafkaBroker()).address
-            make_topic(host)
+    with served(load, heap) as (server, cluster, host):
         config = config_of(folder, load, every, after, blocks, horizon, host)
-        words = ["-m", "weir.pipelines.cli.main", "run", str(config), "--json", "--runner", "flink"]
-        words += [f"--flink-master={cluster.master}", "--parallelism=2", *flags]
+        words = command(config, cluster, *flags)
         with started(words, folder, server, build or ROOT) as process:
             yield Streaming(folder / "out", process, server, cluster, host)
 
@@ -262,8 +282,12 @@ def committed(host: str) -> int:
     client = library()
     watcher = client.Consumer({"bootstrap.servers": host, "group.id": KAFKA_TOPIC})
     places = [client.TopicPartition(KAFKA_TOPIC, number) for number in range(PARTITIONS)]
-    offsets = [place.offset for place in watcher.committed(places, timeout=10)]
-    watcher.close()
+    try:
+        offsets = [place.offset for place in watcher.committed(places, timeout=10)]
+    except client.KafkaException:  # a broker that has just started does not know its groups yet
+        return 0
+    finally:
+        watcher.close()
     return sum(max(0, offset) for offset in offsets)
 
 

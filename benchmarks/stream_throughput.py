@@ -10,7 +10,8 @@ events a message and with one, and Arrow; on one slot and on two; over 24 and 10
 deduplicates by id, sums, steps ticks of 1 s and writes a Parquet file every 10 ticks; a checkpoint
 is taken every 2 s. Counted is what is acknowledged, of Kafka what is committed for monitors: both
 happen when a checkpoint holds it. It is the slope from the first checkpoint under load until 95 %
-are counted.
+are counted; busy_us_per_event is the processor time of TaskManagers and workers over that span, in
+microseconds an event, without server and publisher.
 
 Ids are remembered for 5 s of the public clock. A reader with a backlog knows how far the stream is
 after a minute of full answers, so a run is long enough that ticks are released and ids forgotten
@@ -73,31 +74,40 @@ def load_of(case: Case, seconds: int) -> Load:
     return Load(start, seconds, rate, size, case.keys, form=case.form, stream=case.stream)
 
 
-def slope(job: Streaming, load: Load) -> tuple[float, int]:
-    """Acknowledged messages per second, and how many there were at the end."""
-    marks: list[tuple[float, int]] = []
+class Slope(NamedTuple):
+    """Messages acknowledged per second, processor seconds of each, and how many at the end."""
+
+    per_second: float
+    busy: float
+    acked: int
+
+
+def slope(job: Streaming, load: Load) -> Slope:
+    """From the first acknowledgement until 95 % are acknowledged."""
+    marks: list[tuple[float, int, float]] = []
     end = load.start + load.seconds + PATIENCE
     while time.time() < end:
         acked = job.acked()
         if acked and (not marks or acked > marks[-1][1]):
-            marks.append((time.time(), acked))
+            marks.append((time.time(), acked, job.busy()))
         if acked >= 0.95 * load.messages or not job.process.alive:
             break
         time.sleep(0.2)
     if len(marks) < 2:
-        return 0.0, marks[-1][1] if marks else 0
-    (began, first), (ended, last) = marks[0], marks[-1]
-    return (last - first) / (ended - began), last
+        return Slope(0.0, 0.0, marks[-1][1] if marks else 0)
+    (began, first, before), (ended, last, after) = marks[0], marks[-1]
+    return Slope((last - first) / (ended - began), (after - before) / (last - first), last)
 
 
 def taken(job: Streaming, load: Load) -> dict[str, Any]:
     """What a job takes of a load, while it is published."""
     with publishing(job.host, load):
         late = time.time() > load.start
-        per_second, acked = slope(job, load)
+        per_second, busy, acked = slope(job, load)
     return {
         "messages_per_s": round(per_second),
         "events_per_s": round(per_second * load.size),
+        "busy_us_per_event": round(busy / load.size * 1e6, 2),
         "acked_share": round(acked / load.messages, 3),
         "seconds": round(time.time() - load.start),
         "began_late": late,

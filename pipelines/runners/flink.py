@@ -289,7 +289,7 @@ class FlinkRun:
             durations.duration(self._job.engine.bundle_time),
         )
         flink_options.write_settings(folder / "conf", values)
-        return serving(folder, self._jar, self._target.master, self._job_port)
+        return serving(folder, self._jar, self._target, self._job_port)
 
     def _follow(self, result: Any, tell: Callable[[str], None]) -> Ended:
         waiter = Waiter(result)

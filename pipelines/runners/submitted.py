@@ -18,6 +18,7 @@ from weir.dpcore.errors import WeirError
 from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed, Process
 from weir.pipelines.runners.ending import LOOK, End, metrics_of
+from weir.pipelines.runners.options import FlinkTarget
 from weir.transforms.runtime import fence
 
 
@@ -76,22 +77,25 @@ def terminable() -> Iterator[None]:
 
 READY = 60.0
 """Seconds for it to answer."""
+BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that only hands a job over: half the processor time until it answers."""
 
 
 @contextlib.contextmanager
-def serving(folder: Path, jar: str, master: str, port: int) -> Iterator[Process]:
+def serving(folder: Path, jar: str, target: FlinkTarget, port: int) -> Iterator[Process]:
     """The job server, and inside it an embedded Flink. Not in our group: Ctrl-C is ours.
 
     Args:
-      folder: for its files; ``conf`` in it has Flink's settings. master: where jobs go.
+      folder: for its files; ``conf`` in it has Flink's settings. target: where jobs go.
       port: on which it takes them.
     """
     command = [
         "java",
+        *(() if target.embedded else BRIEF),
         f"-Djava.io.tmpdir={folder}",
         "-jar",
         jar,
-        *("--flink-master", master),
+        *("--flink-master", target.master),
         *("--flink-conf-dir", str(folder / "conf")),
         *("--artifacts-dir", str(folder / "artifacts")),
         *("--job-port", str(port)),

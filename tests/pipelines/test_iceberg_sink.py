@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -193,3 +194,16 @@ def test_a_catalog_that_is_not_there_is_refused_before_a_run() -> None:
     section = IcebergConfig(table="a.b", catalog={"type": "rest", "uri": "http://127.0.0.1:1"})
     with pytest.raises(ConfigError, match="cannot be made ready"):
         IcebergSink(iceberg=section).prepare(PLAN, (), False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("login", [{}, {"credential": "weir:weir"}])
+def test_a_rest_catalog_that_never_answers_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, login: dict[str, str]
+) -> None:
+    monkeypatch.setattr("weir.transforms.sinks.iceberg.ANSWER", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        table = IcebergTable("lab.releases", (("uri", address), *login.items()))
+        with pytest.raises(Exception, match="timed out") as caught:
+            table.load()
+    assert IcebergWriter(table, FLAT).fault(caught.value) == ("ReadTimeout", True)

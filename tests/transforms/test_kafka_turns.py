@@ -85,6 +85,22 @@ def test_what_a_turn_sends_is_not_behind_the_watermark(monkeypatch: pytest.Monke
     assert output.timestamp == before
 
 
+@pytest.mark.parametrize("slack", [0, S // 2])
+def test_the_brokers_are_asked_as_soon_as_the_answer_ends_a_tick(
+    monkeypatch: pytest.MonkeyPatch, slack: int
+) -> None:
+    turns = Turns(monkeypatch, Clock(T0, S, delay=S // 4), slack=slack)
+    end = Timestamp(micros=T0 + S)
+    due = S + S // 4 + slack
+    for moment in (0, due - S // 20, due + S // 500):  # less than ASK_EVERY before the last
+        turns.cluster.now = T0 + moment
+        turns.turn()
+        assert turns.watermark.at < end
+    turns.cluster.now = T0 + due + S // 250
+    turns.turn()
+    assert turns.watermark.at > end
+
+
 def test_a_declared_arrival_is_bounded_on_both_sides_of_the_stamp() -> None:
     topic = KafkaTopic("t", ClientProperties("b:1"), stamps_behind=2 * S, stamps_ahead=3 * S)
     assert topic.times(T0) == (T0, T0 - 2 * S, T0 + 3 * S)

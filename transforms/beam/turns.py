@@ -125,6 +125,20 @@ class ReaderDoFn(beam.DoFn):
             return True
         return not reader.is_well and wall - watch.began > GIVE_UP
 
+    def _due(self, before: Timestamp, slack: int) -> int | None:
+        """Wall time at which a reader that asks finds a tick over that was not by the watermark.
+
+        None where ticks follow each other faster than turns.
+
+        Args:
+          slack: wall microseconds by which what a reader knows is behind its question.
+        """
+        if not self._prompt:
+            return None
+        clock = self._clock
+        end = clock.tick_start(clock.tick_at(max(clock.start, before.micros - BEYOND)) + 1)
+        return self._earliest.wall(end + clock.delay + BEYOND + 1_000) + slack
+
     def _ends_a_tick(self, reader: Reaches, before: Timestamp) -> bool:
         """Whether a tick is over by now that was not by the watermark: its release waits for it.
 

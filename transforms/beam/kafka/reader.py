@@ -91,7 +91,7 @@ class TopicReader:
         self._assigned = False
         self._count = 0
         self._question: TopicQuestion | None = None
-        self._next_question = 0
+        self._next_question = self._asked = 0
         self._mean = BYTES / FIRST
         self._stamp, self._times = 0, topic.times(0)
         self._waiting: Sequence[Any] = ()
@@ -118,11 +118,14 @@ class TopicReader:
             self.frontier = TopicFrontier(self._topic.slack)
             self._question = None
 
-    def look(self) -> TopicPosition | None:
+    def look(self, due: int | None = None) -> TopicPosition | None:
         """Where the reader stands after the brokers were asked; None: they do not answer.
 
         It differs from where it stood at the first look, and where partitions were added. What it
         returns has to be claimed before anything is read.
+
+        Args:
+          due: wall microseconds at which a question is worth asking before its turn has come.
 
         Raises:
           TopicGone: the topic cannot be read.
@@ -131,7 +134,7 @@ class TopicReader:
         assert self.position is not None
         try:
             if self._assigned:
-                self._ask()
+                self._ask(due)
             else:
                 self._prepare()
         except CallRefused as refused:
@@ -313,7 +316,7 @@ class TopicReader:
         if self.wall() - self._shrunk_since >= SHRUNK * 1e6:
             self._fail(shrunk)
 
-    def _ask(self) -> None:
+    def _ask(self, due: int | None) -> None:
         """Takes answers that have come, and asks the next question when it is due."""
         assert self.position is not None
         question = self._question
@@ -325,8 +328,10 @@ class TopicReader:
             self._question = None
             self._take_answers(question)
         wall = self.wall()
-        if self._question is None and self._assigned and wall >= self._next_question:
+        asks = wall >= self._next_question or (due is not None and self._asked < due <= wall)
+        if self._question is None and self._assigned and asks:
             partitions = list(self.position.offsets)
+            self._asked = wall
             self._next_question = wall + max(ASK_EVERY, ASK_EACH * self._count)
             ends = self._clients.bounds(partitions, LATEST, ANSWER) if partitions else {}
             self._question = TopicQuestion(wall, self._clients.describe(ANSWER), ends)

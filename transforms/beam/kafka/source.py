@@ -67,11 +67,11 @@ class ReadRecords(ReaderDoFn):
         if self._is_drained(watch, reader) and tracker.try_claim(None):
             return
         stamp = watermark.current_watermark() or floor(self._clock.start)
-        until = time.monotonic() + self._turn
+        due, until = self._due(stamp, self._topic.slack), time.monotonic() + self._turn
         has_read = False
         while True:
             before = reader.position
-            position = reader.look()
+            position = reader.look(due)
             if position is None:
                 break
             if position != before and not tracker.try_claim(position):

@@ -21,6 +21,8 @@ from weir.transforms.runtime.stores.store import StoreError
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 """Variable that holds an account's key or shared access signature."""
+SCOPE = "https://storage.azure.com/.default"
+"""Of a token that may read any account that its owner may."""
 FOLDER = "hdi_isfolder"
 """Metadata of what stands for a folder, in accounts with a hierarchy of names."""
 RETRIES: dict[str, Any] = {
@@ -61,7 +63,9 @@ class Abfs(Bucket):
         from azure.identity import DefaultAzureCredential  # slow to import
 
         url = f"https://{host.replace('.dfs.', '.blob.', 1)}"
-        return BlobServiceClient(url, credential=DefaultAzureCredential(), **RETRIES)
+        credential = DefaultAzureCredential()
+        credential.get_token(SCOPE)  # the client would try for half a minute if there is none
+        return BlobServiceClient(url, credential=credential, **RETRIES)
 
     def _head(self, bucket: str, key: str) -> Head | None:
         if not key:  # the client takes no empty name
