@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-MOST = 20_000
+MOST = 10_000
 """Rows of a table; of more, as many in a public random order."""
 
 
