@@ -88,6 +88,11 @@ class Aim:
         """Of F."""
         return self.objective.gradient(w, w, self.points, self.targets, float(self.rows))
 
+    @lru_cache(maxsize=64)  # noqa: B019  # of the few aims of a run
+    def bare_minimum(self, strength: float) -> Floats:
+        """argmin F(w) + strength |w|^2."""
+        return self.minimum(strength)
+
     def minimum(self, strength: float, tilt: Floats | float = 0.0) -> Floats:
         """argmin F(w) + strength |w|^2 + <tilt, w>."""
         slope = np.zeros(self.objective.dimension) + tilt
@@ -97,7 +102,7 @@ class Aim:
             return whole, self.gradient(w) + 2 * strength * w + slope
 
         start = np.zeros(self.objective.dimension)
-        options = {"maxiter": 3000, "maxfun": 4000, "ftol": 1e-13, "gtol": 1e-9}
+        options = {"maxiter": 1000, "maxfun": 1200, "ftol": 1e-12, "gtol": 1e-8}
         return np.asarray(minimize(value, start, jac=True, method="L-BFGS-B", options=options).x)
 
     def shortened(self) -> Aim:
@@ -118,7 +123,7 @@ def output(aim: Aim, epsilon: float, rng: Any) -> Iterator[Floats]:
     loss = aim.objective.loss
     steep = loss.slope(math.inf) * math.sqrt(2)
     for strength in LAMBDAS:
-        w = aim.minimum(strength)
+        w = aim.bare_minimum(strength)
         scale = steep / (strength * aim.rows * mu_of(epsilon))
         yield w + scale * rng.standard_normal(len(w))
 
@@ -245,14 +250,10 @@ def _scores(aim: Aim, w: Floats) -> Floats:
 
 
 def by_sklearn(aim: Aim) -> float:
-    """Loss of scikit-learn's regressions without privacy, as their defaults have them."""
-    from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression
+    """Loss of scikit-learn's linear models without privacy, as their defaults have them."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
 
-    if aim.own.classes:
-        fit = LogisticRegression(max_iter=1000).fit(aim.own.x, aim.own.y)
-    else:
-        fit = (LinearRegression() if aim.squared else HuberRegressor(max_iter=1000)).fit(
-            aim.own.x, aim.own.y
-        )
+    learner = LogisticRegression(max_iter=1000) if aim.own.classes else LinearRegression()
+    fit = learner.fit(aim.own.x, aim.own.y)
     w = np.c_[np.atleast_2d(fit.coef_), np.atleast_1d(fit.intercept_)]
     return aim(w.ravel())
