@@ -265,9 +265,12 @@ def whole(rows: Sequence[Mapping[str, str]]) -> str:
         f"Share (ratio to hindsight) by `python -m benchmarks.defaults`, whose docstring defines "
         f"both. near: tables on which the ratio is at most {NEAR}. Names that end in \\* are of "
         "peers whose best setting was chosen in hindsight; tables with \\* were looked at while "
-        "defaults were specified, the others were not before the first run.",
+        "defaults were specified, the others were not before the first run. -: not served, or not "
+        "measured.",
     ]
     for epsilon in EPSILONS:
+        if not any(float(row["epsilon"]) == epsilon for row in rows):
+            continue
         parts += [f"## epsilon = {epsilon:g}", markdown(rows, epsilon).rstrip()]
     return "\n\n".join(parts) + "\n"
 
