@@ -248,7 +248,8 @@ def markdown(rows: Sequence[Mapping[str, str]], epsilon: float) -> str:
     at = {(row["family"], row["set"]): row for row in rows if float(row["epsilon"]) == epsilon}
     heads = [name if name in NEW else f"{name} \\*" for name in TABLES]
     lines = [f"| | {' | '.join(heads)} | near |", "|---" * (len(heads) + 2) + "|"]
-    for name in dict.fromkeys(family for family, _ in at):
+    order = (ERM, *PEERS, "diffprivlib*", "scikit-learn", *FAMILIES)
+    for name in dict.fromkeys(name for name in order if any(name == one for one, _ in at)):
         own = [at.get((name, one)) for one in TABLES]
         ratios = [float(row["ratio"]) for row in own if row is not None]
         near = f"{sum(ratio <= NEAR for ratio in ratios)} of {len(ratios)}"
