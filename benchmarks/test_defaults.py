@@ -1,16 +1,39 @@
-"""The page on learners has the table of default settings that was measured."""
+"""The pages on learners have the tables of default settings that were measured."""
 
 from __future__ import annotations
 
+import numpy as np
+import yaml
+
 from benchmarks import defaults
-from benchmarks.default_sets import NEW, TABLES
+from benchmarks.default_peers import Aim
+from benchmarks.default_sets import NEW, TABLES, Table
 from benchmarks.harness import RESULTS, rows_of
+from weir.dpcore.plan import Plan
+
+ROWS = list(rows_of(RESULTS / "defaults.csv"))
 
 
-def test_the_table_of_the_page_is_that_of_the_measurement() -> None:
-    rows = list(rows_of(RESULTS / "defaults.csv"))
-    assert {row["set"] for row in rows} == set(TABLES) and 2 * len(NEW) == len(TABLES)
+def test_the_tables_of_the_pages_are_those_of_the_measurement() -> None:
+    assert {row["set"] for row in ROWS} == set(TABLES) and 2 * len(NEW) == len(TABLES)
     page = defaults.PAGE.read_text()
-    assert defaults.with_table(page, defaults.markdown(rows)) == page
-    at_one = [float(row["ratio"]) for row in rows if float(row["epsilon"]) == 1]
-    assert len(at_one) == 8 and sum(ratio <= 1.15 for ratio in at_one) >= 7
+    assert defaults.with_table(page, defaults.markdown(ROWS, 1.0)) == page
+    assert defaults.WHOLE.read_text() == defaults.whole(ROWS)
+
+
+def test_a_share_is_one_at_the_best_model_and_zero_at_a_constant() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (500, 2))
+    for squared in (False, True):
+        aim = Aim(Table(x, np.clip(0.3 + 0.5 * x[:, 0], -1, 1), 0), squared)
+        assert aim.best < 1e-6 < aim.constant
+        assert aim(np.array([0.0, 0.0, 0.3 + 0.5 * x[:, 0].mean()])) <= aim.constant * 1.01
+    two = Aim(Table(x, (x[:, 0] > 0).astype(float), 2))
+    assert two.constant <= np.log(2) and two(np.array([9.0, 0, 0])) < 0.5 * two.constant
+
+
+def test_every_family_is_planned_as_its_defaults_have_it() -> None:
+    own = Table(np.zeros((3000, 2)), np.zeros(3000), 0)
+    for name in defaults.FAMILIES:
+        plan = Plan.from_yaml(yaml.safe_dump(defaults.config_of(own, 1.0, name, {})))
+        assert plan.algorithm == name and plan.guarantee.epsilon == 1.0
