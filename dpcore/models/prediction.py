@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.models.kit.feature_map import FeatureMap
 from weir.dpcore.models.kit.inputs import Classes, DenseInputs, Inputs, SparseInputs
 
@@ -66,8 +66,8 @@ def linear(
 
 
 def sparse_linear(
-    rows: SparseRows,
-    bound_at: float,
+    rows: Any,
+    void: NDArray[np.bool_],
     target: str,
     ends: tuple[float, float],
     model: Floats,
@@ -76,15 +76,10 @@ def sparse_linear(
     """``linear`` of the numbers of a wide list column.
 
     Args:
-      rows: (n, p) in the user's units. bound_at: features lie in [-bound_at, bound_at].
+      rows: (n, p) sparse matrix in the user's units. void: (n,), events without a prediction.
       ends: range of the target. model: (p + 1,), the constant last.
     """
-    finite = np.isfinite(rows.values)
-    void = np.zeros(len(rows), dtype=bool)
-    void[rows.rows[~finite]] = True
-    values = np.clip(np.where(finite, rows.values, 0.0), -bound_at, bound_at)
-    inside = SparseRows(rows.offsets, rows.indices, values, rows.width)
-    score = np.where(void, np.nan, inside.csr @ model[:-1] + model[-1])
+    score = np.where(void, np.nan, rows @ model[:-1] + model[-1])
     labels = {} if loss is None else {target: ends}
     return Predicted(_said(target, score, ends, loss), ends=labels)
 

@@ -117,8 +117,8 @@ def model_scores(released: Path, clean: Path | None, seen: EventStats) -> tuple[
                       math.nan if quiet is None else quiet.loss(measure, key, x, y))  # fmt: skip
             parts.append((len(mine), *losses, float(np.fmin(fitted, losses[-1]))))
         if parts:
-            sizes, *losses = np.array(parts).T
-            means = [float(np.average(item, weights=sizes)) for item in losses]
+            sizes, *each = np.array(parts).T
+            means = [float(np.average(item, weights=sizes)) for item in each]
             scores.append(ModelScore(target, measure.words, int(sizes.sum()), len(parts), *means))
     return tuple(scores)
 
@@ -232,7 +232,7 @@ class TargetLoss:
             return self._mean(scores, y, smooth), (slopes.T @ points).ravel()
 
         start = np.zeros(shape[0] * shape[1])
-        options = {"maxiter": 1000, "maxfun": 1500, "ftol": 1e-12, "gtol": 1e-8}
+        options: Any = {"maxiter": 1000, "maxfun": 1500, "ftol": 1e-12, "gtol": 1e-8}
         best = minimize(value, start, jac=True, method="L-BFGS-B", options=options).x
         return self._mean(points @ best.reshape(shape).T, y)
 

@@ -6,8 +6,9 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from weir.dpcore.algorithm import Compiled, Reading, Shown
@@ -22,6 +23,7 @@ from weir.dpcore.models.erm.section import refuse_sums
 from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget, cap_refusal, label_field
 from weir.dpcore.models.kit.inputs import Inputs, SparseInputs
 from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.kit.rows import is_void
 from weir.dpcore.models.model import Model
 from weir.dpcore.models.optimize.course import MOST_RUNS, OnePassAlgorithm
 from weir.dpcore.models.optimize.glm import Glm
@@ -201,13 +203,21 @@ class OnePassSection(Model):
         return max(1, min(MOST_A_TICK, WIDE_STATE // 4 // inputs.row_bytes))
 
     def predict(self, given: Given, model: Floats) -> Predicted:
-        inputs = self.inputs
-        if not isinstance(inputs, SparseInputs):
-            return super().predict(given, model)
-        loss = parse_loss(self.loss_spec)
-        name, rows = loss.name if loss.labels else None, cast(Any, given[inputs.column])
+        """Of events that are moved and shortened as those that it learned from."""
+        inputs, n = self.inputs, len(next(iter(given.values())))
         ends = inputs.target_ends
-        return sparse_linear(rows, inputs.bound_at, inputs.target, ends, model, name)
+        # Rows have a target: any that is none of theirs to see.
+        rows = inputs.bound({**given, inputs.target: np.full(n, sum(ends) / 2)}, n).rows
+        if isinstance(inputs, SparseInputs):
+            loss = parse_loss(self.loss_spec)
+            name, own = loss.name if loss.labels else None, rows.features.csr * inputs.bound_at
+            return sparse_linear(own, np.isnan(rows.last), inputs.target, ends, model, name)
+        moved: dict[str, Floats] = {}
+        for place, name in enumerate(self.features):
+            low, high = self.public_ranges[name]
+            own = (low + high) / 2 + rows[:, place] * ((high - low) / 2)
+            moved[name] = np.where(is_void(rows), np.nan, own)
+        return super().predict(moved, model)
 
 
 SHOWN_RUNS = 4

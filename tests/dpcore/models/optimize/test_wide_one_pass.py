@@ -23,7 +23,6 @@ from weir.dpcore.models.optimize import glm as walk
 from weir.dpcore.models.optimize import phased_erm
 from weir.dpcore.models.optimize.one_pass import OnePass
 from weir.dpcore.models.optimize.vertices import MANY, VertexChoice
-from weir.dpcore.models.prediction import linear, sparse_linear
 from weir.dpcore.noise.noise import label
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import simulate
@@ -386,21 +385,39 @@ def test_many_vertices_are_chosen_among_by_few_logarithms() -> None:
         assert one.tobytes() == vertices.choose(gradient, 0.7, 1.0, gumbel).tobytes()
 
 
-@pytest.mark.parametrize("loss", [None, "logistic", "hinge"])
-def test_predictions_are_those_of_as_many_columns(loss: str | None) -> None:
-    rng = np.random.default_rng(4)
-    x = np.where(rng.random((50, 9)) < 0.5, 0.0, rng.normal(size=(50, 9)) * 3)
-    x[3, 2], x[4, 0] = np.nan, np.inf
-    model = rng.normal(size=10)
-    names = tuple(f"x[{j}]" for j in range(9))
-    ranges = {**dict.fromkeys(names, (-2.0, 2.0)), "y": (-1.0, 3.0)}
-    columns = {name: x[:, j] for j, name in enumerate(names)}
-    want = linear(columns, names, ("y",), ranges, model, loss)
-    found = sparse_linear(SparseRows.from_dense(x), 2.0, "y", (-1.0, 3.0), model, loss)
-    assert found.columns.keys() == want.columns.keys()
-    for name, values in want.columns.items():
-        np.testing.assert_allclose(found.columns[name], values, rtol=1e-13)
-        assert np.isnan(values).sum() == 2
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+@pytest.mark.parametrize("case", ["gaussian", "tree", "halving"])
+@pytest.mark.parametrize("wide", [True, False])
+def test_predictions_are_of_rows_as_they_were_learned_from(
+    case: str, loss: str, wide: bool
+) -> None:
+    """Moved into their ranges and shortened: longer rows than the clip, and rows that are void."""
+    rng, n = np.random.default_rng(4), 60
+    text = CONFIG.format(
+        algorithm=CASES[case][0], size=P, records=32, loss=loss, epsilon=2.0, delta=1e-5, most=40,
+        more="clip: {features: 0.7}\n  " + CASES[case][1],
+    )  # fmt: skip
+    given: Any = {"x": lists(n)}
+    if not wide:
+        text = text.replace(f"{{column: x, size: {P}, most: 40}}", "[a, b]")
+        text = text.replace("x: [-2, 2]", "a: [0, 10], b: [-1, 5]")
+        given = {"a": rng.uniform(-1, 12, n), "b": rng.uniform(-2, 6, n)}
+        given["a"][3], given["b"][4] = np.nan, np.inf
+    made = Plan.from_yaml(text)
+    program: Any = made.program
+    bounded = program.bound({**given, "y": np.zeros(n)}, n).rows
+    rows = bounded.csr[:, :-1].toarray() if wide else bounded[:, :-1]
+    void = np.isnan(bounded.last if wide else bounded[:, -1])
+    assert void.any() and np.abs(rows).max() <= 0.7
+    theta = rng.normal(size=rows.shape[1] + 1)
+    model = program.inputs.coefficients(theta, True, loss != "squared")
+    found = made.config.model.predict(given, model).columns
+    score = rows @ theta[:-1] + theta[-1]
+    if loss == "squared":
+        np.testing.assert_allclose(found["predicted.y"][~void], score[~void], atol=1e-6)
+    else:
+        assert (found["predicted.y"][~void] == np.where(score[~void] >= 0, 1, -1)).all()
+    assert all(np.isnan(values[void]).all() for values in found.values())
 
 
 @pytest.mark.slow
