@@ -5,14 +5,9 @@ shuffled, and shuffled with string ids of which 10 % come twice; and ten files o
 The first peer is a numpy loop over the same files that counts and sums by key and tick and draws no
 noise; with ids once more followed by ``np.unique`` of their 128-bit hashes. The second is
 PipelineDP (in the extra ``bench``) that counts 200,000 events: by key once on its local backend,
-and by key and tick, as Weir does, on Beam in its in-process runner. The third is Polars, which
-groups, counts and sums in threads of its own, streaming, and writes Parquet, without noise:
-
-    pip install --target PEERS polars
-    PYTHONPATH=PEERS POLARS_MAX_THREADS=2 python -m benchmarks.pipeline_speed
-
-Short: 1,000,000 events, where the fixed cost of a run is most of it, without PipelineDP, Polars and
-the ten files. Six minutes; short: half of one.
+and by key and tick, as Weir does, on Beam in its in-process runner. Short: 1,000,000 events,
+where the fixed cost of a run is most of it, without PipelineDP and the ten files. Six minutes;
+short: half of one.
 """
 
 from __future__ import annotations
@@ -48,12 +43,10 @@ privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256 ticks}}
 aggregates: {{events: {{count: events}}, total: {{sum: v, clip: [0, 10]}}}}
 sink: {{parquet: {out}}}
 """
-WITHOUT = {
-    "pipeline_dp": "PipelineDP is not installed, so no row compares with it. Run: pip install -e "
-    "'.[bench]' (or pip install pipeline-dp).",
-    "polars": "Polars is not installed, so no row compares with it. Run: pip install --target "
-    "PEERS polars, and put PEERS on PYTHONPATH.",
-}
+WITHOUT = (
+    "PipelineDP is not installed, so no row compares with it. Run: pip install -e '.[bench]' (or "
+    "pip install pipeline-dp)."
+)
 
 
 def make_files(folder: Path, events: int, rng: np.random.Generator) -> dict[str, Path]:
@@ -117,26 +110,6 @@ def unique_loop(file: Path) -> Any:
     return found, len(np.unique(hashes.view([("high", "<u8"), ("low", "<u8")])))
 
 
-def polars_group_by(file: Path, out: Path) -> None:
-    """Counts and clipped sums per key and tick as a file: no noise, nothing exact."""
-    import polars as pl
-
-    tick = (pl.col("t").dt.epoch("us") - START) // MINUTE
-    value = pl.col("v").fill_nan(0).clip(0, 10).sum()
-    grouped = pl.scan_parquet(file).group_by("k", tick.alias("tick")).agg(pl.len(), value)
-    table = grouped.collect(engine="streaming")
-    assert (table.height, table["len"].sum()) == (KEYS * TICKS, pq.read_metadata(file).num_rows)
-    table.write_parquet(out)
-
-
-def is_there(peer: str) -> bool:
-    """Whether a peer is installed; prints how to install it where it is not."""
-    if importlib.util.find_spec(peer) is None:
-        print(WITHOUT[peer], flush=True)
-        return False
-    return True
-
-
 def pipeline_dp_count(file: Path, on_beam: bool) -> None:
     """PipelineDP counting events: by key on its local backend, or by key and tick on Beam."""
     import pipeline_dp
@@ -176,7 +149,7 @@ def pipeline_dp_count(file: Path, on_beam: bool) -> None:
 
 
 def measure(bench: Bench) -> None:
-    """Each file next to each loop, then Polars and PipelineDP."""
+    """Each file next to each loop, then PipelineDP."""
     count = bench.args.events or (1_000_000 if bench.short else 10_000_000)
     cases: list[tuple[str, Any, str, float]] = [
         ("sorted", numpy_loop, "numpy loop", 0.75),
@@ -207,17 +180,8 @@ def measure(bench: Bench) -> None:
             note(name, bound, events, found)
         if bench.short:
             return
-        if is_there("polars"):
-            for name in ("sorted", "shuffled"):
-                found = bench.compare(
-                    f"Parquet, {count:,} events, {name}",
-                    "Polars, 2 threads",
-                    lambda: weir(files[name], folder / f"out-{next(outs)}"),
-                    lambda: polars_group_by(files[name], folder / "polars.parquet"),
-                    1.0,
-                )
-                note(name, "Polars, 2 threads", count, found)
-        if not is_there("pipeline_dp"):
+        if importlib.util.find_spec("pipeline_dp") is None:
+            print(WITHOUT, flush=True)
             return
         small = folder / "small.parquet"
         pq.write_table(pq.read_table(files["sorted"]).slice(0, PEER_EVENTS), small)
