@@ -15,11 +15,10 @@ microseconds an event, without server and publisher.
 
 Ids are remembered for 5 s of the public clock. A reader with a backlog knows how far the stream is
 after a minute of full answers, so a run is long enough that ticks are released and ids forgotten
-while it goes on: `crossed` says how many horizons were released before the last mark. With --next
-to
-each case is run by another checkout of Weir first, on a job server of its own (--jar). Server,
-publisher, Flink and the Python workers share the machine's cores. Rows of other cases stay in the
-file. Short: the first case for 10 s; nothing is written.
+while it goes on: `crossed` says how many horizons were released before the last mark. With
+--against each case is run by another checkout of Weir first, on a job server of its own (--jar).
+Server, publisher, Flink and the Python workers share the machine's cores. Rows of other cases stay
+in the file. Short: the first case for 10 s; nothing is written.
 """
 
 from __future__ import annotations
