@@ -32,8 +32,8 @@ SPLIT = "separate"
 BY_NAME = "name it to take it: "
 """How the note of a mechanism begins that gives something up."""
 
-BY_GAIN = f"{BY_NAME}without, only where delta is 0 and every output gains"
-"""The note of a mechanism that is ``by_gain``."""
+BY_GAIN = "chosen by itself at delta 0 alone, where every output gains"
+"""The note of a mechanism that is ``by_gain``, under pure noise."""
 
 
 P = TypeVar("P", bound=Program)
@@ -216,7 +216,7 @@ def pick(
     else:
         # A mechanism that gives something up, as protection after the window, must be named; one
         # that gives up graded expiration not if that is of use, or if some output does not gain.
-        whole = [(a, p) for a, p in able if a.note.startswith(BY_NAME)]
+        whole = [(a, p) for a, p in able if a.note.startswith((BY_NAME, BY_GAIN))]
         able = [(a, p) for a, p in able if not a.note]
         if able and not terms.declared:
             usual = _winner(able, spare)
@@ -239,17 +239,14 @@ def pick(
             item,
             chosen=item is winner,
             score=_relative(item.score, best),
-            note=_shown(item.note) if item is winner else item.note,
+            note=item.note.removeprefix(BY_NAME).removeprefix(BY_GAIN)
+            if item is winner
+            else item.note,
         )
         for item, _, _ in tried
     ]
     ranked.sort(key=lambda item: (not item.chosen, item.score, item.state_bytes))
     return program, tuple(ranked)
-
-
-def _shown(note: str) -> str:
-    """The note of the chosen mechanism."""
-    return "" if note == BY_GAIN else note.removeprefix(BY_NAME)
 
 
 Able = tuple[Alternative, P]
@@ -265,12 +262,16 @@ def _winner(able: Sequence[Able[P]], spare: tuple[str, ...]) -> Able[P]:
 
 
 def _as_lasting(item: Able[P], usual: Able[P], terms: Terms) -> bool:
-    """Whether it gives up nothing of use: it fades by degrees, or the guarantee is for the whole
-    clock, or permanent in place of one that does not fade either. All but the second is taken at
-    delta = 0 alone: else there is Gaussian noise, whose losses add up to less."""
-    if item[0].note == BY_GAIN:
-        return terms.delta == 0
-    if not CONTINUAL_SUMS[item[0].mechanism].permanent:
+    """Whether it gives up nothing of use: it fades by degrees in place of one that does or loses no
+    more for ever, or the guarantee is for the whole clock, or permanent in place of one that does
+    not fade either. All but the guarantee for the whole clock is taken at delta = 0 alone: else
+    there is Gaussian noise, whose losses add up to less."""
+    mechanism = CONTINUAL_SUMS[item[0].mechanism]
+    if mechanism.by_gain:
+        ever, within = (usual[1].loss(span).value for span in (None, terms.window))
+        fades = ever > within * (1 + 1e-6)
+        return terms.delta == 0 and (fades or item[1].loss(None).value <= ever * (1 + 1e-6))
+    if not mechanism.permanent:
         return terms.lasting is None
     lost = item[1].loss(1).value <= usual[1].loss(1).value * (1 + 1e-6)
     return terms.delta == 0 and (terms.lasting is None or lost)

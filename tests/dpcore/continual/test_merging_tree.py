@@ -295,6 +295,13 @@ def test_it_is_taken_for_horizons_shorter_than_the_clock(
     assert plan.program.loss(None).value == pytest.approx(whole, rel=1e-6)
 
 
+def test_it_does_not_replace_a_guarantee_for_ever_by_one_that_fades() -> None:
+    assert taken(plan_of(34, delta=0, protect_for="7d")) == "independent"
+    plan = plan_of(60, delta=0, protect_for="30d")
+    assert taken(plan) == "merging_tree"
+    assert plan.program.loss(None).value == pytest.approx(1.0, rel=1e-6)
+
+
 def test_it_is_an_alternative_where_some_sum_does_not_gain_or_the_config_names_noise() -> None:
     assert taken(plan_of(outputs="count: events, over: [all, 7]", delta=0, protect_for="30d")) == (
         "merging_tree"
@@ -302,5 +309,5 @@ def test_it_is_an_alternative_where_some_sum_does_not_gain_or_the_config_names_n
     plan = plan_of(outputs="count: events, over: [all, 7]", delta=0, protect_for="all")
     assert taken(plan) == "independent"
     shown = {item.mechanism: item for item in plan.alternatives}
-    assert shown["merging_tree"].note.startswith("name it to take it: without, only where delta")
+    assert shown["merging_tree"].note.startswith("chosen by itself at delta 0 alone")
     assert taken(plan_of(delta="1e-6", protect_for="30d")) == "blt"
