@@ -200,7 +200,7 @@ def test_a_catalog_that_is_not_there_is_refused_before_a_run() -> None:
 def test_a_rest_catalog_that_never_answers_is_given_up(
     monkeypatch: pytest.MonkeyPatch, login: dict[str, str]
 ) -> None:
-    monkeypatch.setattr("weir.transforms.sinks.iceberg.ANSWER", 0.2)
+    monkeypatch.setattr("weir.transforms.sinks.iceberg_rest.SILENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         table = IcebergTable("lab.releases", (("uri", address), *login.items()))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,23 +24,11 @@ RANGE = "weir.range"
 """Property of a snapshot: first and last tick of what it added."""
 PLACE = ("release", "key", "tick", "name", "over", "index")
 """Columns that say what a row is about."""
-ANSWER = 60.0
-"""Seconds that a REST catalog has for an answer."""
+REST = "weir.transforms.sinks.iceberg_rest.PatientRestCatalog"
+"""The class of a REST catalog, by name."""
 _OWN = {"commit.retry.num-retries": "0"}
 _REFUSALS = ("Forbidden", "Unauthorized", "BadRequest", "NoSuch", "Validation", "NotInstalled")
 """What names of errors begin with that trying again does not change."""
-
-
-def _rest(name: str, properties: Mapping[str, Any]) -> Any:
-    """A REST catalog whose calls end: those of the library wait for an answer for ever."""
-    from pyiceberg.catalog.rest import RestCatalog
-
-    class TimedCatalog(RestCatalog):
-        def _config_headers(self, session: Any) -> None:
-            session.request = partial(session.request, timeout=ANSWER)
-            super()._config_headers(session)
-
-    return TimedCatalog(name, **properties)
 
 
 @dataclass(frozen=True)
@@ -60,14 +47,17 @@ class IcebergTable:
 
     def _catalog(self) -> Any:
         try:
-            from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog
+            from pyiceberg.catalog import load_catalog
         except ImportError:
             raise ConfigError(
                 "sink.iceberg", self.name, "needs pyiceberg: pip install weir-dp[iceberg]."
             ) from None
-        AVAILABLE_CATALOGS[CatalogType.REST] = _rest
         secrets = {name: where.read(f"sink.iceberg.catalog.{name}") for name, where in self.secrets}
         plain = {name: str(value) for name, value in self.properties}
+        by_address = "rest" if plain.get("uri", "").startswith("http") else ""
+        if plain.get("type", by_address) == "rest" and "py-catalog-impl" not in plain:
+            plain = {**plain, "py-catalog-impl": REST}
+            plain.pop("type", None)
         return load_catalog(plain.pop("name", "default"), **plain, **secrets)
 
     def create(self) -> None:
