@@ -77,8 +77,8 @@ def terminable() -> Iterator[None]:
 
 READY = 60.0
 """Seconds for it to answer."""
-BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of a JVM that only hands a job over: half the processor time until it answers."""
+BRIEF = "-XX:TieredStopAtLevel=1"
+"""Of a JVM that only hands a job over: compiling for speed costs it more than it gains."""
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def serving(folder: Path, jar: str, target: FlinkTarget, port: int) -> Iterator[
     """
     command = [
         "java",
-        *(() if target.embedded else BRIEF),
+        *(() if target.embedded else (BRIEF,)),
         f"-Djava.io.tmpdir={folder}",
         "-jar",
         jar,
