@@ -95,7 +95,7 @@ class Selection(FitStrategy):
     def work(self) -> int:
         return 2 * self.most * self.candidates.columns
 
-    @cached_property
+    @property
     def begin(self) -> Floats:
         """See FitStrategy: 0, or where that is no point of the set the first vertex."""
         weights = np.zeros(self.candidates.columns)

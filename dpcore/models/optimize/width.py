@@ -184,7 +184,7 @@ class Width(FitStrategy):
         """Of the model: its products with rows are exact."""
         return grid_for(self.dimension, self.linear.set.farthest_in(math.inf))
 
-    @cached_property
+    @property
     def begin(self) -> Floats:
         """See FitStrategy: the set's start."""
         return on_grid(self.linear.set.start(), self.grid)
