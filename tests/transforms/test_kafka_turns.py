@@ -97,7 +97,8 @@ def test_the_brokers_are_asked_as_soon_as_the_answer_ends_a_tick(
         turns.turn()
         assert turns.watermark.at < end
     turns.cluster.now = T0 + due + S // 250
-    turns.turn()
+    for _ in range(2):  # a turn is real time: that of a busy machine may end before the answer
+        turns.turn()
     assert turns.watermark.at > end
 
 
