@@ -94,7 +94,7 @@ class Query(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, str, str, str, str, int]:
-        """Time, key, value, the first tick, its length in microseconds, the largest value."""
+        """Time, key, value, the first tick, its length, the largest value."""
         if self.text:
             return "time", "store", "dollars", "2024-01-01 00:00:00", "144 minutes", 200
         return "t", "k", "v", "2024-01-01 00:00:00", "1 minute", 10

@@ -26,7 +26,6 @@ STARTS, RUNS = 60, 60
 PROMPT = 5.0
 """Seconds behind its end at which a tick is not late."""
 PATIENCE = 240.0
-GOAL = 20.0
 
 
 def newest(job: Streaming) -> int:
