@@ -36,6 +36,13 @@ def accumulate(operation: np.ufunc, values: NDArray[Any]) -> None:
         operation(before, row, out=row)
 
 
+def in_one_piece(values: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers where the kernels take them: without gaps, at addresses that suit them."""
+    if values.flags.c_contiguous and values.flags.aligned:
+        return values
+    return np.require(values, requirements=["C", "A"])
+
+
 def arrays_of(state: Any) -> list[NDArray[Any]]:
     """The arrays of a (nested) state, in order of definition."""
     if isinstance(state, np.ndarray):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.aggregates.channel import Channel, ChannelGate
-from weir.dpcore.arrays import Ints
+from weir.dpcore.arrays import Ints, in_one_piece
 from weir.dpcore.leaves.lattice import EXACT
 from weir.dpcore.native import kernels
 from weir.dpcore.program import Bounded, EventCells
@@ -68,9 +68,9 @@ class EventSums(NamedTuple):
     def add(self, columns: Mapping[str, NDArray[Any]], cells: EventCells, grid: Ints) -> Bounded:
         """See ``Program.add_events``."""
         assert kernels is not None
-        values = tuple(np.ascontiguousarray(columns[name]) for name in self.columns)
+        values = tuple(in_one_piece(columns[name]) for name in self.columns)
         shape, counts = np.array([cells.first, grid.shape[1]]), np.zeros(2, dtype=np.int64)
-        named = (cells.ticks, cells.codes, cells.rows)
+        named = map(in_one_piece, (cells.ticks, cells.codes, cells.rows))
         kernels.add_events(values, *named, self.channels, shape, counts, grid)
         return Bounded((), *counts.tolist())
 

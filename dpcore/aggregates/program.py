@@ -19,6 +19,7 @@ from weir.dpcore.arrays import Floats, Ints, State
 from weir.dpcore.continual.base import ContinualSum, canonical_mechanism
 from weir.dpcore.leaves.keys import grouping_of
 from weir.dpcore.leaves.lattice import LatticeRows, sum_cells
+from weir.dpcore.native import kernels
 from weir.dpcore.program import Bounded, EventCells, NoiseOf, OutputInfo, Program, Released
 
 
@@ -149,7 +150,7 @@ class Aggregates(Program):
     @property
     def adds_events(self) -> bool:
         """Whether it sums events in one pass."""
-        return self._event_sums is not None
+        return kernels is not None and self._event_sums is not None
 
     def add_events(
         self, columns: Mapping[str, NDArray[Any]], cells: EventCells, grid: Ints

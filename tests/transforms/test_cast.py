@@ -78,6 +78,13 @@ def test_a_column_without_negative_zeros_stays_where_it_is() -> None:
         kernels.doubles(np.zeros(9, dtype=np.uint8)[1:])
 
 
+def test_numbers_may_lie_anywhere() -> None:
+    values = np.array([1.0, -0.0, np.nan, 2.0])
+    buffers = [None, pa.py_buffer(b"-" + values.tobytes()).slice(1)]
+    given = pa.Array.from_buffers(pa.float64(), len(values), buffers)
+    assert bits(to_numbers(given).values) == bits(to_numbers(pa.array(values)).values)
+
+
 @pytest.mark.parametrize("refused", [False, True])
 def test_what_is_missing_is_counted_alike(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where some events are rejected, and their values with them."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import in_one_piece
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import kernels
 
@@ -189,7 +190,7 @@ def _settled(values: Any, bad: Bad) -> Numbers:
     """-0 is 0, however it is spelled. Most columns have none, and stay where they are."""
     if kernels is None:
         return Numbers(pc.add(values, 0.0), bad)
-    missing, odd = kernels.doubles(values.to_numpy())
+    missing, odd = kernels.doubles(in_one_piece(values.to_numpy()))
     return Numbers(pc.add(values, 0.0) if odd else values, bad, missing)
 
 

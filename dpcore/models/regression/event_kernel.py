@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Floats, Ints, in_one_piece
 from weir.dpcore.errors import WeirError
 from weir.dpcore.models.moments import Moments
 from weir.dpcore.native import kernels
@@ -111,14 +111,7 @@ class EventKernel(NamedTuple):
     def _given(
         self, columns: Mapping[str, NDArray[Any]], n_events: int
     ) -> tuple[NDArray[np.float64], ...]:
-        value = tuple(_in_one_piece(columns[name]) for name in self.names)
+        value = tuple(in_one_piece(np.asarray(columns[n], dtype=np.float64)) for n in self.names)
         if any(column.shape != (n_events,) for column in value):
             raise ValueError(f"columns are not of {n_events} events each.")
         return value
-
-
-def _in_one_piece(column: NDArray[Any]) -> NDArray[np.float64]:
-    result = np.asarray(column, dtype=np.float64)
-    if result.flags.c_contiguous and result.flags.aligned:
-        return result
-    return np.require(result, requirements=["C", "A"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weir.dpcore.aggregates import event_sums
+from weir.dpcore.aggregates import event_sums, program
 from weir.dpcore.aggregates.channel import Channel
 from weir.dpcore.aggregates.event_sums import CHANNEL, EventSums
 from weir.dpcore.aggregates.program import Aggregates
@@ -76,6 +76,27 @@ def test_one_pass_has_the_bits_and_the_counts_of_several(
     assert (flat[:, 1:] == sums).all()
 
 
+def shifted(values: Any) -> Any:
+    """The same numbers, one byte behind an address that suits them."""
+    room = np.empty(values.nbytes + 1, dtype=np.uint8)
+    result = room[1:].view(values.dtype)
+    result[:] = values
+    assert not result.flags.aligned
+    return result
+
+
+def test_buffers_that_lie_anywhere_give_the_same_bits(compiled: Any) -> None:
+    """Those of a message or of another writer of Arrow are where that one put them."""
+    program = Aggregates(CASES["several"], (), ())
+    columns, cells = events(300)
+    grids = np.zeros((2, TICKS, KEYS, 1 + program.dimension), dtype=np.int64)
+    plain = program.add_events(columns, cells, grids[0])
+    moved = {name: shifted(values) for name, values in columns.items()}
+    anywhere = cells._replace(ticks=shifted(cells.ticks), codes=shifted(cells.codes))
+    assert program.add_events(moved, anywhere, grids[1]) == plain
+    assert (grids[0] == grids[1]).all()
+
+
 @pytest.mark.parametrize(
     "channel",
     (
@@ -91,7 +112,8 @@ def test_channels_that_are_not_of_every_event_are_left_to_numpy(channel: Channel
 
 
 def test_without_kernels_numpy_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_sums, "kernels", None)
+    for module in (event_sums, program):
+        monkeypatch.setattr(module, "kernels", None)
     assert not Aggregates(CASES["sum"], (), ()).adds_events
 
 
