@@ -78,7 +78,7 @@ def terminable() -> Iterator[None]:
 READY = 60.0
 """Seconds for it to answer."""
 BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of a JVM that only hands a job over: half the processor time until it answers."""
+"""Options of a JVM that only hands a job over: less processor time until it answers."""
 
 
 @contextlib.contextmanager
