@@ -5,10 +5,11 @@
 share = (F0 - F(w)) / (F0 - F*): F the mean loss over the rows, F0 of the best constant, F* of the
 best linear model without privacy. F is the logistic or softmax loss of classes; of numbers Huber's
 of width 0.5 for ``erm.*`` and its peers, the squared loss for others. ratio = F(w) over the least F
-of the family itself, of its rivals and, for ``erm.*``, of its peers: the best *in hindsight*, that
-nobody can have. Rivals and grids are declared here and in ``benchmarks.default_peers``, and were
-fixed before the first run, as the tables were. w is the last model of a run over all rows, and is
-scored on rows as the learner reads them (``optimize.*`` in one pass shortens them to length 1).
+of the family itself, of its rivals and, for ``erm.output_perturbation`` alone, of its peers: the
+best *in hindsight*, that nobody can have. Rivals and grids are declared here and in
+``benchmarks.default_peers``, and were fixed before the first run, as the tables were. w is the last
+model of a run over all rows, and is scored on rows as the learner reads them (``optimize.*`` in one
+pass shortens them to length 1).
 
 ``erm.*``, ``regression.erm`` and ``optimize.*`` fit all rows, at most 10,000, at once; a window
 has seven batches; others read 100 ticks in the public random order of rows, and release no loss.

@@ -21,6 +21,15 @@ def test_the_tables_of_the_pages_are_those_of_the_measurement() -> None:
     assert defaults.WHOLE.read_text() == defaults.whole(ROWS)
 
 
+def test_the_defaults_of_one_fit_keep_what_they_kept() -> None:
+    own = [row for row in ROWS if row["family"] == defaults.ERM]
+    at_one = {row["set"]: float(row["ratio"]) for row in own if float(row["epsilon"]) == 1}
+    assert set(at_one) == set(TABLES)
+    assert sum(ratio <= 1.15 for ratio in at_one.values()) >= 6
+    without_noise = [float(row["share"]) for row in own if float(row["epsilon"]) == 1e4]
+    assert len(without_noise) >= 6 and min(without_noise) >= 0.999
+
+
 def test_a_share_is_one_at_the_best_model_and_zero_at_a_constant() -> None:
     rng = np.random.default_rng(1)
     x = rng.uniform(-1, 1, (500, 2))

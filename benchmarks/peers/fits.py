@@ -10,7 +10,6 @@ import json
 import sys
 
 import numpy as np
-from diffprivlib.models import LinearRegression, LogisticRegression
 
 STRENGTHS = (0.01, 1.0, 100.0)
 """C, the inverse of the weight of |w|^2."""
@@ -25,6 +24,8 @@ def main() -> None:
 
 def fits(x, y, classes, epsilon, seed):  # type: ignore[no-untyped-def]
     """A model a setting."""
+    from diffprivlib.models import LinearRegression, LogisticRegression
+
     if not classes:
         shape = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": seed}
         models = [LinearRegression(epsilon=epsilon, **shape)]

@@ -99,8 +99,8 @@ def model_scores(released: Path, clean: Path | None, seen: EventStats) -> tuple[
     if noisy is None or not seen.events.num_rows:
         return ()
     section, quiet = noisy.section, (some[1:] or [None])[0]
-    given = _features(seen.events, section)
-    fine = ~without_numbers(given)
+    features = _features(seen.events, section)
+    fine = ~without_numbers(features)
     scores = []
     for target in section.targets:
         measure = TargetLoss.of(section, target)
@@ -111,7 +111,7 @@ def model_scores(released: Path, clean: Path | None, seen: EventStats) -> tuple[
             mine = _spread(places[usable[places]], section)
             if key not in noisy.models or not len(mine):
                 continue
-            x, y = {name: item[mine] for name, item in given.items()}, actual[mine]
+            x, y = {name: item[mine] for name, item in features.items()}, actual[mine]
             ones, fitted = np.ones((len(y), 1)), measure.fitted(x, y)
             losses = (measure.least(ones, y), noisy.loss(measure, key, x, y),
                       math.nan if quiet is None else quiet.loss(measure, key, x, y))  # fmt: skip
@@ -181,8 +181,8 @@ class TargetLoss:
         declared = self.section.declared.get(self.target)
         if declared is not None:
             place = {item: float(at) for at, item in enumerate(declared)}
-            found = np.array([place.get(item, math.nan) for item in column.to_pylist()])
-            return 2 * found - 1 if self.signed else found
+            numbers = np.array([place.get(item, math.nan) for item in column.to_pylist()])
+            return 2 * numbers - 1 if self.signed else numbers
         values = np.asarray(column.cast(pa.float64()).fill_null(math.nan).to_numpy())
         low, high = self.section.public_ranges[self.target]
         if self.signed:
