@@ -14,8 +14,8 @@ files), DuckDB and Polars, on as many threads as there are cores, from files to 
 
 DuckDB is in the extra ``duckdb``, the others come with ``pip install polars pipeline-dp``. A peer
 that is missing is left out, in words. Before it is timed, each peer's counts are compared with
-those of Weir at a budget that leaves no noise. Twenty minutes and 8 GB of memory; ``--only``
-chooses queries.
+those of Weir at a budget that leaves no noise: within 2 %, for bad lines; of users within 10 %, as
+each keeps other keys of a user. Twenty minutes and 8 GB of memory; ``--only`` chooses queries.
 """
 
 from __future__ import annotations
@@ -293,7 +293,8 @@ def measure(bench: Bench) -> None:
                 target = folder / f"{name}-{peer}.parquet"
                 work(query, target)
                 theirs = float(np.sum(pq.read_table(target)["n"].to_numpy()))
-                assert abs(counted - theirs) <= 0.02 * theirs, (name, peer, counted, theirs)
+                apart = 0.1 if query.people else 0.02  # each keeps other keys of a user
+                assert abs(counted - theirs) <= apart * theirs, (name, peer, counted, theirs)
                 found = bench.compare(
                     f"{name}, {query.events:,} events",
                     peer,
