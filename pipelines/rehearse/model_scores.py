@@ -116,8 +116,8 @@ def model_scores(
     if not places:
         return (), (noisy.nothing_left,)
     most = sorted(places, key=lambda key: (-len(places[key]), key))[:MOST_KEYS]
-    given = _features(seen.events, section)
-    fine = ~without_numbers(given)
+    columns = _features(seen.events, section)
+    fine = ~without_numbers(columns)
     scores = []
     for target in section.targets:
         measure = TargetLoss.of(section, target)
@@ -128,7 +128,7 @@ def model_scores(
             mine = _spread(places[key][usable[places[key]]], section)
             if not len(mine):
                 continue
-            x, y = _rows_of(given, mine, section), actual[mine]
+            x, y = _rows_of(columns, mine, section), actual[mine]
             losses = (measure.constant(y), noisy.loss(measure, key, x, y),
                       math.nan if quiet is None else quiet.loss(measure, key, x, y))  # fmt: skip
             best = float(np.fmin(measure.fitted(x, y), losses[-1]))
@@ -243,9 +243,9 @@ class TargetLoss:
         their range, as learners do, and scaled; NaN where there is none."""
         declared = self.section.declared.get(self.target)
         if declared is not None:
-            place = {item: float(at) for at, item in enumerate(declared)}
-            found = np.array([place.get(item, math.nan) for item in column.to_pylist()])
-            return 2 * found - 1 if self.signed else found
+            place = {item: float(i) for i, item in enumerate(declared)}
+            at = np.array([place.get(item, math.nan) for item in column.to_pylist()])
+            return 2 * at - 1 if self.signed else at
         values = np.asarray(column.cast(pa.float64()).fill_null(math.nan).to_numpy())
         low, high = self.ranges[self.target]
         if self.signed:
@@ -333,9 +333,9 @@ def _features(events: pa.Table, section: Predictor) -> dict[str, Any]:
     return {listed.name: to_rows(events[listed.name].combine_chunks(), listed.size)}
 
 
-def _rows_of(given: Mapping[str, Any], mine: Ints, section: Predictor) -> dict[str, Any]:
+def _rows_of(columns: Mapping[str, Any], mine: Ints, section: Predictor) -> dict[str, Any]:
     """Some events of those columns, as ``Predictor.predict`` takes them."""
-    some = {name: column[mine] for name, column in given.items()}
+    some = {name: column[mine] for name, column in columns.items()}
     if section.listed is None or section.listed.size > MOST_DENSE:
         return some
     expanded = Expanded(some, section.features)
