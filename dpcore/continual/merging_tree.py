@@ -295,8 +295,8 @@ class MergingTree(CoverSum):
                         digests.append(marks[level][end] ^ marks[level][end + 1])
                 ends = done
             entering.append(now)
-            for mine, (kept, _) in zip(marks, self._depths, strict=True):
-                del mine[kept:]
+            for mine, (retained, _) in zip(marks, self._depths, strict=True):
+                del mine[retained:]
         empty = np.zeros((own.noise.shape[0], self.dimension), dtype=np.int64)
         units = iter(self._drawn(noise, nodes, digests))
         sums = self._split(own.noise, 1)
