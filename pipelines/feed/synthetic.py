@@ -150,7 +150,8 @@ def _batch(
     model = config.model
     explained = {} if model is None else targets(model, seed, rows)
     for name, some in ({} if model is None else model.declared).items():
-        place = (explained.get(name, uniforms(seed, name, rows)) * len(some)).astype(int)
+        u = explained[name] if name in explained else uniforms(seed, name, rows)
+        place = (u * len(some)).astype(int)
         columns[name] = pa.array([some[i] for i in place.tolist()])
     schema_of_events = EventSchema.from_config(config, tuple(ranges))
     if schema_of_events.listed is not None:
@@ -159,7 +160,7 @@ def _batch(
     for name, kind in schema_of_events.columns.items():
         if name in columns:
             continue
-        u = explained.get(name, uniforms(seed, name, rows))
+        u = explained[name] if name in explained else uniforms(seed, name, rows)
         if name in shape.values:
             columns[name] = pa.array(np.round(shape.values[name].values(u), 6))
         elif kind == "text":

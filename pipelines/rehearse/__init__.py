@@ -1,8 +1,17 @@
 """``weir rehearse`` and ``weir advise``: a dry run over known events, and what would reduce errors.
 
-``rehearse`` runs, ``scores`` compares with the truth, ``explore`` prices changes of a config,
-``search`` finds the change that reaches a target, ``remedies`` has the advice, ``bounds`` that on
-contribution bounds.
+``rehearse`` runs, ``scores`` and ``model_scores`` compare with the truth, ``explore`` prices
+changes of a config, ``search`` finds the change that reaches a target, ``remedies`` has the advice,
+``bounds`` that on contribution bounds.
 """
 
-__all__ = ["bounds", "estimates", "explore", "rehearse", "remedies", "scores", "search"]
+__all__ = [
+    "bounds",
+    "estimates",
+    "explore",
+    "model_scores",
+    "rehearse",
+    "remedies",
+    "scores",
+    "search",
+]

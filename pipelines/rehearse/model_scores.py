@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from scipy.optimize import minimize
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE, Expanded
 from weir.dpcore.models.blocks.objective import RowLoss, Softmax
-from weir.dpcore.models.kit.loss import PredictionLoss
+from weir.dpcore.models.kit.loss import Absolute, Logistic, PinballLoss, PredictionLoss, Squared
 from weir.dpcore.models.kit.loss_spec import parse_loss
 from weir.dpcore.models.prediction import Predicted, labels_of
 from weir.dpcore.models.predictor import Predictor
@@ -30,6 +31,8 @@ from weir.transforms.columns.list_columns import to_rows
 
 MOST_NUMBERS = 1 << 24
 """Numbers of features of a key that are looked at, at most: of more events some, evenly spread."""
+MOST_KEYS = 256
+"""Keys whose models are looked at, at most: of more those with most events."""
 MOST_FITTED = 1 << 14
 """Coefficients of a fit without privacy, at most."""
 LEAST_SHARE = 2.0**-50
@@ -38,6 +41,10 @@ CORNER = 2.0**-10
 """Width at which the corner of a loss is smoothed for a fit without privacy."""
 AS_GOOD = 0.1
 """Share of the explainable loss below which a constant would do as well."""
+NO_MODEL = (
+    "Models are not compared with a constant: none was released by the last tick. Give more events "
+    "or ticks, or let the first block or run of model be of fewer events."
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,8 @@ class ModelScore:
     """Mean losses of one target, over the events of keys that have a model at the last tick.
 
     Attributes:
-      target: its column. loss: in words; numbers are scaled to [-1, 1] by their range.
+      target: its column. loss: in words; numbers are clipped to their range and
+        scaled to [-1, 1].
       events, keys: that were looked at.
       constant: loss of the best constant of each key. model: of what was released.
       quiet: of the same config without noise; NaN: it cannot be planned.
@@ -87,8 +95,11 @@ class ModelScore:
         }
 
 
-def model_scores(released: Path, clean: Path | None, seen: EventStats) -> tuple[ModelScore, ...]:
-    """A score for each target; () where the config has no model, or none was released yet.
+def model_scores(
+    released: Path, clean: Path | None, seen: EventStats
+) -> tuple[tuple[ModelScore, ...], tuple[str, ...]]:
+    """A score for each target, and sentences on what was left out; neither where the config has no
+    model.
 
     Args:
       released: folder of the releases. clean: of the same without noise; None: there is none.
@@ -96,39 +107,53 @@ def model_scores(released: Path, clean: Path | None, seen: EventStats) -> tuple[
     """
     some = [ReleasedModels.of(folder) for folder in (released, clean) if folder is not None]
     noisy = some[0]
-    if noisy is None or not seen.events.num_rows:
-        return ()
+    if noisy is None:
+        return (), ()
+    if not noisy.models:
+        return (), (NO_MODEL,)
     section, quiet = noisy.section, (some[1:] or [None])[0]
-    features = _features(seen.events, section)
-    fine = ~without_numbers(features)
+    places = {key: own for key, own in noisy.places(seen).items() if key in noisy.models}
+    if not places:
+        return (), (noisy.nothing_left,)
+    most = sorted(places, key=lambda key: (-len(places[key]), key))[:MOST_KEYS]
+    columns = _features(seen.events, section)
+    fine = ~without_numbers(columns)
     scores = []
     for target in section.targets:
         measure = TargetLoss.of(section, target)
         actual = measure.actual(seen.events[target])
         usable = fine & np.isfinite(actual)
         parts = []
-        for key, places in _places(section, seen).items():
-            mine = _spread(places[usable[places]], section)
-            if key not in noisy.models or not len(mine):
+        for key in most:
+            mine = _spread(places[key][usable[places[key]]], section)
+            if not len(mine):
                 continue
-            x, y = {name: item[mine] for name, item in features.items()}, actual[mine]
-            ones, fitted = np.ones((len(y), 1)), measure.fitted(x, y)
-            losses = (measure.least(ones, y), noisy.loss(measure, key, x, y),
+            x, y = _rows_of(columns, mine, section), actual[mine]
+            losses = (measure.constant(y), noisy.loss(measure, key, x, y),
                       math.nan if quiet is None else quiet.loss(measure, key, x, y))  # fmt: skip
-            parts.append((len(mine), *losses, float(np.fmin(fitted, losses[-1]))))
+            best = float(np.fmin(measure.fitted(x, y), losses[-1]))
+            parts.append((len(mine), *losses, best))
         if parts:
             sizes, *each = np.array(parts).T
             means = [float(np.average(item, weights=sizes)) for item in each]
             scores.append(ModelScore(target, measure.words, int(sizes.sum()), len(parts), *means))
-    return tuple(scores)
+    if not scores:
+        return (), (noisy.nothing_left,)
+    if len(most) == len(places):
+        return tuple(scores), ()
+    return tuple(scores), (
+        f"Of the models of {len(places):,} keys, those of the {len(most):,} keys with most events "
+        "are compared with a constant.",
+    )
 
 
 @dataclass(frozen=True)
 class ReleasedModels:
-    """The models of the last tick of a folder. section: of its config. models: by key."""
+    """The models of the ``last`` tick of a folder, by key. section: of its config."""
 
     section: Predictor
     models: Models
+    last: int
 
     @classmethod
     def of(cls, folder: Path) -> ReleasedModels | None:
@@ -137,7 +162,40 @@ class ReleasedModels:
         section = model_of(run.plan)
         if section is None:
             return None
-        return cls(section, models_at(run, section.predicts_by, run.last_tick))
+        last = run.last_tick
+        return cls(section, models_at(run, section.predicts_by, last), last)
+
+    @property
+    def over(self) -> int | None:
+        """Ticks that the models are of; None: all."""
+        over = getattr(self.section, "over", None)
+        return over if isinstance(over, int) else None
+
+    @property
+    def nothing_left(self) -> str:
+        """Why no model is looked at."""
+        ticks = "" if self.over is None else f" in the last {self.over:,} ticks, which it is of"
+        return (
+            "Models are not compared with a constant: no key that has a model has events with all "
+            f"its columns{ticks}."
+        )
+
+    def places(self, seen: EventStats) -> dict[str, Ints]:
+        """Key as releases have it -> places of its events, of the ticks that the models are of."""
+        since = -1 if self.over is None else self.last - self.over
+        codes, here = seen.codes(KEY), np.flatnonzero(seen.ticks > since)
+        if not len(here):
+            return {}
+        here = here[np.argsort(codes[here], kind="stable")]
+        parts = np.split(here, np.flatnonzero(np.diff(codes[here])) + 1)
+        if KEY not in seen.events.column_names:
+            return {"": here}
+        names = seen.events[KEY].take(pa.array([part[0] for part in parts])).to_pylist()
+        results: dict[str, list[Ints]] = {}
+        for name, part in zip(names, parts, strict=True):
+            for key in seen.plan.keys.grouped(name):
+                results.setdefault(key, []).append(part)
+        return {key: np.concatenate(own) for key, own in results.items()}
 
     def loss(self, measure: TargetLoss, key: str, x: Mapping[str, Any], y: Floats) -> float:
         """Mean loss of a key's model; NaN without one. x: features. y: (n,), as ``actual`` says."""
@@ -165,6 +223,11 @@ class TargetLoss:
         classes = len(section.declared.get(target, ()))
         return cls(section, target, Softmax(classes) if spec == "softmax" else parse_loss(spec))
 
+    @cached_property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Column -> (low, high)."""
+        return self.section.public_ranges
+
     @property
     def words(self) -> str:
         """For people."""
@@ -176,19 +239,19 @@ class TargetLoss:
         return isinstance(self.loss, PredictionLoss) and self.loss.labels
 
     def actual(self, column: Any) -> Floats:
-        """(n,) as the loss takes them: places of classes, -1 and 1, or scaled numbers; NaN where
-        there is none."""
+        """(n,) as the loss takes them: places of classes, -1 and 1, or numbers that are clipped to
+        their range, as learners do, and scaled; NaN where there is none."""
         declared = self.section.declared.get(self.target)
         if declared is not None:
-            place = {item: float(at) for at, item in enumerate(declared)}
-            numbers = np.array([place.get(item, math.nan) for item in column.to_pylist()])
-            return 2 * numbers - 1 if self.signed else numbers
+            place = {item: float(i) for i, item in enumerate(declared)}
+            at = np.array([place.get(item, math.nan) for item in column.to_pylist()])
+            return 2 * at - 1 if self.signed else at
         values = np.asarray(column.cast(pa.float64()).fill_null(math.nan).to_numpy())
-        low, high = self.section.public_ranges[self.target]
+        low, high = self.ranges[self.target]
         if self.signed:
             labels = labels_of(values, (low, high))
             return np.where(np.isfinite(values), np.where(labels == high, 1.0, -1.0), math.nan)
-        return (2 * values - low - high) / (high - low)
+        return np.clip((2 * values - low - high) / (high - low), -1.0, 1.0)
 
     def of_predicted(self, said: Predicted, y: Floats) -> float:
         """Mean loss of predictions; y: (n,)."""
@@ -200,7 +263,7 @@ class TargetLoss:
             return float(np.mean(-np.log(np.maximum(happened, LEAST_SHARE))))
         scores = [item for name, item in columns.items() if name.startswith("score.")]
         if not scores:
-            low, high = self.section.public_ranges[self.target]
+            low, high = self.ranges[self.target]
             scores = [(2 * columns[f"predicted.{self.target}"] - low - high) / (high - low)]
         return self._mean(scores[-1][:, None], y)
 
@@ -215,9 +278,25 @@ class TargetLoss:
             return math.nan
         points = np.ones((len(y), width))
         for at, name in enumerate(names):
-            low, high = self.section.public_ranges[name]
+            low, high = self.ranges[name]
             points[:, at] = np.clip((2 * x[name] - low - high) / (high - low), -1, 1)
         return self.least(points, y)
+
+    def constant(self, y: Floats) -> float:
+        """Least mean loss of one score for all."""
+        if isinstance(self.loss, (Softmax, Logistic)):
+            counts = np.unique(y, return_counts=True)[1]
+            shares = counts / len(y)
+            return float(-(shares * np.log(shares)).sum())
+        best: float | None = None
+        if isinstance(self.loss, Squared):
+            best = float(y.mean())
+        elif isinstance(self.loss, (PinballLoss, Absolute)):
+            tau = getattr(self.loss, "tau", 0.5)
+            best = float(np.quantile(y, tau, method="inverted_cdf"))
+        if best is None:
+            return self.least(np.ones((len(y), 1)), y)
+        return self._mean(np.full((len(y), 1), best), y)
 
     def least(self, points: Floats, y: Floats) -> float:
         """Least mean loss of linear scores of points (n, D)."""
@@ -247,35 +326,24 @@ class TargetLoss:
 
 
 def _features(events: pa.Table, section: Predictor) -> dict[str, Any]:
-    """What a model predicts from, as ``Predictor.predict`` takes it."""
+    """The columns that a model predicts from; a list column as ``SparseRows``."""
     listed = section.listed
     if listed is None:
         return {name: _numbers(events[name]) for name in section.features}
-    rows = to_rows(events[listed.name].combine_chunks(), listed.size)
-    if listed.size > MOST_DENSE:
-        return {listed.name: rows}
-    expanded = Expanded({listed.name: rows}, section.features)
+    return {listed.name: to_rows(events[listed.name].combine_chunks(), listed.size)}
+
+
+def _rows_of(columns: Mapping[str, Any], mine: Ints, section: Predictor) -> dict[str, Any]:
+    """Some events of those columns, as ``Predictor.predict`` takes them."""
+    some = {name: column[mine] for name, column in columns.items()}
+    if section.listed is None or section.listed.size > MOST_DENSE:
+        return some
+    expanded = Expanded(some, section.features)
     return {name: expanded[name] for name in section.features}
 
 
 def _numbers(column: Any) -> Floats:
     return np.asarray(column.cast(pa.float64()).fill_null(math.nan).to_numpy())
-
-
-def _places(section: Predictor, seen: EventStats) -> dict[str, Ints]:
-    """Key as releases have it -> places of its events; of the last ``over`` ticks where the model
-    is of those."""
-    codes = seen.codes(KEY)
-    names = seen.events[KEY].to_pylist() if KEY in seen.events.column_names else None
-    over = getattr(section, "over", None)
-    since = int(seen.ticks.max()) - over if isinstance(over, int) else -1
-    results: dict[str, list[Ints]] = {}
-    for code in np.unique(codes):
-        here = np.flatnonzero((codes == code) & (seen.ticks > since))
-        if len(here):
-            for key in [""] if names is None else seen.plan.keys.grouped(names[here[0]]):
-                results.setdefault(key, []).append(here)
-    return {key: np.concatenate(parts) for key, parts in results.items()}
 
 
 def _spread(places: Ints, section: Predictor) -> Ints:

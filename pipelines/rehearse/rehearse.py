@@ -195,15 +195,21 @@ def _compared(
             f"{jobs.NO_PROMISE:g}) is refused: {refused}"
         )
         result = dataclasses.replace(result, notes=(*result.notes, text))
-        models = model_scores(folder, None, seen)
-        return Rehearsal(result, within, (), clipped, caps, models=models)
+        return _with_models(Rehearsal(result, within, (), clipped, caps), None, seen)
     last = place / ("clean" if whole is None else "whole")
     held = score(plan, folder, place / "clean", last, within, seen)
     remedies = advised(plan, held, seen, caps, within, known)
     filtered = () if plan.clock.once else estimate_scores(folder, place / "clean")
     own = (held, clipped, caps, remedies, grid_of(plan, held))
-    models = model_scores(folder, place / "clean", seen)
-    return Rehearsal(result, within, *own, estimates=filtered, models=models)
+    return _with_models(Rehearsal(result, within, *own, estimates=filtered), place / "clean", seen)
+
+
+def _with_models(found: Rehearsal, clean: Path | None, seen: EventStats) -> Rehearsal:
+    """With scores of its models, and what is to be said of them."""
+    assert found.result.folder is not None
+    models, notes = model_scores(found.result.folder, clean, seen)
+    result = dataclasses.replace(found.result, notes=(*found.result.notes, *notes))
+    return dataclasses.replace(found, result=result, models=models)
 
 
 def _made_up(

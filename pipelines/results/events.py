@@ -119,7 +119,8 @@ def without_numbers(given: Mapping[str, Any]) -> NDArray[np.bool_]:
     for column in given.values():
         if isinstance(column, SparseRows):
             bad = np.zeros(len(column), dtype=bool)
-            bad[column.rows[~np.isfinite(column.values)]] = True
+            where = np.flatnonzero(~np.isfinite(column.values))
+            bad[np.searchsorted(column.offsets, where, side="right") - 1] = True
             void = void | bad
         else:
             void = void | ~np.isfinite(column)

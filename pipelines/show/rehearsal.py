@@ -172,7 +172,8 @@ def errors(scores: tuple[Score, ...]) -> RenderableType:
 
 
 EXPLAINED = (
-    "Mean losses of these events in scaled units, by the models of the last tick. best: the least "
+    "Mean losses of these events in scaled units, by the models of the last tick; numbers that are "
+    "predicted are clipped to their range, as they are when models learn. best: the least "
     "of a fit without privacy and of this config without noise. share: what the model gains over a "
     "constant, of what the best does: 0 is a constant, 1 the best."
 )
@@ -180,11 +181,12 @@ EXPLAINED = (
 
 def explained(scores: tuple[ModelScore, ...]) -> RenderableType:
     """A row for each target of a model."""
-    names = ("events", "a constant", "model", "without noise", "best", "share", "without noise")
+    names = ("events", "a constant", "model", "without noise", "best", "share",
+             "share without noise")  # fmt: skip
     rows = table("target", "loss", *names, "", right=names)
     for score in scores[:SHOWN]:
         losses = (score.constant, score.model, score.quiet, score.best)
-        poor = score.share < AS_GOOD
+        poor = score.share < AS_GOOD or score.model >= score.constant
         shares = [f"{share:.2f}" if math.isfinite(share) else "-"
                   for share in (score.share, score.quiet_share)]  # fmt: skip
         said = Text("a constant would do as well" if poor else "", style=STYLES["useless"])

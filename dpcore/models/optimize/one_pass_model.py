@@ -213,8 +213,9 @@ class OnePassSection(Model):
             name, own = loss.name if loss.labels else None, rows.features.csr * inputs.bound_at
             return sparse_linear(own, np.isnan(rows.last), inputs.target, ends, model, name)
         moved: dict[str, Floats] = {}
+        ranges = self.public_ranges
         for place, name in enumerate(self.features):
-            low, high = self.public_ranges[name]
+            low, high = ranges[name]
             own = (low + high) / 2 + rows[:, place] * ((high - low) / 2)
             moved[name] = np.where(is_void(rows), np.nan, own)
         return super().predict(moved, model)
