@@ -70,7 +70,7 @@ class EventSums(NamedTuple):
         assert kernels is not None
         values = tuple(in_one_piece(columns[name]) for name in self.columns)
         shape, counts = np.array([cells.first, grid.shape[1]]), np.zeros(2, dtype=np.int64)
-        named = map(in_one_piece, (cells.ticks, cells.codes, cells.rows))
+        named = [in_one_piece(one) for one in (cells.ticks, cells.codes, cells.rows)]
         kernels.add_events(values, *named, self.channels, shape, counts, grid)
         return Bounded((), *counts.tolist())
 
