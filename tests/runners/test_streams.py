@@ -87,8 +87,7 @@ def test_flink_cluster_and_its_folder_verified_by_what_was_sent(
     result = verify(job, lines)
     assert result["faults"] == [] and result["rederived"]["differ"] == 0
     assert result["rederived"]["rows"] == len(recording.releases)
-    counted = next(at for at, line in enumerate(lines) if b'"event-0"' in line)
-    lines[counted] = lines[counted].replace(b'"event-0"', b'"event-x"')
+    lines.remove(next(line for line in lines if b'"event-0"' in line))  # it came once, in time
     assert verify(job, lines)["rederived"]["differ"] > 0
 
 
