@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -170,7 +171,7 @@ def test_a_user_is_charged_for_roundings_in_every_key() -> None:
     for cls in CLASSES:
         few, many = make(cls, pattern=pattern), make(cls, pattern=pattern, keys=6000)
         assert few.exact.keys == 60 and few.loss(None).value <= 0.5
-        alike = type(many)(**{**vars(many), "exact": exact.Exact(60)})
+        alike = replace(many, exact=exact.Exact(60))
         assert many.loss(None).value > alike.loss(None).value
         assert few.loss_of_periods(2, None, 3).value > few.loss(None).value
 
