@@ -191,9 +191,12 @@ def test_every_cut_and_every_flipped_bit_of_a_receipt_is_seen(whole: Path, tmp_p
     for size in range(len(content)):
         with pytest.raises(Damaged):
             parse(content[:size])
-    for at in range(0, len(content), 31):
+    begin = content.rfind(b":") + 2  # of the signature, in hexadecimal
+    letter = next(at for at in range(begin, len(content)) if content[at] in b"abcdef")
+    flips = [(at, 1 << at % 7) for at in range(0, len(content), 31)]
+    for at, bit in [*flips, (letter, 0x20)]:
         damaged = bytearray(content)
-        damaged[at] ^= 1 << at % 7
+        damaged[at] ^= bit
         (out / "_receipt.json").write_bytes(bytes(damaged))
         assert check_folder(str(out), PUBLIC).exit_code in (11, 13, 14), at
 
@@ -405,7 +408,7 @@ def test_the_folder_of_a_stream_is_verified_by_the_events_that_were_sent(
     """The source of the config cannot be read again: a file is given in its place."""
     text = (top / "shop.yaml").read_text()
     source = {
-        "pubsub": "{pubsub: {subscription: projects/shop-live/subscriptions/v, payload: ndjson}}",
+        "pubsub": "{pubsub: {subscription: projects/shop/subscriptions/visits, payload: ndjson}}",
         "kafka": "{kafka: {brokers: nowhere:9092, topic: b, payload: ndjson, start: earliest}}",
     }[kind]
     live = re.sub(r"source: \{.*\}", f"source: {source}", text)

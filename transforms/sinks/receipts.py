@@ -145,6 +145,8 @@ def parse(content: bytes) -> Receipt:
         and all(name in body for name in ("ledger", "secret_marks"))
     ):
         raise Damaged("lacks fields of a receipt")
+    if any(key and key != key.lower() for key in keys):  # hexadecimal reads either case
+        raise Damaged("is not in the canonical spelling: it was edited")
     return Receipt(body, stored["signature"])
 
 
