@@ -63,15 +63,13 @@ class KeyIndex:
         self._known: tuple[Any, Ints] | None = None
 
     def of(self, batch: pa.RecordBatch) -> Ints | None:
-        """As ``each``, of a plan with one grouping."""
-        (rows,) = self.each(batch)
-        return rows
-
-    def each(self, batch: pa.RecordBatch) -> Iterator[Ints | None]:
-        """(n,) global row of each event's key, one of each grouping; None where there is a single
-        key."""
+        """(n,) global row of each event's key, of a plan with one grouping; None where there is a
+        single key."""
         coded = self.coded(batch)
-        yield from (None,) if coded is None else coded.each()
+        if coded is None:
+            return None
+        (rows,) = coded.each()
+        return rows
 
     def coded(self, batch: pa.RecordBatch) -> Coded | None:
         """The keys of events, by number; None where there is a single key."""
