@@ -112,20 +112,19 @@ def duckdb(query: Query, out: Path) -> None:
     time, key, value, start, period, top = query.columns
     path = f"{query.file}/*.parquet" if query.file.is_dir() else query.file
     reader = {"csv": "read_csv", "ndjson": "read_ndjson"}.get(query.text, "read_parquet")
-    told = ""
+    options = ""
     if query.text:
-        option = "types" if query.text == "csv" else "columns"
-        told = f"{{'{time}': 'TIMESTAMPTZ', '{key}': 'VARCHAR', '{value}': 'DOUBLE'}}"
-        told = f", {option}={told}"
-    rows = f"from {reader}('{path}'{told})"
+        types = f"{{'{time}': 'TIMESTAMPTZ', '{key}': 'VARCHAR', '{value}': 'DOUBLE'}}"
+        options = f", {'types' if query.text == 'csv' else 'columns'}={types}"
+    rows = f"from {reader}('{path}'{options})"
     if query.people:
         sums = (
-            f"with e as (select u, k, v, row_number() over (partition by u, k) as one {rows}), "
-            f"kept as (select * from e where one <= {EVENTS_OF}), "
+            f"with e as (select u, k, v, row_number() over (partition by u, k) as place {rows}), "
+            f"bounded as (select * from e where place <= {EVENTS_OF}), "
             "pairs as (select u, k, row_number() over (partition by u) as place "
-            "from (select distinct u, k from kept)) "
+            "from (select distinct u, k from bounded)) "
             "select k, count(*) as n, sum(greatest(least(v, 10), 0)) as total "
-            f"from kept join pairs using (u, k) where place <= {KEYS_OF} group by k"
+            f"from bounded join pairs using (u, k) where pairs.place <= {KEYS_OF} group by k"
         )
     else:
         if query.ids:
@@ -161,19 +160,18 @@ def polars(query: Query, out: Path) -> None:
         stamp = pl.col(time)
     totals = (pl.len().alias("n"), pl.col(value).clip(0, top).sum().alias("total"))
     if query.people:
-        kept = frame.select("u", "k", "v", one=pl.int_range(pl.len()).over("u", "k"))
-        kept = kept.filter(pl.col("one") < EVENTS_OF)
-        pairs = kept.select("u", "k").unique()
+        bounded = frame.select("u", "k", "v", place=pl.int_range(pl.len()).over("u", "k"))
+        bounded = bounded.filter(pl.col("place") < EVENTS_OF)
+        pairs = bounded.select("u", "k").unique()
         pairs = pairs.with_columns(place=pl.int_range(pl.len()).over("u"))
         pairs = pairs.filter(pl.col("place") < KEYS_OF).select("u", "k")
-        found = kept.join(pairs, on=("u", "k"), how="semi").group_by("k").agg(*totals)
+        totals_of = bounded.join(pairs, on=("u", "k"), how="semi").group_by("k").agg(*totals)
     else:
         if query.ids:
             frame = frame.unique(subset="id", keep="any")
         tick = (stamp.dt.epoch("us") - START) // (int(period.split()[0]) * MINUTE)
-        found = frame.group_by(pl.col(key).alias("k"), tick.alias("tick"))
-        found = found.agg(*totals)
-    found.sink_parquet(out)
+        totals_of = frame.group_by(pl.col(key).alias("k"), tick.alias("tick")).agg(*totals)
+    totals_of.sink_parquet(out)
 
 
 PEERS: dict[str, tuple[str, Callable[[Query, Path], None]]] = {
@@ -203,9 +201,9 @@ def pipeline_dp_local(file: Path) -> int:
         max_value=10.0,
         noise_kind=pipeline_dp.NoiseKind.GAUSSIAN,
     )
-    found = engine.aggregate(rows, params, extractors)
+    results = engine.aggregate(rows, params, extractors)
     budget.compute_budgets()
-    return len(list(found))
+    return len(list(results))
 
 
 def write_people(folder: Path, events: int, rng: np.random.Generator) -> Path:
@@ -295,16 +293,16 @@ def measure(bench: Bench) -> None:
                 theirs = float(np.sum(pq.read_table(target)["n"].to_numpy()))
                 apart = 0.1 if query.people else 0.02  # each keeps other keys of a user
                 assert abs(counted - theirs) <= apart * theirs, (name, peer, counted, theirs)
-                found = bench.compare(
+                took = bench.compare(
                     f"{name}, {query.events:,} events",
                     peer,
                     lambda: released(query, folder / f"out-{next(outs)}"),
                     lambda: work(query, target),
                     query.goal,
                 )
-                for who, took in ((peer, found.peer), ("weir", found.ours)):
-                    bench.row(what=name, who=who, events=query.events, seconds=took.wall,
-                              cpu_seconds=took.cpu)  # fmt: skip
+                for who, own in ((peer, took.peer), ("weir", took.ours)):
+                    bench.row(what=name, who=who, events=query.events, seconds=own.wall,
+                              cpu_seconds=own.cpu)  # fmt: skip
             if query.people and importlib.util.find_spec("pipeline_dp"):
                 small = folder / "some-people.parquet"
                 pq.write_table(pq.read_table(query.file).slice(0, LOCAL_EVENTS), small)
