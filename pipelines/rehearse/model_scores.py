@@ -52,8 +52,7 @@ class ModelScore:
     """Mean losses of one target, over the events of keys that have a model at the last tick.
 
     Attributes:
-      target: its column. loss: in words; numbers are clipped to their range and
-        scaled to [-1, 1].
+      target: its column. loss: in words; numbers are clipped to their range and scaled to [-1, 1].
       events, keys: that were looked at.
       constant: loss of the best constant of each key. model: of what was released.
       quiet: of the same config without noise; NaN: it cannot be planned.

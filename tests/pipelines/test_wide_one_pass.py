@@ -18,7 +18,7 @@ from weir.dpcore.bounded_events import Events
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import simulate
-from weir.pipelines.predict.predict import models_at
+from weir.pipelines.results.models import models_at
 from weir.pipelines.results.run import ResultFolder
 
 P, N, EACH, LACKS = 5000, 300, 9, 5
