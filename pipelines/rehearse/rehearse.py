@@ -204,12 +204,12 @@ def _compared(
     return _with_models(Rehearsal(result, within, *own, estimates=filtered), place / "clean", seen)
 
 
-def _with_models(found: Rehearsal, clean: Path | None, seen: EventStats) -> Rehearsal:
+def _with_models(rehearsal: Rehearsal, clean: Path | None, seen: EventStats) -> Rehearsal:
     """With scores of its models, and what is to be said of them."""
-    assert found.result.folder is not None
-    models, notes = model_scores(found.result.folder, clean, seen)
-    result = dataclasses.replace(found.result, notes=(*found.result.notes, *notes))
-    return dataclasses.replace(found, result=result, models=models)
+    assert rehearsal.result.folder is not None
+    models, notes = model_scores(rehearsal.result.folder, clean, seen)
+    result = dataclasses.replace(rehearsal.result, notes=(*rehearsal.result.notes, *notes))
+    return dataclasses.replace(rehearsal, result=result, models=models)
 
 
 def _made_up(
