@@ -189,9 +189,9 @@ def explained(scores: tuple[ModelScore, ...]) -> RenderableType:
         poor = score.share < AS_GOOD or score.model >= score.constant
         shares = [f"{share:.2f}" if math.isfinite(share) else "-"
                   for share in (score.share, score.quiet_share)]  # fmt: skip
-        said = Text("a constant would do as well" if poor else "", style=STYLES["useless"])
+        remark = Text("a constant would do as well" if poor else "", style=STYLES["useless"])
         shown = [_known(loss) for loss in losses]
-        rows.add_row(score.target, score.loss, f"{score.events:,}", *shown, *shares, said)
+        rows.add_row(score.target, score.loss, f"{score.events:,}", *shown, *shares, remark)
     return rows
 
 
