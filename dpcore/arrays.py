@@ -36,6 +36,13 @@ def accumulate(operation: np.ufunc, values: NDArray[Any]) -> None:
         operation(before, row, out=row)
 
 
+def reproducible(values: Floats) -> Floats:
+    """Rounded to 32 significant bits: the last ones of ``np.exp`` and ``np.log`` are not the same on
+    every processor, so what a release depends on must not show them."""
+    mantissa, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, 32)), exponent - 32))
+
+
 def in_one_piece(values: NDArray[Any]) -> NDArray[Any]:
     """The same numbers where the kernels take them: without gaps, at addresses that suit them."""
     if values.flags.c_contiguous and values.flags.aligned:

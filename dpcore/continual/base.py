@@ -13,7 +13,7 @@ import numpy as np
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
 from weir.dpcore.accounting.precision import refuse_coarse
-from weir.dpcore.arrays import Digests, Floats, Ints, accumulate, arrays_of
+from weir.dpcore.arrays import Digests, Floats, Ints, accumulate, arrays_of, reproducible
 from weir.dpcore.continual.unit import SumRequest, check_request
 from weir.dpcore.leaves.lattice import add_wide, total_of, wide_modulo
 from weir.dpcore.noise import replay
@@ -259,8 +259,9 @@ class ContinualSum(ABC):
         return max((over for over in self.overs if over is not None), default=0)
 
     def stddev(self, ticks: Ints, over: int | None) -> Floats:
-        """Standard deviation of the released noise at ticks (m,), lattice units: (m, d)."""
-        root = np.sqrt(self.unit_variance * self.factor(ticks, over))
+        """Standard deviation of the released noise at ticks (m,), lattice units: (m, d). Means are
+        divided by it where a count is smaller, so it has the same bits everywhere."""
+        root = reproducible(np.sqrt(self.unit_variance * self.factor(ticks, over)))
         return np.asarray(root[:, None] * np.asarray(self.scales)[None, :])
 
     def init(self, n_keys: int) -> SumState:

@@ -53,7 +53,7 @@ def asked(program: WindowProgram, leaves: Any, alone: bool = False) -> dict[Any,
             found[key, complete] = np.concatenate([scores, -scores])
         else:
             x = rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], run.start()[0].shape)
-            found[key, complete] = run.sums(x).astype(float)
+            found[key, complete] = run.sums(x, 1).astype(float)
     return found
 
 
