@@ -79,8 +79,9 @@ flights: $(VENV)/.installed
 prism flink pubsub kafka buckets: $(VENV)/.installed
 	@$(BIN)/python -m weir.pipelines.engines.install $@ > /dev/null && echo "$@: installed"
 
+ENGINES = $(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, kafka, buckets: installed"
 engines: $(VENV)/.installed
-	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, kafka, buckets: installed"
+	@$(ENGINES)
 
 # STACK holds options, like STACK="--seconds 60"; `python -m examples.stack.stack --help` lists them.
 # What the page of a report runs, written again for another version of Vega-Lite (pipelines/vega.py).
@@ -101,20 +102,25 @@ $(VENV)/.installed-docs: setup.py pyproject.toml | $(VENV)/.installed
 docs: $(VENV)/.installed-docs
 	@$(BIN)/python -m mkdocs build --quiet && echo "build/site/index.html: built"
 
+LINT = $(BIN)/ruff check --quiet setup.py $(PACKAGES) && echo "ruff check: clean" && \
+	$(BIN)/ruff format --quiet --check setup.py $(PACKAGES) && echo "ruff format: clean" && $(BIN)/mypy
 lint: $(VENV)/.installed-test
-	@$(BIN)/ruff check --quiet setup.py $(PACKAGES) && echo "ruff check: clean"
-	@$(BIN)/ruff format --quiet --check setup.py $(PACKAGES) && echo "ruff format: clean"
-	@$(BIN)/mypy
+	@$(LINT)
 
 check: lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks \
 		--ignore=tests/runners --ignore=tests/audit --ignore=tests/statistical
 
-# Tests on real engines come last, a file in each lane: most of their time is waiting. Those that need a machine in time run alone.
-test: lint $(if $(CI),engines)
+# Tests on real engines come last, a file in each lane: most of their time is waiting. Those that need a machine in time run
+# alone. In continuous integration engines are fetched meanwhile: that waits for the network, other tests for the processor.
+test: $(VENV)/.installed-test
 	@failed=0; \
-		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks --ignore=tests/runners || failed=1; \
-		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/runners || failed=1; \
+		$(if $(CI),{ $(ENGINES); } & engines=$$!;) \
+		{ $(LINT); } || { $(if $(CI),kill $$engines;) exit 1; }; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks \
+			--ignore=tests/runners --ignore=tests/buckets || failed=1; \
+		$(if $(CI),wait $$engines || failed=1;) \
+		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/buckets tests/runners || failed=1; \
 		$(BIN)/python -m pytest -m alone tests/runners || failed=1; \
 		exit $$failed
 
