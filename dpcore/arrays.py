@@ -37,8 +37,8 @@ def accumulate(operation: np.ufunc, values: NDArray[Any]) -> None:
 
 
 def reproducible(values: Floats) -> Floats:
-    """Rounded to 32 significant bits: the last ones of ``np.exp`` and ``np.log`` are not the same on
-    every processor, so what a release depends on must not show them."""
+    """Rounded to 32 significant bits: the last ones of ``np.exp`` and ``np.log`` depend on the
+    processor, and releases must not."""
     mantissa, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, 32)), exponent - 32))
 

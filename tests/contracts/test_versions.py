@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
-from tests.contracts import versions
+from tests.contracts import other_processor, versions
 from weir.dpcore.config.schema import PLAN_VERSION
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -24,6 +27,15 @@ def test_a_version_keeps_its_digests_and_bits(name: str, version: str) -> None:
     plan = versions.planned(CONFIGS[name], int(version))
     assert plan.version == plan.canonical["version"] == plan.config.terms().version == int(version)
     assert versions.kept(CONFIGS[name], int(version)) == versions.golden()[name][version]
+
+
+@pytest.mark.slow
+def test_the_last_bits_of_exp_and_log_show_in_no_digest_and_no_release() -> None:
+    x = np.array([0.3, 0.4])
+    assert (other_processor.shifted(np.exp)(x) != np.exp(x)).all()
+    command = [sys.executable, "-m", "tests.contracts.other_processor"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
 
 
 def test_every_registered_algorithm_is_kept() -> None:
