@@ -67,7 +67,7 @@ def check_files(source: FileSource, matched: Sequence[File], schema: EventSchema
     if not full:
         return
     check = partial(_check, source, schema)
-    if not source.format.says_columns():
+    if len(full) == 1 or not source.format.says_columns():
         readable = any(map(check, full[:_AT_ONCE]))
     else:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
