@@ -10,6 +10,7 @@ forms of running totals; searches from other places may find a percent less, and
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy import optimize
 
 from tests.dpcore.continual.fit_tables import _listed
 from weir.dpcore.accounting.contributions import Pattern
@@ -28,6 +29,7 @@ from weir.dpcore.continual.tables import ENDED, WINDOWS
 
 Floats = NDArray[np.float64]
 Case = tuple[int, int, int]
+minimize: Any = optimize.minimize
 
 CASES: tuple[Case, ...] = tuple(
     (row.ticks, row.contributions, row.spacing) for row in ENDED if row.contributions > 1
@@ -92,7 +94,7 @@ def fit(case: Case) -> tuple[float, Rational, tuple[float, ...]]:
     # The errors have edges where another tick is the worst: a simplex goes on along them.
     patient: Any = {"maxiter": 250, "xatol": 1e-3, "fatol": 1e-6, "adaptive": True}
     gains = minimize(
-        lambda gains: np.log(worst(form, tuple(gains), case)),
+        lambda gains: math.log(worst(form, tuple(gains), case)),
         known[best][1],
         method="Nelder-Mead",
         options=patient,
