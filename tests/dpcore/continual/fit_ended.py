@@ -49,9 +49,9 @@ def errors(form: Rational, gains: Sequence[float], case: Case) -> Floats:
     knots, ticks = knots_of(n), np.arange(n)
     with np.errstate(all="ignore"):
         e = np.exp(curves.logs_of(gains, knots, n))
-        products = Products(form, between(knots, e, ticks))
+        products = Products(form, between(knots, tuple(e), ticks))
         scales = np.sqrt(curves.scale_squares(products, None, pattern)[list(knots)])
-        r = between(knots, scales, ticks)
+        r = between(knots, tuple(scales), ticks)
         charged = contributions(products, r, spacing * np.arange(1, count), spacing)[-1]
         of_ticks = variances.__wrapped__(form, n, knots, tuple(e), tuple(scales), None)
         found = np.asarray(charged * of_ticks)
@@ -60,7 +60,7 @@ def errors(form: Rational, gains: Sequence[float], case: Case) -> Floats:
 
 def worst(form: Rational, gains: Sequence[float], case: Case) -> float:
     """Error of the worst tick."""
-    return float(errors(form, gains, case).max()) ** 0.5
+    return math.sqrt(errors(form, gains, case).max())
 
 
 def gains_of(form: Rational, start: Sequence[float], case: Case) -> tuple[float, ...]:
