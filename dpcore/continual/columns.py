@@ -183,7 +183,7 @@ def variances(
     ticks = np.arange(n)
     e, r = between(knots, gains, ticks), between(knots, scales, ticks)
     v = 1 / (e * e)
-    d = r - between(knots, scales, ticks + 1)
+    d = np.append(r[:-1] - r[1:], 0.0)
     theta, omega = form.theta, form.omega
     m = range(len(theta))
 
@@ -191,8 +191,13 @@ def variances(
         """h_{t+1} = ratio h_t + values_t, h_0 = 0."""
         return np.concatenate([[0.0], filtered(ratio, values)[:-1]])
 
-    covariances = [[past(theta[i] * theta[j], v) for j in m] for i in m]
-    of_y = [sum((omega[i] * covariances[i][j] for i in m), np.zeros(n)) for j in m]
+    of_y = [np.zeros(n) for _ in m]
+    for i in m:
+        for j in m[i:]:
+            covariance = past(theta[i] * theta[j], v)
+            of_y[j] += omega[i] * covariance
+            if i != j:
+                of_y[i] += omega[j] * covariance
     var_y = sum((omega[j] * of_y[j] for j in m), v)
     of_q = [past(theta[j], d * (theta[j] * of_y[j] + v)) for j in m]
     q_y = sum((omega[j] * of_q[j] for j in m), np.zeros(n))

@@ -25,14 +25,19 @@ from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.tables import ENDED, EndedRow
 from weir.dpcore.errors import ConfigError
 
+ClockFit = tuple[Rational, Knots, Values, Values]
+WORK = 1 << 22
+"""Ticks times contributions of all rows of the table that are tried for a user."""
 
-def fit(
-    n: int, window: int | None, pattern: Pattern | None
-) -> tuple[Rational, Knots, Values, Values]:
+
+@lru_cache(maxsize=256)
+def fit(n: int, window: int | None, pattern: Pattern | None) -> ClockFit:
     """Form, knots, gains and scales of a clock, from the table: nothing is optimised here.
 
     For a record the parameters of the gains are interpolated in ln n, and the form is the nearest
-    one's. For users, rows of the nearest clocks are tried, and the least worst error is taken.
+    one's. For users the nearest rows are priced, and the least worst error is taken. A row of less
+    than half of the ticks lends its gains alone: its form is too short, and that of a record is
+    taken.
     """
     records = [row for row in ENDED if row.contributions == 1]
     sizes = np.log([row.ticks for row in records])
@@ -41,30 +46,23 @@ def fit(
         for column in zip(*(row.gains for row in records), strict=True)
     ]
     form = records[int(np.abs(sizes - math.log(n)).argmin())].form
-    plain = _fitted(form, p, n, window, pattern)
     if pattern is None or pattern.key_ticks == 1:
-        return plain
+        return fitted(form, p, n, window, pattern)
+    spacing = pattern.spacing
+    count = min(pattern.key_ticks, 1 + (n - 1) // spacing)
 
-    def far(row: EndedRow) -> tuple[float, float]:
-        ratios = (
-            row.ticks / n,
-            row.contributions / pattern.key_ticks,
-            row.spacing / pattern.spacing,
-        )
-        logs = [abs(math.log(ratio)) for ratio in ratios]
-        return logs[0], logs[1] + logs[2]
+    def far(row: EndedRow) -> float:
+        covered = row.contributions * row.spacing / row.ticks / (count * spacing / n)
+        ratios = (row.ticks / n, row.contributions / count, covered)
+        return sum(abs(math.log(ratio)) for ratio in ratios)
 
     rows = sorted((row for row in ENDED if row.contributions > 1), key=far)
-    near = 2 * USER_ROWS if n <= MOST_TRIED else 1
-    tried = [plain, *(_fitted(row.form, row.gains, n, window, pattern) for row in rows[:near])]
-    return min(tried, key=lambda parts: _worst(parts, n, pattern))
-
-
-USER_ROWS = 5
-"""Rows of the table for users of a clock."""
-MOST_TRIED = 1 << 13
-"""Ticks of a clock above which one row is taken as it is."""
-ClockFit = tuple[Rational, Knots, Values, Values]
+    tried = rows[: max(WORK // (n * pattern.longest_key), 1)]
+    pairs = [(row.form if 2 * row.ticks >= n else form, row.gains) for row in tried]
+    if len(pairs) > 1:
+        pairs.append((form, tuple(p)))
+    fits = [fitted(own, gains, n, window, pattern) for own, gains in pairs]
+    return min(fits, key=lambda parts: _worst(parts, n, pattern)) if len(fits) > 1 else fits[0]
 
 
 def _worst(parts: ClockFit, n: int, pattern: Pattern) -> float:
@@ -74,22 +72,25 @@ def _worst(parts: ClockFit, n: int, pattern: Pattern) -> float:
     return units * float(variances(form, n, knots, gains, scales, None).max())
 
 
-def _fitted(
+def fitted(
     form: Rational, p: Sequence[float], n: int, window: int | None, pattern: Pattern | None
 ) -> ClockFit:
-    """Gains and scales of a clock at knots.
+    """Gains and scales of a clock at knots, under a form and parameters of the gains.
 
-    The logarithm of the gains is p_0 x + p_1 x^2 + p_2 x^3 + p_3 ln x + p_4 ln(1 - x) at
-    x = (t + 1/2) / n. Scales are norms of columns: of a record, or of a user's contributions
-    around the tick.
+    Scales are norms of columns: of a record, or of a user's contributions around the tick.
     """
     knots = knots_of(n)
-    x = (np.asarray(knots) + 0.5) / n
-    logs = p[0] * x + p[1] * x**2 + p[2] * x**3 + p[3] * np.log(x) + p[4] * np.log1p(-x)
-    gains = _singles(np.exp(logs))
+    gains = _singles(np.exp(logs_of(p, knots, n)))
     products = _products(form, n, knots, gains)
-    scales = np.sqrt(_scale_squares(products, window, pattern)[list(knots)])
+    scales = np.sqrt(scale_squares(products, window, pattern)[list(knots)])
     return form, knots, gains, _singles(scales)
+
+
+def logs_of(p: Sequence[float], knots: Knots, n: int) -> Floats:
+    """Logarithms of the gains at knots (m,): p_0 x + p_1 x^2 + p_2 x^3 + p_3 ln x + p_4 ln(1 - x)
+    at x = (t + 1/2) / n."""
+    x = (np.asarray(knots) + 0.5) / n
+    return np.asarray(p[0] * x + p[1] * x**2 + p[2] * x**3 + p[3] * np.log(x) + p[4] * np.log1p(-x))
 
 
 def _singles(values: Floats) -> Values:
@@ -97,7 +98,7 @@ def _singles(values: Floats) -> Values:
     return tuple(np.asarray(values, dtype=np.float32).astype(np.float64).tolist())
 
 
-def _scale_squares(products: Products, window: int | None, pattern: Pattern | None) -> Floats:
+def scale_squares(products: Products, window: int | None, pattern: Pattern | None) -> Floats:
     """Squares of the scale of every tick: the norm of the sum of the unscaled columns of a user
     whose contributions lie around it, of a record of its own column within the window."""
     n = products.n

@@ -1,4 +1,5 @@
-"""Fitted coefficients of continual sums, as ``tests.dpcore.continual.fit_tables`` prints them.
+"""Fitted coefficients of continual sums, as ``tests.dpcore.continual.fit_tables`` prints them, and
+of users on clocks that end, ``fit_ended`` next to it.
 
 ``tables.json`` holds, by table and by window or span N, forms with more and more buffers, until one
 more gives less than a permille. Each form is a list of poles 1 - theta_j and a list of zeros
