@@ -8,9 +8,9 @@
 
 An algorithm is audited with many trials; a twin with its sabotage and without, at the audit's
 default number of trials. Writes algorithms.csv, twins.csv or replays.csv next to this file, a line
-as soon as it is measured, and from it a table in benchmarks/results: audit.md, or replay.md. The bound is the claim: a lower
-bound of epsilon above it would be a breach; a mutant proves more, the real thing less. Rows that
-are not measured again stay, with the figures of the day of their commit.
+as soon as it is measured, and from it a table in benchmarks/results: audit.md, or replay.md. The
+bound is the claim: a lower bound of epsilon above it would be a breach; a mutant proves more, the
+real thing less. Rows that are not measured again stay, with the figures of the day of their commit.
 """
 
 from __future__ import annotations

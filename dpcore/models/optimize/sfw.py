@@ -60,8 +60,8 @@ class TreeRun:
       record is in one batch of one run (``stages_for``).
       Gradients at a root are clipped to L0. Where noise is added, differences at a right child at
       depth j are clipped to C_j = L1 2^(1 - j) M, which is what smoothness gives: 2^(r - j) steps
-      of at most 2^(1 - r) M lie between the two points. The mean over b 2^-j records then moves by 2 L0 / b at a root and by 4
-      L1 M / b at every right child.
+      of at most 2^(1 - r) M lie between the two points. The mean over b 2^-j records then moves by
+      2 L0 / b at a root and by 4 L1 M / b at every right child.
       With ``root`` and ``right`` noise: the noisy mean is the one release that a record is in; all
       else follows from such releases.
       With selection: differences are clipped to C_j = min(L1 M ``reached(r, j)``, 2 L0), since
