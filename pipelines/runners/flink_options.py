@@ -100,7 +100,7 @@ def _kept(state: StateFolder) -> int | None:
     groups = (place.json_in(data) or {}).get(OPTION)
     if type(groups) is not int or not 1 <= groups <= MOST:
         raise ConfigError("engine.checkpoints", state.path, f"holds a {FILE} that is not ours.")
-    return groups
+    return int(groups)
 
 
 _log = logging.getLogger(__name__)

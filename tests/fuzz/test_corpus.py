@@ -88,12 +88,13 @@ def readers_in(text: str, read_by: Set[str] = READ_BY) -> set[str]:
             function = node.name
             if {"in_words"} & {one.id for one in node.decorator_list if isinstance(one, ast.Name)}:
                 results.add(function)
-        named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-        if named and node.attr in PARSERS.get(node.value.id, ()):
-            results.add(function)
-        if isinstance(node, ast.ImportFrom) and node.module in PARSERS:
-            names = {one.name for one in node.names} & PARSERS[node.module]
-            assert not names, f"write import {node.module}, by which readers are found"
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name):
+                if name in PARSERS.get(module, ()):
+                    results.add(function)
+            case ast.ImportFrom(module=module) if module in PARSERS:
+                names = {one.name for one in node.names} & PARSERS[module]
+                assert not names, f"write import {module}, by which readers are found"
         if isinstance(node, ast.Call):
             called = getattr(node.func, "id", getattr(node.func, "attr", ""))
             if called in read_by:
