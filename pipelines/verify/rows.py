@@ -57,7 +57,7 @@ def in_words(read: Callable[P, T]) -> Callable[P, T]:
             raise ConfigError(
                 "directory",
                 "a file of releases",
-                "cannot be read: it was damaged or changed. weir verify without --rederive says "
+                "cannot be read: it was damaged or changed. weir verify without --config says "
                 "which; put it back from a copy.",
             ) from None
 
