@@ -183,17 +183,15 @@ def _resumed(estimator: Estimator, run: ResultFolder, path: Path, state: Path) -
     """Puts the filters where the last call left them; gives what it wrote, or nothing."""
     if not (path.exists() and state.exists()):
         return b""
-    text = path.read_bytes()
+    text, filters = path.read_bytes(), io.BytesIO(state.read_bytes())
     try:
-        with np.load(state, allow_pickle=False) as stored:
+        with np.load(filters, allow_pickle=False) as stored:
             arrays = dict(stored)
         size = int(arrays.pop("size"))
         if str(arrays.pop("of")) != _mark(run, estimator) or len(text) < size:
             return b""
         estimator.restore(arrays)
-    except (*DAMAGE, BadZipFile, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
+    except (*DAMAGE, BadZipFile, zlib.error, RuntimeError, MemoryError):  # sizes may be damaged
         raise ConfigError(
             "directory",
             str(state),
