@@ -48,7 +48,7 @@ def shown_key(key: str) -> str:
     """
     try:
         values = json.loads(key)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key
     if not isinstance(values, list) or not all(isinstance(value, str | None) for value in values):
         return key

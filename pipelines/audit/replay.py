@@ -32,6 +32,8 @@ SECRETS, FEWER = 64, 12
 """Runs whose noise is measured, of sums and of models that keep rows."""
 CROWD = 24
 """Events of a key and tick beyond which a cap is not filled."""
+FULL = 512
+"""Events that fill the largest fit of blocks of records, at most."""
 SLOTS = 8
 """Keys of a pair of streams, at most."""
 DRAWS = 64
@@ -218,6 +220,8 @@ class Search:
         behind = (self.choice.usual, self._least, self._crowd())
         few = [*corner[:6], *odd[:2]]
         first = [*corner[:2], *odd[:2]]
+        for secret, (i, j), place in product(range(SLOTS), corner[:1], self._full()):
+            yield Neighbours(self._change(ticks[0], i, j), place, secret)
         for (i, j), tick, shift in product(first, ticks[:4], self._shifts):
             yield Neighbours(self._change(tick, i, j, shift), behind[0])
         for at, tick in enumerate(ticks if self._learns else ()):
@@ -247,6 +251,18 @@ class Search:
         return tuple(
             placed._replace(candidate=void) if placed.tick >= tick else placed for placed in behind
         )
+
+    def _full(self) -> tuple[tuple[Placed, ...], ...]:
+        """Of models of blocks of records: as many void events as their largest fit takes, or
+        some. Blocks that records fill are fitted where they are full, and not where a tick ends."""
+        block = getattr(self.plan.config.model, "block", None)
+        schedule = getattr(self.plan.program, "schedule", None)
+        if not isinstance(block, int) or schedule is None:
+            return ()
+        ticks = self.choice.audited.ticks
+        each = -(-min(FULL, block * max(schedule.sizes)) // ticks)
+        events = tuple(Placed(0, tick, 0) for tick in range(ticks) for _ in range(each))
+        return (self._silenced(events, 0),)
 
     @property
     def _shifts(self) -> tuple[int, ...]:

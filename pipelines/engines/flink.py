@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,18 @@ from weir.pipelines.engines.worker import environment_config
 
 LIVE = frozenset({"INITIALIZING", "CREATED", "RUNNING", "RESTARTING", "FAILING", "RECONCILING"})
 """States of a job that still holds slots."""
+
+
+@contextlib.contextmanager
+def as_flink() -> Iterator[None]:
+    """Inside, answers of Flink are read. Raises EngineFailed for those of another server."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
+        raise EngineFailed(NO_FLINK) from None
+
+
+NO_FLINK = "what answers there is no Flink of the version that Weir knows."
 
 
 @dataclass(frozen=True)
@@ -40,15 +54,27 @@ class FlinkRest:
         """Answer to POST. Raises as ``get``."""
         return self._ask("POST", path, body)
 
+    def overview(self) -> tuple[str, int, int]:
+        """Version of Flink, slots that are free, and all slots."""
+        with as_flink():
+            seen = self.get("/overview")
+            return (
+                str(seen["flink-version"]),
+                int(seen["slots-available"]),
+                int(seen["slots-total"]),
+            )
+
     def jobs(self, live: bool = False) -> list[dict[str, Any]]:
         """Overviews of jobs, newest first; ``live``: only those that hold slots."""
-        result = self.get("/jobs/overview")["jobs"]
-        result = [job for job in result if not live or job["state"] in LIVE]
-        return sorted(result, key=lambda job: -job["start-time"])
+        with as_flink():
+            result: list[dict[str, Any]] = self.get("/jobs/overview")["jobs"]
+            result = [job for job in result if not live or job["state"] in LIVE]
+            return sorted(result, key=lambda job: -job["start-time"])
 
     def state(self, job: str) -> str:
         """State of a job, like RUNNING, FINISHED, FAILED, CANCELED."""
-        return str(self.get(f"/jobs/{job}")["state"])
+        with as_flink():
+            return str(self.get(f"/jobs/{job}")["state"])
 
     def checkpoints(self, job: str) -> dict[str, Any]:
         """Counts, sizes and the latest of each kind."""
@@ -95,20 +121,22 @@ class FlinkRest:
         return state
 
     def _savepoint(self, job: str, kind: str, body: dict[str, Any], seconds: float) -> str:
-        request = self.post(f"/jobs/{job}/{kind}", body)["request-id"]
         deadline = time.monotonic() + seconds
-        while True:
-            answer = self.get(f"/jobs/{job}/savepoints/{request}")
-            if answer["status"]["id"] == "COMPLETED":
-                break
-            if time.monotonic() > deadline:
-                raise EngineFailed(f"the savepoint of job {job} took more than {seconds:.0f} s.")
-            time.sleep(0.1)
-        place = answer["operation"].get("location")
-        if not place:
-            cause = answer["operation"].get("failure-cause", {}).get("class", "no reason given")
-            raise EngineFailed(f"the savepoint of job {job} failed: {cause}.")
-        return str(place)
+        with as_flink():
+            request = self.post(f"/jobs/{job}/{kind}", body)["request-id"]
+            while True:
+                answer = self.get(f"/jobs/{job}/savepoints/{request}")
+                if answer["status"]["id"] == "COMPLETED":
+                    break
+                if time.monotonic() > deadline:
+                    took = f"the savepoint of job {job} took more than {seconds:.0f} s."
+                    raise EngineFailed(took)
+                time.sleep(0.1)
+            place = answer["operation"].get("location")
+            if not place:
+                cause = answer["operation"].get("failure-cause", {}).get("class", "no reason given")
+                raise EngineFailed(f"the savepoint of job {job} failed: {cause}.")
+            return str(place)
 
     def _ask(self, method: str, path: str, body: Any) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -120,9 +148,10 @@ class FlinkRest:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise EngineFailed(f"Flink refuses {method} {path}: {error.code}.") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise EngineFailed(f"Flink at {self.url} does not answer: {error}.") from None
-        return json.loads(text) if text else {}
+        with as_flink():
+            return json.loads(text) if text else {}
 
 
 READY = 90.0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ import pyarrow.csv
 from rich.console import Console
 from rich.text import Text
 
-from weir.dpcore.errors import ConfigError
+from weir.dpcore.errors import DAMAGE, ConfigError
 from weir.dpcore.estimates.rules import LEAST_TICKS
 from weir.dpcore.estimates.sources import facts_of
 from weir.dpcore.plan import Plan
@@ -181,12 +183,21 @@ def _resumed(estimator: Estimator, run: ResultFolder, path: Path, state: Path) -
     """Puts the filters where the last call left them; gives what it wrote, or nothing."""
     if not (path.exists() and state.exists()):
         return b""
-    with np.load(state, allow_pickle=False) as stored:
-        arrays = dict(stored)
-    size, text = int(arrays.pop("size")), path.read_bytes()
-    if str(arrays.pop("of")) != _mark(run, estimator) or len(text) < size:
-        return b""
-    estimator.restore(arrays)
+    text, filters = path.read_bytes(), io.BytesIO(state.read_bytes())
+    try:
+        with np.load(filters, allow_pickle=False) as stored:
+            arrays = dict(stored)
+        size = int(arrays.pop("size"))
+        if str(arrays.pop("of")) != _mark(run, estimator) or len(text) < size:
+            return b""
+        estimator.restore(arrays)
+    except (*DAMAGE, BadZipFile, zlib.error, RuntimeError, MemoryError):  # sizes may be damaged
+        raise ConfigError(
+            "directory",
+            str(state),
+            "cannot be read as the filters of the last call: it was damaged or changed. Remove it "
+            "to compute all estimates again.",
+        ) from None
     return text[:size]
 
 
@@ -201,12 +212,27 @@ def _csv(rows: pa.Table, header: bool) -> bytes:
 
 
 def read_rows(text: bytes, schema: pa.Schema) -> pa.Table:
-    """The rows of a CSV file that was written with these columns."""
+    """The rows of a CSV file that was written with these columns.
+
+    Raises:
+      ConfigError: it was damaged.
+    """
     kinds = {field.name: field.type for field in schema}
     options = pyarrow.csv.ConvertOptions(
-        column_types=kinds, null_values=[""], strings_can_be_null=False
+        column_types=kinds,
+        null_values=[""],
+        strings_can_be_null=False,
+        include_columns=schema.names,
     )
-    return pyarrow.csv.read_csv(pa.BufferReader(text), convert_options=options)
+    try:
+        return pyarrow.csv.read_csv(pa.BufferReader(text), convert_options=options)
+    except DAMAGE:
+        raise ConfigError(
+            "directory",
+            FOLDER,
+            "holds a file that cannot be read: it was damaged or changed. Remove it to compute all "
+            "again.",
+        ) from None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,7 +150,7 @@ def _tables(run: ResultFolder, names: Sequence[str], known: dict[str, bool]) -> 
         for part in range(values.shape[2]):
             own, spread = values[:, :, part], spreads[:, :, part]
             for ticks, places in _alike(own, spread):
-                keys = [tuple(json.loads(grid.keys[at])) for at in places]
+                keys = [run.values_of(grid.keys[at]) for at in places]
                 some = np.ix_(ticks, places)
                 moved, half = _moved(keys, own[some], spread[some], known[name], run.band)
                 low = moved - half

@@ -201,7 +201,7 @@ def _parts(text: str, key: Key) -> list[str]:
         return [text]
     try:
         result = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [str(item) for item in result] if isinstance(result, list) else []
 

@@ -5,6 +5,7 @@ Rows are read in batches, never all at once: 10,000 keys over 1,000 ticks are 10
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -174,6 +175,18 @@ class ResultFolder:
         """The columns of the key, by the plan; several make it a JSON array."""
         named = (self.plan.get("canonical") or {}).get("key")
         return (named,) if isinstance(named, str) else tuple(named or ())
+
+    def values_of(self, key: str) -> tuple[str | None, ...]:
+        """The values of a key of several columns; None: of a column that its grouping lacks.
+
+        Raises:
+          ConfigError: it is none, so that somebody changed the files.
+        """
+        with as_written("directory", str(self.directory)):
+            values = json.loads(key)
+            if len(values) != len(self.key_columns) or not isinstance(values, list):
+                raise ValueError
+            return tuple(values)
 
     def shown(self, key: str) -> str:
         """A key as people read it."""

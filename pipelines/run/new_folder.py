@@ -78,12 +78,13 @@ def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
 def _plan_in(folder: str) -> dict[str, Any] | None:
     from weir.transforms.sinks import place
 
-    text = place.read(place.join(folder, place.PLAN_FILE))
-    try:
-        result = json.loads(text or b"null")
-    except ValueError:
+    result = place.json_in(place.read(place.join(folder, place.PLAN_FILE)))
+    if result is None or not {"digest", "guarantee"} <= result.keys():
         return None
-    return result if isinstance(result, dict) and {"digest", "guarantee"} <= result.keys() else None
+    with place.as_written("--new", folder):
+        guarantee = result["guarantee"]
+        costs = {name: float(guarantee[name]) for name in ("epsilon", "delta")}
+    return {"digest": str(result["digest"]), "guarantee": costs}
 
 
 def _marks_in(folder: str) -> dict[str, str] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines.flink import FlinkRest
+from weir.pipelines.engines.flink import FlinkRest, as_flink
 from weir.pipelines.engines.processes import EngineFailed
 from weir.transforms.runtime.counters import UNREAD
 
@@ -23,6 +23,7 @@ def is_gauge(name: str) -> bool:
     return name in ("last_tick", "watermark_lag_ms") or name.startswith(UNREAD)
 
 
+@as_flink()
 def counters_of(rest: FlinkRest, job: str) -> dict[str, int]:
     """Our counters, summed over workers; of gauges the largest.
 
@@ -73,6 +74,7 @@ AHEAD = 20
 _log = logging.getLogger("weir.ending")
 
 
+@as_flink()
 def is_over(rest: FlinkRest, job: str) -> bool:
     """Whether every vertex of a job has seen the end of time: its stream is over, all is written.
 

@@ -97,12 +97,10 @@ def _kept(state: StateFolder) -> int | None:
     data = place.read(place.join(state.path, FILE))
     if data is None:
         return None
-    try:
-        return int(json.loads(data)[OPTION])
-    except (ValueError, KeyError, TypeError):
-        raise ConfigError(
-            "engine.checkpoints", state.path, f"holds a {FILE} that is not ours."
-        ) from None
+    groups = (place.json_in(data) or {}).get(OPTION)
+    if type(groups) is not int or not 1 <= groups <= MOST:
+        raise ConfigError("engine.checkpoints", state.path, f"holds a {FILE} that is not ours.")
+    return int(groups)
 
 
 _log = logging.getLogger(__name__)
@@ -161,7 +159,7 @@ def parallelism_of(
 
 def _free_slots(target: FlinkTarget) -> int:
     try:
-        return int(FlinkRest(target.url).get("/overview")["slots-available"])
+        return FlinkRest(target.url).overview()[1]
     except EngineFailed:
         raise ConfigError(
             "--flink-master",

@@ -284,11 +284,8 @@ class StateFolder:
         data = sinks_place.read(sinks_place.join(self.path, name))
         if data is None:
             return None
-        try:
-            value = json.loads(data)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
+        value = sinks_place.json_in(data)
+        if value is None:
             raise ConfigError("engine.checkpoints", self.path, f"holds a {name} that is not ours.")
         return value
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weir.dpcore.errors import WeirError
-from weir.pipelines.engines.flink import FlinkRest
+from weir.pipelines.engines.flink import FlinkRest, as_flink
 from weir.pipelines.engines.processes import EngineFailed, Process
 from weir.pipelines.runners.ending import LOOK, End, metrics_of
 from weir.pipelines.runners.options import FlinkTarget
@@ -156,6 +156,7 @@ class Cause(NamedTuple):
     unreadable: bool
 
 
+@as_flink()
 def cause_of(rest: FlinkRest, job: str) -> Cause | None:
     """The cause of a job's last failure; None where there is none that may be told.
 

@@ -220,22 +220,20 @@ def _tool(tool: str, needed: bool) -> Finding:
 def _cluster(master: str) -> Finding:
     rest = FlinkRest(master if "://" in master else f"http://{master}")
     try:
-        seen = rest.get("/overview")
+        version, free, slots = rest.overview()
     except EngineFailed as error:
         return Finding(
             "Engines", "Flink cluster", "wrong", str(error), "give HOST:PORT of its REST"
         )
-    version, ours = str(seen["flink-version"]), flink_config.VERSION
-    text = f"Flink {version}, {seen['slots-available']} of {seen['slots-total']} slots free"
+    ours = flink_config.VERSION
+    text = f"Flink {version}, {free} of {slots} slots free"
     same = version.split(".")[:2] == ours.split(".")[:2]
     if not same:
         remedy = f"the job server of make flink is for {ours.rsplit('.', 1)[0]}: name one for it"
         return Finding(
             "Engines", "Flink cluster", "wrong", text, f"{remedy} (--flink-job-server-jar)"
         )
-    return judged(
-        "Engines", "Flink cluster", seen["slots-available"] > 0, text, "stop a job, or add slots"
-    )
+    return judged("Engines", "Flink cluster", free > 0, text, "stop a job, or add slots")
 
 
 # ---- the page

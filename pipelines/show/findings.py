@@ -19,7 +19,7 @@ from weir.pipelines.config.job import JobConfig, refuse_mixed
 from weir.pipelines.config.sections import needed
 from weir.pipelines.connectors.paths import STDIN
 from weir.pipelines.connectors.secret_place import SecretPlace
-from weir.pipelines.engines.flink import LIVE, FlinkRest
+from weir.pipelines.engines.flink import LIVE, FlinkRest, as_flink
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.graph.checks import check_runner, plan_of
 from weir.pipelines.results.verdict import judge
@@ -142,6 +142,7 @@ def of_flink(
         ) from None
 
 
+@as_flink()
 def jobs_on(url: str, wanted: str | None, limit: float | None) -> list[dict[str, Any]]:
     """As ``of_flink``. Raises EngineFailed where Flink does not answer."""
     rest = FlinkRest(url if "://" in url else f"http://{url}")

@@ -23,7 +23,6 @@ from weir.dpcore.config.section import nearest
 from weir.dpcore.config.ticks import ticks_of
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
-from weir.dpcore.leaves.keys import grouping_of
 from weir.dpcore.pricing.calibration import LAPLACE_BAND
 from weir.dpcore.words import not_in_margin
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
@@ -132,8 +131,10 @@ def top(
             pc.equal(batch["tick"], at), pc.equal(batch["name"].cast(pa.string()), output.name)
         )
         for row in batch.filter(mask).to_pylist():
-            if columns is not None and grouping_of(row["key"]) != named:
-                continue
+            if columns is not None:
+                values = run.values_of(row["key"])
+                if tuple(value is not None for value in values) != named:
+                    continue
             if row["over"] == output.over and row["value"] and row["stddev"]:
                 keys.append(run.shown(row["key"]))
                 values.append(row["value"][0])

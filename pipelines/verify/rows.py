@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from weir.dpcore.errors import DAMAGE, ConfigError
 from weir.transforms.sinks.formats import given_back
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SHOWN = 20
 """Rows that differ which are reported one by one."""
@@ -41,6 +46,24 @@ class RowDifferences:
         return RowDifferences(self.count + other.count, (*self.first, *other.first)[:SHOWN])
 
 
+def in_words(read: Callable[P, T]) -> Callable[P, T]:
+    """Returns a reader of files of releases that raises ConfigError for any that it cannot read."""
+
+    @functools.wraps(read)
+    def reading(*args: P.args, **named: P.kwargs) -> T:
+        try:
+            return read(*args, **named)
+        except DAMAGE:
+            raise ConfigError(
+                "directory",
+                "a file of releases",
+                "cannot be read: it was damaged or changed. weir verify without --config says "
+                "which; put it back from a copy.",
+            ) from None
+
+    return reading
+
+
 def rows_in(content: bytes, form: str) -> int:
     """How many rows the bytes of a file hold."""
     if form == "parquet":
@@ -50,6 +73,7 @@ def rows_in(content: bytes, form: str) -> int:
     return content.count(b"\n") - (form == "csv")
 
 
+@in_words
 def table_of(content: bytes, form: str, cells: Cells | None) -> pa.Table:
     """The bytes of a file as a table; CSV and NDJSON as texts, each number in its spelling.
 
@@ -76,6 +100,7 @@ def table_of(content: bytes, form: str, cells: Cells | None) -> pa.Table:
     return table.filter(pc.is_in(codes, value_set=wanted))
 
 
+@in_words
 def keys_and_ticks(content: bytes, form: str) -> pa.Table:
     """The columns ``key`` and ``tick`` of a file alone."""
     if form != "parquet":

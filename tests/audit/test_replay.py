@@ -65,6 +65,23 @@ def test_every_kind_of_noise_is_compared(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "change", "least"),
+    [
+        ("erm.sampled", ("block: 6", "block: 30"), 0.65),
+        ("optimize.sfw_polyhedral", ("records: 8\n", "records: 8\n  form: tree\n"), 0.52),
+    ],
+)
+def test_models_of_few_records_use_more_than_half_of_their_claim(
+    name: str, change: tuple[str, str], least: float
+) -> None:
+    assert change[0] in CONFIGS[name]
+    report = replay_audit(loads(CONFIGS[name].replace(*change)), trials=PAIRS // 2)
+    assert report.broken == ()
+    assert least < report.audits[0].share <= 1 + 1e-6
+
+
+@pytest.mark.slow
 def test_keys_that_are_found_keep_to_their_delta() -> None:
     report = replay_audit(loads(FOUND), trials=12)
     assert report.broken == ()

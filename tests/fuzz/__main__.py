@@ -29,6 +29,8 @@ INSTRUMENTED = [
     *(f"weir.transforms.{name}" for name in ("decode", "formats", "operators", "runtime", "sinks")),
     *("weir.transforms.sources", "weir.transforms.beam.pubsub.messages", "weir.dpcore.config"),
     *(f"weir.pipelines.{name}" for name in ("config", "ledger", "results", "sources", "verify")),
+    *("weir.pipelines.engines.flink", "weir.pipelines.estimates", "weir.pipelines.runners.ending"),
+    *("weir.pipelines.run.new_folder", "weir.pipelines.show.findings"),
 ]
 """Packages whose branches guide the search. All of Weir would take a minute to load."""
 

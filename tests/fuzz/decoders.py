@@ -21,10 +21,15 @@ from tests.contracts import alone_cells, alone_columns
 from tests.contracts import alone_encodings as enc
 from tests.contracts.test_alone import Outcome, _by_place
 from tests.contracts.test_encodings import FEW, ROLES, WRITERS, batch, held, moved
+from tests.fuzz.configs import BASE
 from tests.fuzz.target import Target, require, without_kernels
 from tests.transforms.avro_files import container, encoded, record_of
+from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import loads
+from weir.pipelines.feed.feed import read_batches
 from weir.pipelines.init.header import sniff
+from weir.pipelines.results import events
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.encoding import TextForm
@@ -32,7 +37,8 @@ from weir.transforms.decode.lines import chunks, without_marks
 from weir.transforms.decode.ndjson import decode_ndjson
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS, file_formats
-from weir.transforms.sources.file_checks import check_files
+from weir.transforms.sources import lookup
+from weir.transforms.sources.file_checks import check_files, signs_of
 from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.matching import match
 
@@ -56,6 +62,9 @@ SCHEMAS = (
 WHOLE = 1 << 20
 BORDERS = (1, 2, 5, WHOLE)
 NAMES = alone_cells.COLUMNS
+
+JOB = loads(BASE)
+LIST = ListColumn(column="l", size=4)
 
 Read = Callable[[Sequence[bytes], int], Iterable[Decoded]]
 
@@ -318,10 +327,18 @@ def _file(form: str) -> Target:
                 else:
                     results.append(_whole(source, schema))
             require(repr(results[0]) == repr(results[1]), "numpy reads what kernels read", *results)
-            try:
-                sniff(str(path))
-            except ConfigError as error:
-                require(bool(error.field and error.remedy), "a refusal names field and remedy")
+            for read in (
+                partial(sniff, str(path)),
+                lambda: list(read_batches(path, JOB)),
+                lambda: list(events.tables(path, (), "--events")),
+                lambda: list(events.tables(path, (), "--events", LIST)),
+                partial(lookup._table, str(path)),
+                partial(signs_of, str(path), form == "csv", text),
+            ):
+                try:
+                    read()
+                except ConfigError as error:
+                    require(bool(error.field and error.remedy), "a refusal names field and remedy")
 
     def seeds() -> list[bytes]:
         rows = [GOOD, OTHER]

@@ -28,9 +28,11 @@ from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.show import status
 from weir.pipelines.verify import stored_job
 from weir.pipelines.verify.folder import check_folder
+from weir.pipelines.verify.rows import keys_and_ticks, table_of
 from weir.transforms.sinks import formats, place, receipts
 from weir.transforms.sinks.receipts import Damaged
 from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.writer import differences
 
 FORMS = ("parquet", "csv", "ndjson")
 NESTED = b"[" * 100_000
@@ -41,11 +43,10 @@ def _plan() -> Plan:
     return Plan.from_yaml(BASE)
 
 
-@cache
-def _folder(form: str) -> Path:
-    """A folder of releases with a plan and a receipt."""
+def new_folder(form: str, plan: Plan | None = None) -> Path:
+    """A folder of releases with a plan, which need not be theirs, and a receipt."""
     folder = Path(tempfile.mkdtemp()) / "out"
-    place.prepare(str(folder), plan_file.plan_json(_plan()), "sink")
+    place.prepare(str(folder), plan_file.plan_json(plan or _plan()), "sink")
     name = place.file_name(0, 3, form)
     (folder / name).write_bytes(_releases(form))
     (folder / place.MARKS_FILE).write_text('{"0": "ab"}')
@@ -54,12 +55,15 @@ def _folder(form: str) -> Path:
     return folder
 
 
+_folder = cache(new_folder)
+
+
 @cache
 def _releases(form: str) -> bytes:
     return formats.encode(sorted_table([batch(0, 4, [b"a", b'b,"\n'])]).table, form, None)
 
 
-def _answers(*readers: Callable[[], Any]) -> None:
+def answers(*readers: Callable[[], Any]) -> None:
     """Each reader gives a value, or an error in words."""
     for read in readers:
         try:
@@ -68,7 +72,7 @@ def _answers(*readers: Callable[[], Any]) -> None:
             require(bool(error.field) and len(error.remedy) > 10, "an error has remedy", error)
 
 
-def _changed(form: str, name: str, data: bytes) -> Path:
+def changed_folder(form: str, name: str, data: bytes) -> Path:
     """The folder, with one file written again."""
     folder = _folder(form)
     (folder / name).write_bytes(data)
@@ -87,7 +91,7 @@ def _receipt(data: bytes) -> None:
         require(not receipt.is_authentic or receipt.public_key is not None, "who signed is named")
     except Damaged as error:
         require(len(str(error)) > 10, "damage is named", error)
-    check_folder(str(_changed("csv", receipts.RECEIPT_FILE, data)), "ab" * 32)
+    check_folder(str(changed_folder("csv", receipts.RECEIPT_FILE, data)), "ab" * 32)
 
 
 def _receipts() -> list[bytes]:
@@ -103,7 +107,7 @@ def _receipts() -> list[bytes]:
 
 
 def _plan_of(data: bytes) -> None:
-    folder = _changed("csv", place.PLAN_FILE, data)
+    folder = changed_folder("csv", place.PLAN_FILE, data)
     text, plan = str(folder), _plan()
 
     def opened() -> Any:
@@ -115,7 +119,7 @@ def _plan_of(data: bytes) -> None:
         content = stored_job._stored(text)
         return stored_job._rebuilt(content, "events.csv")
 
-    _answers(
+    answers(
         partial(place.parts_in, text),
         partial(place.entered_as, text),
         partial(place.check, text, plan.layout, "sink"),
@@ -141,27 +145,44 @@ def _plans() -> list[bytes]:
 
 
 def _marks(data: bytes) -> None:
-    folder = str(_changed("csv", place.MARKS_FILE, data))
+    folder = str(changed_folder("csv", place.MARKS_FILE, data))
 
     def read() -> Any:
         marks = secret_marks.read(folder, "sink")
         return marks and secret_marks.differ(marks, {"0": "ab"}, 4)
 
-    _answers(read, partial(check_folder, folder, None))
+    path = _streamed()
+    (path / place.MARKS_FILE).write_bytes(data)
+    answers(read, partial(check_folder, folder, None), partial(check_folder, str(path), None))
+
+
+@cache
+def _streamed() -> Path:
+    """A folder whose files have a receipt each, as a stream leaves it."""
+    folder = new_folder("csv")
+    (folder / receipts.RECEIPT_FILE).unlink()
+    (folder / place.COMPLETE_FILE).unlink()
+    name = place.file_name(0, 3, "csv")
+    receipts.write_file(str(folder), name, receipts.digest_of(str(folder / name)), None)
+    return folder
 
 
 def _results(form: str, data: bytes) -> None:
-    folder = _changed(form, place.file_name(0, 3, form), data)
+    folder = changed_folder(form, place.file_name(0, 3, form), data)
 
     def everything(columns: list[str] | None) -> Any:
         run = ResultFolder.open(folder)
         return run.last_tick, run.first_tick, run.is_empty, run.table(columns).num_rows
 
-    _answers(
+    answers(
         partial(everything, None),
         partial(everything, ["tick", "name", "over", "value"]),
         partial(status.of_folder, folder),
         partial(check_folder, str(folder), None),
+        partial(differences, data, _releases(form), form, True),
+        partial(differences, data, _releases(form), form, True, frozenset({"sum", "hist"})),
+        partial(table_of, data, form, None),
+        partial(keys_and_ticks, data, form),
     )
 
 
@@ -221,7 +242,7 @@ def _ledger_file(data: bytes) -> None:
             finally:
                 store.close()
 
-        _answers(read)
+        answers(read)
 
 
 def _ledger_files() -> list[bytes]:
@@ -255,7 +276,7 @@ def _records(data: bytes) -> None:
         scope = entries.ScopeEntries.read("people", rows, "ledger")
         return scope.charges, scope.spans, scope.head
 
-    _answers(read)
+    answers(read)
 
 
 def _record_seeds() -> list[bytes]:

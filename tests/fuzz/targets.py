@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.fuzz import configs, decoders, folders, messages, notes, stored
+from tests.fuzz import answers, configs, decoders, folders, messages, notes, stored
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -14,4 +14,5 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **notes.targets(),
     **configs.targets(),
     **folders.targets(),
+    **answers.targets(),
 }

@@ -79,6 +79,8 @@ class Ndjson(LineFormat):
             yield _typed(data)
             return
         records = list(map(orjson.loads, lines))
+        if not all(isinstance(record, dict) for record in records):
+            raise ValueError("a line is no object")
         values = [record.pop(objects, None) for record in records]
         maps = [list(value.items()) if isinstance(value, dict) else None for value in values]
         table = _typed(b"\n".join(map(orjson.dumps, records)))

@@ -84,7 +84,7 @@ def as_written(field: str, folder: str) -> Iterator[None]:
     """
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise ConfigError(
             field,
             folder,

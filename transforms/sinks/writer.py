@@ -8,6 +8,7 @@ from hashlib import sha256
 
 import pyarrow as pa
 
+from weir.dpcore.errors import DAMAGE, ConfigError
 from weir.transforms.release.few import Shape
 from weir.transforms.runtime.fence import Fence, Removed
 from weir.transforms.runtime.signing import Signer
@@ -153,7 +154,16 @@ def differences(
     """
     if there is None or there == mine:
         return 0
-    retained, again = (formats.row_texts(item, form, sparse) for item in (there, mine))
+    again = formats.row_texts(mine, form, sparse)
+    try:
+        retained = formats.row_texts(there, form, sparse)
+    except DAMAGE:
+        raise ConfigError(
+            "sink",
+            form,
+            "holds a file of releases that cannot be read: it was damaged or changed since it was "
+            "written. weir verify says which; put it back from a copy.",
+        ) from None
     wrong = sum(contradict(again[key], retained[key]) for key in retained.keys() & again.keys())
     return wrong + (
         len(retained.keys() ^ again.keys()) if whole else len(again.keys() - retained.keys())

@@ -25,6 +25,7 @@ from weir.dpcore.models.optimize.tree import (
     Stage,
     batch_for,
     needed,
+    reached,
     stages_for,
 )
 from weir.dpcore.models.optimize.vertices import VertexChoice
@@ -57,14 +58,17 @@ class TreeRun:
     **Formal guarantees**
       Unit: one event; relation: replace_one. Batches are disjoint and fixed in advance, so that a
       record is in one batch of one run (``stages_for``).
-      Gradients at a root are clipped to L0, differences at a right child at depth j to C_j = L1
-      2^(1 - j) M, which is what smoothness gives: 2^(r - j) steps of at most 2^(1 - r) M lie
-      between the two points. The mean over b 2^-j records then moves by 2 L0 / b at a root and by 4
-      L1 M / b at every right child.
+      Gradients at a root are clipped to L0. Where noise is added, differences at a right child at
+      depth j are clipped to C_j = L1 2^(1 - j) M, which is what smoothness gives: 2^(r - j) steps
+      of at most 2^(1 - r) M lie between the two points. The mean over b 2^-j records then moves by
+      2 L0 / b at a root and by 4 L1 M / b at every right child.
       With ``root`` and ``right`` noise: the noisy mean is the one release that a record is in; all
-      else follows from such releases. With selection: a record's mean is read at 2^r leaves (root)
-      or 2^(r - j) <= 2^(r - 1) (right child); a score moves by at most M times that, as a range. r
-      rho_0 for each, rho_0 = (range / lambda_r)^2 / 8; or epsilon_0 = range / lambda_r.
+      else follows from such releases.
+      With selection: differences are clipped to C_j = min(L1 M ``reached(r, j)``, 2 L0), since
+      steps to vertices take a point no further (proof there); the clip guards what rounding adds. A
+      record's mean is read at 2^(r - j) leaves, j the depth of its node, 0 of a root; the range of
+      their scores moves by at most 2 M C_j 2^j / b, C_0 = L0. rho_0 = (range / lambda_r)^2 / 8 for
+      each leaf; or epsilon_0 = range / lambda_r.
       Source: Bassily, Guzman, Nandi (2022), Algorithm 1; Asi, Feldman, Koren, Talwar (2021).
 
     Attributes:
@@ -105,10 +109,30 @@ class TreeRun:
             return self.glm.lipschitz
         return self.glm.smoothness * self.diameter * (self.kappa or 1.0) * 2.0 ** (1 - depth)
 
+    def bound(self, phase: int, depth: int) -> float:
+        """The same of the tree of a phase."""
+        if depth == 0 or self.root is not None:
+            return self.clip(depth)
+        curved = self.glm.smoothness * self.diameter * reached(phase, depth)
+        return min(curved, 2 * self.glm.lipschitz)
+
+    def means(self, phase: int) -> list[tuple[int, float]]:
+        """(leaves that read it, most that a record moves it in the dual norm) of a mean of a phase,
+        by depth."""
+        return [
+            (1 << (phase - j), 2 * self.bound(phase, j) * (1 << j) / self.batch)
+            for j in range(phase + 1)
+        ]
+
+    @property
+    def added(self) -> float:
+        """Most that a record moves a mean, in the dual norm."""
+        return max(moved for r in range(1, self.phases + 1) for _, moved in self.means(r))
+
     @property
     def moved(self) -> float:
         """Most that a record changes the range of the scores of a leaf."""
-        return 2 * self.diameter * max(self.clip(0), 2 * self.clip(1)) / self.batch
+        return self.diameter * self.added
 
     def stepped(self, convex_set: ConvexSet, x: Floats, gradient: Floats, step: float) -> Floats:
         """x -> P(x - g / L1), no further than kappa times the step of the schedule times M: (n, d),
@@ -126,9 +150,8 @@ class TreeRun:
             return PrivacyLoss(both[0].kind, max(item.value for item in both))
         worst = 0.0
         for r, scale in enumerate(self.scales, start=1):
-            moves = ((1 << r, self.clip(0)), (1 << (r - 1), 2 * self.clip(1)))
-            for leaves, clip in moves:  # a right child at depth 1 has half of a root's batch
-                ratio = self.diameter * 2 * clip / self.batch / scale
+            for leaves, moved in self.means(r):
+                ratio = self.diameter * moved / scale
                 worst = max(worst, leaves * (ratio if self.pure else ratio * ratio / 8))
         return PrivacyLoss("pure" if self.pure else "zcdp", worst)
 
@@ -144,6 +167,7 @@ class TreeRun:
             "scales": [scale.hex() for scale in self.scales],
             "pure": self.pure,
             **({"kappa": self.kappa.hex()} if self.kappa else {}),
+            **({"right_clip": self.bound(1, 1).hex()} if self.root is None else {}),
         }
 
 
@@ -166,8 +190,7 @@ class Sfw(OnePassAlgorithm):
 
     @property
     def moved(self) -> float:
-        run = self.runs[0]
-        return max(2 * run.clip(0), 4 * run.clip(1)) / run.batch
+        return self.runs[0].added
 
     @property
     def adds(self) -> str:
@@ -211,7 +234,7 @@ class Sfw(OnePassAlgorithm):
         if offset >= stage.start + stage.size:
             return None  # too few are left for another batch
         built = self.runs[run]
-        clip, x = built.clip(stage.depth), own["x"]
+        clip, x = built.bound(stage.phase, stage.depth), own["x"]
         before = own["points"][stage.depth - 1] if stage.depth else None
         own["total"][:] += built.glm.sums(rows, x, before, clip, Lattice.fitting(clip).resolution)
         if not over:
@@ -225,7 +248,7 @@ class Sfw(OnePassAlgorithm):
     ) -> None:
         """Ends a batch: its gradient, and the step at its leaf."""
         noise, digest = drawn
-        clip, x, depth = run.clip(stage.depth), own["x"], stage.depth
+        clip, x, depth = run.bound(stage.phase, stage.depth), own["x"], stage.depth
         if run.root is None or run.right is None:
             unit = Lattice.fitting(clip).resolution / stage.size
             gradient = own["total"].astype(np.float64) * unit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -169,20 +170,21 @@ def chosen_run(
 ) -> TreeRun:
     """A run whose leaves choose vertices.
 
-    lambda_r = (2 M / b) max(L0, sqrt(2) L1 M) sqrt(2^r / (8 rho)); in pure epsilon 2^(r + 1) M
-    max(L0, L1 M) / (b epsilon).
+    A leaf's scores move by a range of M times what ``TreeRun.means`` says. lambda_r is the largest
+    sqrt(leaves / (8 rho)) times that, in pure epsilon leaves / epsilon times it.
     """
     m, pure = vertices.diameter, budget.kind == "pure"
-    slope, curve = glm.lipschitz, glm.smoothness * m
+    run = TreeRun(glm, m, batch, phases, None, None, (), pure, 0.0, 0.0)
     scales = []
     for r in range(1, phases + 1):
         if pure:
-            scale = 2.0 ** (r + 1) * m * max(slope, curve) / (batch * budget.value)
+            scale = max(leaves * moved for leaves, moved in run.means(r)) * m / budget.value
         else:
-            most = max(slope, math.sqrt(2) * curve)
-            scale = 2 * m / batch * most * math.sqrt(2.0**r / (8 * budget.value))
+            most = max(math.sqrt(leaves) * moved for leaves, moved in run.means(r))
+            scale = most * m / math.sqrt(8 * budget.value)
         scales.append(round_up(scale * (1 + 2.0**-30)))
     chosen = scales[-1] * math.log(vertices.count)
     about = (glm, m, batch, phases, 0.0, chosen)
-    errors = (tree_error(*about), tree_guess(*about))
-    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, *errors)
+    return replace(
+        run, scales=tuple(scales), predicted=tree_error(*about), guess=tree_guess(*about)
+    )

@@ -93,6 +93,21 @@ def needed(phases: int) -> int:
     return -(-(phases * (phases + 5) << phases) // 4)
 
 
+def reached(phase: int, depth: int) -> float:
+    """Most that the steps from a node to its right child at ``depth`` >= 1 take a point, over M.
+
+    Steps x -> (1 - eta) x + eta v leave prod (1 - eta) of the point that they began at, and the
+    rest is a mean of points of the set: so they take it at most (1 - prod (1 - eta)) M. With
+    eta = 2 / (t + 1), t = n + l, n = 2^r, of s = 2^(r - j) leaves the product telescopes, and is
+    least from leaf l = 0 on: n (n - 1) / ((n + s) (n + s - 1)). Steps from one vertex to the one
+    that is furthest from it attain this. At depth 1 it is down to 5/9; the papers have 2^(1 - j),
+    s steps of at most 2 M / n.
+    """
+    n, s = 1 << phase, 1 << (phase - depth)
+    whole = (n + s) * (n + s - 1)
+    return (whole - n * (n - 1)) / whole
+
+
 GENERALISED = "generalised_gaussian"
 NODE_NOISES = ("gaussian", "discrete_gaussian", GENERALISED)
 

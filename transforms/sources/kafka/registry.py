@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
@@ -54,7 +55,12 @@ class SchemaRegistry:
         if not isinstance(entry, Mapping) or entry.get("schemaType", "AVRO") != "AVRO":
             return None
         schema = entry.get("schema")
-        return schema.encode() if isinstance(schema, str) and not entry.get("references") else None
+        if not isinstance(schema, str) or entry.get("references"):
+            return None
+        try:
+            return schema.encode()
+        except UnicodeEncodeError:  # half of a character
+            return None
 
     def register(self, subject: str, schema: str) -> int:
         """The id of an Avro schema under a subject; the same where it is registered already.
@@ -69,7 +75,7 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             kind = SchemaRefused if 400 <= error.code < 500 and error.code != 429 else SchemaAway
             raise kind(f"HTTP {error.code}") from None
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError, OverflowError) as error:
             raise SchemaAway(type(error).__name__) from None
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -87,7 +93,7 @@ class SchemaRegistry:
                 return json.load(answer)
         except urllib.error.HTTPError:
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException, RecursionError) as error:
             raise SchemaAway(type(error).__name__) from None
 
 

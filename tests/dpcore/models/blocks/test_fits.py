@@ -143,6 +143,24 @@ def test_the_sensitivity_is_attained_where_losses_are_straight() -> None:
     assert 0.999 * made.moves(10.0) < moved <= at.noise.moved
 
 
+@pytest.mark.parametrize("n", [3, 30, 500])
+@pytest.mark.parametrize("width", [0.05, 0.5, 1.0])
+def test_one_row_among_void_ones_reaches_the_sensitivity_but_for_its_curvature(
+    width: float, n: int
+) -> None:
+    """No constant below s serves every N: at 500 rows 2 % are left at most."""
+    made = replace(objective("huber", 0.1), loss=Huber(width))
+    at = level(made, n)
+    points, targets = rows(made, 1, 5)
+    ends = [solved(made, at, points, sign * np.abs(targets)) for sign in (1.0, -1.0)]
+    share = float(np.linalg.norm(ends[0] - ends[1])) / made.moves(float(n))
+    pull = 2 * made.strength * n
+    assert share == pytest.approx(min(1.0, pull / (pull + made.reach**2) / width), rel=2e-3)
+    assert share <= at.noise.moved / made.moves(float(n))
+    assert n < 500 or share > 0.98 - 2e-3
+    assert n > 3 or width < 1 or share < 0.24, "a fit of three rows leaves three quarters of it"
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_certified_point_is_as_near_to_the_minimiser_as_it_says(name: str) -> None:
     made = objective(name, 0.02)

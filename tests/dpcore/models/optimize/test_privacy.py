@@ -18,6 +18,8 @@ from weir.dpcore.models.optimize.course import Drawn
 from weir.dpcore.models.optimize.glm import Glm
 from weir.dpcore.models.optimize.phased import Phase
 from weir.dpcore.models.optimize.phased_erm import averaged, spread_of
+from weir.dpcore.models.optimize.sfw import TreeRun
+from weir.dpcore.models.optimize.tree import reached, stages_for
 from weir.dpcore.noise.noise import label
 
 N = 140  # three runs of 20, 40, 80 records
@@ -98,6 +100,82 @@ def test_selections_cost_what_is_said(script: Script, case: str, loss: str, delt
     assert paid.kind == ("zcdp" if delta else "pure")
     assert 0.05 * paid.value < worst <= paid.value
     assert paid.epsilon(delta) <= 2 * (1 + 1e-9)
+
+
+def apart(phase: int, late: int = 1) -> list[tuple[int, float]]:
+    """(depth, way to the right child in diameters) of a phase whose steps all lead to the one end
+    of [0, 1] from the other; late: 1, or 0 for steps that are longer."""
+    found: list[tuple[int, float]] = []
+    starts = [0] * (phase + 1)
+    for stage in (one for one in stages_for(1 << phase, phase) if one.phase == phase):
+        if stage.depth:
+            x = 0.0
+            for leaf in range(starts[stage.depth - 1], stage.leaf):
+                step = 2 / ((1 << phase) + leaf + late)
+                x = (1 - step) * x + step
+            found.append((stage.depth, x))
+        starts[stage.depth :] = [stage.leaf] * (phase + 1 - stage.depth)
+    return found
+
+
+@pytest.mark.parametrize("phase", range(1, 8))
+def test_no_steps_to_vertices_take_a_point_further_than_differences_are_clipped(phase: int) -> None:
+    """Of every right child, and attained before the first of each depth."""
+    ways = [way / reached(phase, depth) for depth, way in apart(phase)]
+    assert len(ways) == (1 << phase) - 1 and max(ways) == pytest.approx(1, rel=1e-12)
+    assert {depth for depth, way in apart(phase) if way > reached(phase, depth) * 0.999999} == {
+        *range(1, phase + 1)
+    }
+    longer = max(way / reached(phase, depth) for depth, way in apart(phase, late=0))
+    assert longer > 1.0 + 0.5 / (1 << phase)  # a mutant: eta = 2 / (n + l)
+
+
+class Papers(TreeRun):
+    """A mutant: differences are clipped as the papers have it, for noise of the ways of steps."""
+
+    def bound(self, phase: int, depth: int) -> float:
+        return self.clip(depth)
+
+
+def most_spent(course: Any, run: TreeRun, pure: bool) -> float:
+    """What one swapped record costs at most at the scales of a run, by what its leaves read."""
+    rng, worst = np.random.default_rng(3), 0.0
+    d = run.glm.dimension
+    rows = np.array([[*x, y] for x in ([1, 1], [1, -1], [-1, 1]) for y in (-1.0, 1.0)])
+    for r, scale in enumerate(run.scales, start=1):
+        for depth in range(r + 1):
+            clip, size = run.bound(r, depth), run.batch >> depth
+            points = rng.standard_normal((8, 2, d)) * 9
+            for x, before in [*points, (np.eye(d)[0] * 9, -np.eye(d)[0] * 9)]:
+                sums = [
+                    run.glm.sums(row[None], x, before if depth else None, clip, 2.0**-30) * 2.0**-30
+                    for row in rows
+                ]
+                moved = max(
+                    float(np.ptp(course.vertices.scores((one - two) / size)))
+                    for one in sums
+                    for two in sums
+                )
+                ratio = moved / scale
+                assert moved <= run.moved * (1 + 1e-6) or isinstance(run, Papers)
+                worst = max(worst, (1 << (r - depth)) * (ratio if pure else ratio * ratio / 8))
+    return worst
+
+
+@pytest.mark.parametrize("loss", ["{huber: 2}", "{huber: 0.5}"])
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
+def test_leaves_that_choose_vertices_pay_for_the_worst_record_and_no_more(
+    delta: float, loss: str
+) -> None:
+    """Records at corners, at any two models: the whole budget is reached, and never passed."""
+    course = program("tree", loss=loss, delta=delta, d=2, records=400, more="phases: 3\n  "
+                     "intercept: false").course  # fmt: skip
+    run = course.runs[0]
+    assert run.pure == (delta == 0) and len(run.scales) == 3
+    paid = run.loss.value
+    assert 0.98 * paid < most_spent(course, run, run.pure) <= paid * (1 + 1e-9)
+    if delta or loss == "{huber: 2}":  # where slopes at the roots are not the most, or any two are
+        assert most_spent(course, Papers(**vars(run)), run.pure) > 1.2 * paid
 
 
 @pytest.mark.slow
