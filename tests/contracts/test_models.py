@@ -45,6 +45,7 @@ MORE = {
     "online.conditional_gradient, second order": "  schedule: second_order\n",
     "erm.sliding_window, steps": "  solver: sgd\n  passes: 2\n",
     "erm.sliding_window, output": "  solver: output\n",
+    "erm.sliding_window, moments": "  moments: true\n",
     "regression.erm, frank_wolfe": "  solver: frank_wolfe\n",
     "regression.erm, gradient": "  solver: noisy_projected_gradient\n",
     "optimize.phased_sgd, learned": "  form: learned\n",
@@ -92,10 +93,11 @@ ITERATES = "online.pocg, fading"
 """The mean of noisy iterates."""
 BY_SOLVER = "regression.erm, frank_wolfe"
 BY_GRADIENT = "regression.erm, gradient"
+MOMENTS = "erm.sliding_window, moments"
 OUTPUT = "erm.sliding_window, output"
 """Certified minimisers with noise; the default are noisy steps."""
 NAMES = (
-    *(*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS, OUTPUT, BY_SOLVER, BY_GRADIENT),
+    *(*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS, OUTPUT, MOMENTS, BY_SOLVER, BY_GRADIENT),
     *(*FORMS, *WINDOWS, BY_RECORDS),
 )
 COUNTED = tuple(name for name in NAMES if name not in PLACED)
