@@ -282,21 +282,21 @@ def steps_level(
         return PointNoise.calibrated(dimension, each, budget, units, spare=1.0, name=name)
 
     def level(moments: bool, slope_clip: float = 1.0) -> StepsLevel:
-        second = None
+        squares = None
         if moments:
             size_of = width * (width + 1) // 2
-            second = noise(size_of, math.sqrt(2.0), MOMENTS, "second moments")
+            squares = noise(size_of, math.sqrt(2.0), MOMENTS, "second moments")
         rest = GRADIENTS if moments else 1 - LENGTH
         first = noise(1, norm * norm, LENGTH, "a mean length")
         sums = (noise(objective.dimension, 2.0, rest / steps, "a gradient") for steps in TIMES)
-        return StepsLevel(size, divisor, most, objective, first, second, tuple(sums), slope_clip)
+        return StepsLevel(size, divisor, most, objective, first, squares, tuple(sums), slope_clip)
 
     if width > MOST_WIDTH:
         return level(False)
     if moments is not False:
-        made = level(True)
-        if moments or not made.hides:
-            return made
+        preconditioned = level(True)
+        if moments or not preconditioned.hides:
+            return preconditioned
     return level(False, SLOPE_CLIP)
 
 

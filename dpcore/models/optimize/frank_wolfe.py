@@ -78,12 +78,12 @@ def form_for(terms: Terms, build: Callable[[str, PrivacyLoss], Refit]) -> tuple[
     try:
         (noise,) = refit_noises(terms)
         (budget,) = budgets(noise, terms.epsilon, terms.delta)
-        made = build(noise, budget)
+        refit = build(noise, budget)
     except ConfigError:
         return "frank_wolfe", ""
-    squared = made.linear.set.farthest_in(1.0) ** 2
-    excess = f"{number(made.noisy)} is {{}} {QUIET:g} of the squared radius {number(squared)}"
-    if made.quiet:
+    squared = refit.linear.set.farthest_in(1.0) ** 2
+    excess = f"{number(refit.noisy)} is {{}} {QUIET:g} of the squared radius {number(squared)}"
+    if refit.quiet:
         return "refit", f"refit: its predicted noise {excess.format('at most')}"
     return "frank_wolfe", f"frank_wolfe: predicted noise of a refit {excess.format('more than')}"
 
