@@ -114,7 +114,8 @@ class StepsLevel(FitLevel):
     def hidden(self) -> float:
         """Noise in second moments, in the spectral norm, over their mean eigenvalue."""
         assert self.moments is not None
-        return self.moments.stddev * self.objective.width**1.5
+        width = self.objective.width
+        return self.moments.stddev * width * math.sqrt(width)
 
     @property
     def kind(self) -> LossKind:
