@@ -212,7 +212,8 @@ def table(stream: Stream, seeds: int) -> Iterator[dict[str, Any]]:
             yield row(NINE, epsilon, run(stream, list(nine(stream))[best_one], epsilon, seeds))
         if large:
             continue
-        rows = f"  algorithm: regression.erm\n  rows: {len(stream.y)}"
+        rows = "  algorithm: regression.erm\n  solver: noisy_projected_gradient\n"
+        rows += f"  rows: {len(stream.y)}"
         yield row(ERM, epsilon, run(stream, rows, epsilon, seeds))
         seldom = f"{rows}\n  every: {stream.ticks // 4}"
         yield row(f"{ERM}, four fits", epsilon, run(stream, seldom, epsilon, seeds))

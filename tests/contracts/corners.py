@@ -236,7 +236,8 @@ def _of_steps(level: StepsLevel, rows: Any) -> Iterator[Any]:
         return np.concatenate([added, np.zeros((void, added.shape[1]))])
 
     yield paid(StepsFit.mean_length, level.length.moved)
-    yield paid(lambda fit: fit.second_moments(reach), level.moments.moved)
+    if level.moments is not None:
+        yield paid(lambda fit: fit.second_moments(reach), level.moments.moved)
     for x in (zero, *_far(objective.dimension)):
         yield paid(lambda fit, x=x: fit.gradient(x, 0.9 * reach), level.gradients[0].moved)
 

@@ -45,8 +45,9 @@ MORE = {
     "online.conditional_gradient, second order": "  schedule: second_order\n",
     "erm.sliding_window, steps": "  solver: sgd\n  passes: 2\n",
     "erm.sliding_window, output": "  solver: output\n",
+    "erm.sliding_window, moments": "  moments: true\n",
     "regression.erm, frank_wolfe": "  solver: frank_wolfe\n",
-    "regression.erm, preconditioned": "  solver: steps\n",
+    "regression.erm, gradient": "  solver: noisy_projected_gradient\n",
     "optimize.phased_sgd, learned": "  form: learned\n",
     "optimize.phased_sgd, erm": "  form: erm\n  keep: 40\n  loss: absolute\n",
     "optimize.phased_sgd, erm in one pass": "  form: erm\n  passes: 1\n  loss: {quantile: 0.8}\n",
@@ -91,11 +92,12 @@ BY_ORACLE = "online.conditional_gradient, second order"
 ITERATES = "online.pocg, fading"
 """The mean of noisy iterates."""
 BY_SOLVER = "regression.erm, frank_wolfe"
-BY_MOMENTS = "regression.erm, preconditioned"
+BY_GRADIENT = "regression.erm, gradient"
+MOMENTS = "erm.sliding_window, moments"
 OUTPUT = "erm.sliding_window, output"
 """Certified minimisers with noise; the default are noisy steps."""
 NAMES = (
-    *(*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS, OUTPUT, BY_SOLVER, BY_MOMENTS),
+    *(*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS, OUTPUT, MOMENTS, BY_SOLVER, BY_GRADIENT),
     *(*FORMS, *WINDOWS, BY_RECORDS),
 )
 COUNTED = tuple(name for name in NAMES if name not in PLACED)
@@ -111,7 +113,7 @@ L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 """Models over the l1 ball here."""
 BLOCKS = tuple(name for name in NAMES if name.startswith(("erm.", "optimize.frank_wolfe")))
 """Models of blocks of records: of ticks here, so that every relation is served."""
-PACKED = ("regression.erm", BY_SOLVER, BY_MOMENTS, "regression.naive", *BLOCKS, *ONE_PASS, *FORMS)
+PACKED = ("regression.erm", BY_SOLVER, BY_GRADIENT, "regression.naive", *BLOCKS, *ONE_PASS, *FORMS)
 """Models that keep the rows of a block in one array, key after key."""
 
 

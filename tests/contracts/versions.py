@@ -158,6 +158,8 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/wide", wide.replace("x: [0, 2], v: [-1, 3]", "x: [-3, 3]")
         if name.startswith("erm.") and name != "erm.sampled":
             yield f"{name}/output", f"{text}  solver: output\n  regularise: 0.1\n"
+        if name in ("erm.output_perturbation", "erm.sliding_window"):
+            yield f"{name}/moments", f"{text}  moments: true\n"
         if name in ("erm.output_perturbation", "erm.independent_batches"):
             yield f"{name}/lambda", f"{text}  solver: output\n"
         if name == "erm.sliding_window":

@@ -131,11 +131,18 @@ class BlockModel(ClassifiedModel):
     solver: Solver | None = Field(
         default=None,
         description="What finds a fit's point: steps (noisy steps, preconditioned by noisy second "
-        "moments of up to 1,023 features; plain descent of more), output (noise on the certified "
+        "moments, or of plain descent: see moments), output (noise on the certified "
         "minimiser) or sgd (passes of stochastic steps over blocks of records, at the noise of "
         "output: for many rows or a small lambda). Without it: steps of up to 1,023 "
         "features where neither regularise nor passes is given, else output.",
         examples=["steps"],
+    )
+    moments: bool | None = Field(
+        default=None,
+        description="Whether noisy second moments precondition solver steps. Without it: of up to "
+        "1,023 features, unless Gaussian noise would hide them: for few records, many features or "
+        "a small epsilon the budget goes to gradients alone, and steps are of plain descent.",
+        examples=[True],
     )
     passes: Passes | None = Field(
         default=None,
@@ -251,7 +258,8 @@ class BlockModel(ClassifiedModel):
         """Fits of so many blocks by the solver."""
         most, shape = cut.most * size, (changes, budget, share)
         if self.solver == STEPS:
-            return steps_level(objective, size, cut.divisor * size, most, *shape)
+            divisor = cut.divisor * size
+            return steps_level(objective, size, divisor, most, *shape, self.moments)
         if self.solver == SGD:
             passes = PASSES if self.passes is None else self.passes
             return stochastic_level(objective, size, most, *shape, passes)
@@ -268,6 +276,9 @@ class BlockModel(ClassifiedModel):
         if self.regularise is not None:
             words = "belongs to model.solver: output and sgd; remove it."
             raise ConfigError("model.regularise", self.regularise, words)
+        if self.moments and self.inputs.outputs + self.intercept > MOST_WIDTH:
+            words = f"is for at most {MOST_WIDTH - 1:,} features; leave it out."
+            raise ConfigError("model.moments", self.moments, words)
 
     def settled(self, terms: Terms) -> Self:
         """See Predictor: with its solver named."""
@@ -330,6 +341,9 @@ class BlockModel(ClassifiedModel):
                 "{projection: 50}.",
             )
         check_solver(self.solver, self.passes, cut, self.stepped)
+        if self.moments is not None and self.solver != STEPS:
+            other = "belongs to model.solver: steps; remove it."
+            raise ConfigError("model.moments", self.moments, other)
         noises = self.noises
         if self.solver == STEPS:
             self.steppable(terms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.blocks.level import FitLevel, mu_like
 from weir.dpcore.models.blocks.objective import Objective
-from weir.dpcore.models.kit.filter import TIMES, FilterRule, Spectrum, StepFilter
+from weir.dpcore.models.kit.filter import TIMES, FilterRule, Spectrum, StepFilter, constant_loss
 from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.noise import kind_of
 
@@ -24,6 +24,17 @@ LENGTH, MOMENTS, GRADIENTS = Fraction(1, 50), Fraction(1, 10), Fraction(22, 25)
 """Shares of what a fit may cost, as mu^2 or rho."""
 CLIP = 0.9
 """Clip of gradients over the root of the mean squared length of a row."""
+SLOPE_CLIP = 0.5
+"""Clip of a row's gradient over its largest length, where noise would hide second moments."""
+HIDDEN, HIDDEN_BY_CLASSES = 0.3, 0.2
+"""Noise in second moments, over their mean eigenvalue, above which they are left out; of several
+classes. On tables that no default is judged on, descent was nearer from there on."""
+STRIDE = 4.0
+"""Longest step of descent in their place, a, of many classes, whose curvature is far below c."""
+LINKED = 0.25
+"""Of the noise of a path, what one from a released model may have: a sixteenth of its excess."""
+GAIN = 1.0625
+"""Times longer path that is worth more steps."""
 SHORTEST = 0.1
 """Least mean squared length of features that is taken."""
 MOST_WIDTH = 1024
@@ -46,7 +57,10 @@ class StepsLevel(FitLevel):
     4. T times w <- w - U diag(a / (c e)) U^T l C (g + noise), g the mean of slope / l times p / C,
        that shortened to length 1: a longer row has less weight and is not changed.
     Where p has more than ``MOST_WIDTH`` numbers there are no second moments: plain descent, the
-    filter is a / (c A^2), T and a of least predicted excess (``FilterRule.descent``).
+    filter is a / (c A^2), T and a of least predicted excess (``FilterRule.descent``). Where noise
+    would hide second moments (``hides``) there are none either: rows of g are clipped to length
+    ``slope_clip`` and divided by it, and T and a are public: the longest path T a on which noise
+    adds up to a standard deviation of one clip.
 
     **Formal guarantees**
       Unit: one event, or a user in one block, whose rows have weights that add up to 1; in j blocks
@@ -56,12 +70,13 @@ class StepsLevel(FitLevel):
         has trace and Frobenius norm at most 1, and for positive semidefinite P, Q of trace at most
         1, |P - Q|^2 = |P|^2 + |Q|^2 - 2 tr P Q <= 2: the mean of z z^T, as the vector of its
         diagonal and sqrt(2) times the entries above it, moves by at most sqrt(2) / N in l2. A row
-        of g has l2 norm at most 1 over all outputs together, whatever w is: g moves by 2 / N.
+        of g has l2 norm at most 1 over all outputs together, whatever w and ``slope_clip`` are: g
+        moves by 2 / N.
         Each times ``changes``. Rows and slopes are truncated toward zero before they are multiplied
         and sums of the products are exact, so that all three hold exactly.
       Guarantee: given what was released before, A, C, T, the filter and w are constants, so the
         noise of each query is that of a constant, public scale: .02, .1 and .88 of the share (.02
-        and .98 of plain descent), the last evenly over T sums, compose adaptively, as mu^2
+        and .98 without second moments), the last evenly over T sums, compose adaptively, as mu^2
         (Gaussian), rho (discrete Gaussian) or epsilon (K-norm noise of the l2 norm).
         T <= 256 may follow from M, as the cost of a sum is 1 / T of its part.
       Noise: of a sum of gradients it is keyed by a digest of filter, T and w, next to that of all
@@ -77,12 +92,30 @@ class StepsLevel(FitLevel):
       size, divisor, most: see ``FitLevel``. objective: loss, features and their norm.
       length, moments: noise of the first two; None: there are no second moments.
       gradients: of a sum, for each T in ``TIMES``.
+      slope_clip: of a row of g; 1: it is as long as it is.
     """
 
     objective: Objective
     length: PointNoise
     moments: PointNoise | None
     gradients: tuple[PointNoise, ...]
+    slope_clip: float = 1.0
+
+    @property
+    def hides(self) -> bool:
+        """Whether Gaussian noise hides second moments, of features that are spread evenly: public.
+
+        Many sums of gradients cost too much where losses add straight: pure budgets keep them.
+        """
+        most = HIDDEN_BY_CLASSES if self.objective.loss.outputs > 1 else HIDDEN
+        return self.moments is not None and self.kind != "pure" and self.hidden > most
+
+    @property
+    def hidden(self) -> float:
+        """Noise in second moments, in the spectral norm, over their mean eigenvalue."""
+        assert self.moments is not None
+        width = self.objective.width
+        return self.moments.stddev * width * math.sqrt(width)
 
     @property
     def kind(self) -> LossKind:
@@ -101,8 +134,12 @@ class StepsLevel(FitLevel):
 
     @property
     def way(self) -> str:
-        kind = "preconditioned steps" if self.moments else "steps of plain descent"
-        return f"noisy {kind}, about {self.expected.steps:,}"
+        if self.moments:
+            return f"noisy preconditioned steps, about {self.expected.steps:,}"
+        words = f"noisy steps of plain descent, about {self.expected.steps:,}"
+        if self.slope_clip < 1:
+            words += ", as noise would hide second moments of so many features"
+        return words
 
     @property
     def rule(self) -> FilterRule:
@@ -153,8 +190,27 @@ class StepsLevel(FitLevel):
 
     def descent(self, squares: float, linked: bool) -> StepFilter:
         """That of plain descent. squares: A^2. linked: see ``FilterRule``."""
-        width = self.objective.width
-        return self.rule.descent(squares, width, self._variances(squares), linked)
+        width, variances = self.objective.width, self._variances(squares)
+        if self.slope_clip == 1:
+            return self.rule.descent(squares, width, variances, linked)
+        steps, length = self.path(linked)
+        loss, variance = self.objective.loss, variances[TIMES.index(steps)]
+        lost = constant_loss(bool(getattr(loss, "labels", False)), loss.outputs)
+        rule = replace(self.rule, start=lost)  # no more than that is left
+        return rule.descended(squares, width, steps, length, variance, linked)
+
+    def path(self, linked: bool) -> tuple[int, float]:
+        """T and a where noise would hide second moments: a path T a as long as noise allows, which
+        adds up to a standard deviation of a sqrt(T) times that of one g: at most 1, or ``LINKED``
+        from a released model."""
+        loss, most = self.objective.loss, LINKED if linked else 1.0
+        stride = max(1.0, min(STRIDE, loss.outputs * loss.smoothness))
+        best, chosen = 0.0, (TIMES[0], stride)
+        for steps, noise in zip(TIMES, self.gradients, strict=True):
+            length = min(stride, most / (math.sqrt(steps) * noise.stddev))
+            if steps * length > GAIN * best:
+                best, chosen = steps * length, (steps, length)
+        return chosen
 
     def spectrum(self, matrix: Floats, squares: float, linked: bool) -> Spectrum:
         """The filter of noisy second moments. matrix: (D, D) M. squares: A^2. linked: see
@@ -169,7 +225,7 @@ class StepsLevel(FitLevel):
 
     def _variances(self, squares: float) -> list[float]:
         """Of a step's noise for each T."""
-        unit = (self.objective.loss.slope(math.inf) * CLIP) ** 2 * squares
+        unit = (self.objective.loss.slope(math.inf) * CLIP * self.slope_clip) ** 2 * squares
         return [unit * noise.variance for noise in self.gradients]
 
     def canonical(self) -> Mapping[str, Any]:
@@ -182,6 +238,7 @@ class StepsLevel(FitLevel):
                 [item.kind, item.scale.hex(), item.sensitivity.hex(), item.resolution.hex()]
                 for item in some
             ],
+            **({} if self.slope_clip == 1 else {"slope_clip": self.slope_clip.hex()}),
         }
 
 
@@ -198,12 +255,14 @@ def steps_level(
     changes: int,
     budget: PrivacyLoss,
     share: Fraction,
+    moments: bool | None = None,
 ) -> StepsLevel:
     """A level whose fits cost at most a share of a budget each.
 
     Args:
       objective: loss, features and their norm. size, divisor, most: see ``FitLevel``. changes: rows
-        that a neighbour swaps.
+        that a neighbour swaps. moments: whether to use second moments; None: unless noise would
+        hide them, a rule of public numbers.
 
     Raises:
       ConfigError: noise or numbers that cannot be served.
@@ -223,19 +282,23 @@ def steps_level(
         each = changes * moved / divisor * (1 + 2.0**-50)
         return PointNoise.calibrated(dimension, each, budget, units, spare=1.0, name=name)
 
-    moments, rest = None, 1 - LENGTH
-    if width <= MOST_WIDTH:
-        moments = noise(width * (width + 1) // 2, math.sqrt(2.0), MOMENTS, "second moments")
-        rest = GRADIENTS
-    return StepsLevel(
-        size,
-        divisor,
-        most,
-        objective,
-        noise(1, norm * norm, LENGTH, "a mean length"),
-        moments,
-        tuple(noise(objective.dimension, 2.0, rest / steps, "a gradient") for steps in TIMES),
-    )
+    def level(moments: bool, slope_clip: float = 1.0) -> StepsLevel:
+        squares = None
+        if moments:
+            size_of = width * (width + 1) // 2
+            squares = noise(size_of, math.sqrt(2.0), MOMENTS, "second moments")
+        rest = GRADIENTS if moments else 1 - LENGTH
+        first = noise(1, norm * norm, LENGTH, "a mean length")
+        sums = (noise(objective.dimension, 2.0, rest / steps, "a gradient") for steps in TIMES)
+        return StepsLevel(size, divisor, most, objective, first, squares, tuple(sums), slope_clip)
+
+    if width > MOST_WIDTH:
+        return level(False)
+    if moments is not False:
+        preconditioned = level(True)
+        if moments or not preconditioned.hides:
+            return preconditioned
+    return level(False, SLOPE_CLIP)
 
 
 def huber_width(dimension: int, rows: float, budget: PrivacyLoss) -> float:

@@ -131,7 +131,7 @@ class StepsFit:
         noise = level.gradients[TIMES.index(int(y[1]))]
         seen = np.concatenate([y, x])
         gradient = self._released(noise, self.gradient(x, clip), 2 + number, seen)
-        gradient *= objective.loss.slope(math.inf) * clip
+        gradient *= objective.loss.slope(math.inf) * clip * level.slope_clip
         if level.moments is None:
             return self._rounded(x - float(y[2]) * gradient)
         matrix = y[2:].reshape(objective.width, objective.width)
@@ -152,13 +152,18 @@ class StepsFit:
         return vector_of(total / (FINE * FINE) / self.level.divisor)
 
     def gradient(self, w: Floats, clip: float) -> Floats:
-        """(D,): the mean of clipped gradients over slope and clip, without noise."""
-        objective = self.level.objective
+        """(D,): the mean of clipped gradients over slope and both clips, without noise."""
+        objective, most = self.level.objective, self.level.slope_clip
         outputs, width = objective.outputs, objective.width
         total = np.zeros((outputs, width), dtype=np.int64)
         matrix = w.reshape(outputs, width).T
         for piece in pieces(len(self.points)):
             slopes = self._slopes(self.points[piece] @ matrix, self.targets[piece])
+            if most < 1:
+                points = self.points[piece]
+                size = np.sqrt(np.einsum("ij,ij->i", points, points))  # of whole numbers: exact
+                long = _lengths(slopes) * np.minimum(1.0, size / clip)
+                slopes /= np.maximum(long * (1 + 2.0**-40), most)[:, None]
             slopes = np.trunc(slopes * (self.weights[piece] * SLOPES)[:, None])
             rows = np.trunc(shortened(self.points[piece], clip) * FINE)
             total += (slopes.T @ rows).astype(np.int64)
@@ -192,3 +197,11 @@ class StepsFit:
         return noise.released(
             point, draws.noise, label(draws.place + (number << 16), draws.complete), digest
         )
+
+
+def _lengths(rows: Floats) -> Floats:
+    """(n,): l2 norms, added in order: the same bits on every CPU."""
+    total = np.zeros(len(rows))
+    for column in rows.T:
+        total += column * column
+    return np.sqrt(total)

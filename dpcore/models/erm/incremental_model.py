@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -22,7 +23,8 @@ from weir.dpcore.models.erm.schedule import RefitPhase, RefitSchedule, schedule_
 from weir.dpcore.models.erm.section import RefittedModel, refuse_sums, rule_of
 from weir.dpcore.models.fields import algorithm_field
 from weir.dpcore.models.kit.filter import constant_loss
-from weir.dpcore.models.solvers.noisy_steps import NoisySteps
+from weir.dpcore.models.kit.loss_spec import parse_loss
+from weir.dpcore.models.solvers.noisy_steps import MOST_WIDTH, NoisySteps
 from weir.dpcore.models.solvers.queries import Problem, gradient_stddev
 from weir.dpcore.models.words import hidden
 from weir.dpcore.pricing.calibration import round_up
@@ -76,18 +78,34 @@ class ErmModel(RefittedModel):
     event_only: ClassVar[str] = ""
 
     @property
+    def solver_name(self) -> str:
+        """The named solver; without one steps, where they serve the loss and the coefficients."""
+        if self.solver is not None:
+            return self.solver
+        return super().solver_name if self._unserved else NoisySteps.name
+
+    @property
+    def _unserved(self) -> str:
+        """Why steps are not the default, for people; "": they are."""
+        if self.dimension > MOST_WIDTH:
+            return f"{self.dimension:,} coefficients are more than the {MOST_WIDTH} that steps take"
+        loss = parse_loss(self.loss)
+        return f"{loss.name} has a corner, which steps do not take" if loss.cornered else ""
+
+    @property
     def _rule(self) -> int | str | None:
         """Ticks between runs, or the rule for them; each solver has its own.
 
         Raises:
           ConfigError: the rule of another solver.
         """
-        own = self.solver == "frank_wolfe"
+        own = self.solver_name == "frank_wolfe"
         if self.every == "frank_wolfe" and not own:
             raise ConfigError(
                 "model.every",
                 self.every,
-                f"is for solver: frank_wolfe, not {self.solver}; set convex or a number of ticks.",
+                f"is for solver: frank_wolfe, not {self.solver_name}; set convex or a number of "
+                "ticks.",
             )
         return "frank_wolfe" if own and self.every is None else self.every
 
@@ -97,6 +115,12 @@ class ErmModel(RefittedModel):
         Raises:
           ConfigError: what it cannot serve.
         """
+        if self.solver is None:
+            whole = self.settled(terms).compile(terms)
+            why = self._unserved or "the loss has no corner, and the coefficients are few"
+            named = self.solver_name.replace("_", " ")
+            own = {"fitted by": f"{named}, by default: {why}"}
+            return replace(whole, facts=tuple((x, own.get(x, words)) for x, words in whole.facts))
         refuse_sums(terms, self.name)
         problem = self.problem(terms)
         every = rule_of(self._rule, problem, terms.epsilon)
@@ -194,7 +218,8 @@ class NaiveModel(RefittedModel):
     def doubts(self, program: Any, terms: Terms) -> Iterator[str]:
         yield from super().doubts(program, terms)
         fields = self.model_dump(exclude_unset=True, by_alias=True)
-        better = ErmModel.model_validate({**fields, "algorithm": "regression.erm"})
+        same = {"algorithm": "regression.erm", "solver": self.solver_name}
+        better = ErmModel.model_validate({**fields, **same})
         with suppress(ConfigError):
             seldom = cast(IncrementalErm, better.compile(terms).program)
             own, other = (

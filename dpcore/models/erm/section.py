@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -34,6 +34,7 @@ from weir.dpcore.models.kit.rows import Scaling
 from weir.dpcore.models.model import GradientClipped
 from weir.dpcore.models.regression.section import BARE, FITTED, SO_FAR
 from weir.dpcore.models.solvers.frank_wolfe import refuse_corners
+from weir.dpcore.models.solvers.noisy_gradient import NoisyGradient
 from weir.dpcore.models.solvers.noisy_steps import NoisySteps
 from weir.dpcore.models.solvers.queries import Problem
 from weir.dpcore.models.users import rows_of_user
@@ -194,14 +195,15 @@ class RefittedModel(GradientClipped):
         description="Most iterations of one run of the private solver.",
         examples=[200],
     )
-    solver: Annotated[str, AfterValidator(_solver)] = Field(
-        default="noisy_projected_gradient",
-        description="The private batch solver: noisy_projected_gradient, with noise on every full "
-        "gradient, noisy_sgd, on the gradients of batches, which have more noise: for few "
-        "iterations over many rows, frank_wolfe, whose noise costs the width of the set, or steps, "
-        "preconditioned by noisy second moments: it learns most, over {l2_ball: 10} where no set "
-        "is given.",
-        examples=["noisy_projected_gradient"],
+    solver: Annotated[str, AfterValidator(_solver)] | None = Field(
+        default=None,
+        description="The private batch solver: steps, preconditioned by noisy second moments, "
+        "which learns most, over {l2_ball: 10} where no set is given; noisy_projected_gradient, "
+        "with noise on every full gradient; noisy_sgd, on the gradients of batches, which have "
+        "more noise: for few iterations over many rows; or frank_wolfe, whose noise costs the "
+        "width of the set. Without it: steps for regression.erm, of up to 256 coefficients and a "
+        "loss without a corner, else noisy_projected_gradient.",
+        examples=["steps"],
         json_schema_extra=_solvers,
     )
 
@@ -218,6 +220,20 @@ class RefittedModel(GradientClipped):
         """The loss as the config writes it."""
         return self.loss
 
+    @property
+    def solver_name(self) -> str:
+        """The named solver, or the default."""
+        return self.solver or NoisyGradient.name
+
+    def settled(self, terms: Terms) -> Self:
+        """See Predictor: with its solver named, and the set that follows from it."""
+        if self.solver is not None:
+            return self
+        update: dict[str, Any] = {"solver": self.solver_name}
+        if self.solver_name == NoisySteps.name and "set" not in self.model_fields_set:
+            update["set"] = {"l2_ball": WIDE}
+        return self.model_copy(update=update)
+
     def choose(
         self,
         terms: Terms,
@@ -227,16 +243,17 @@ class RefittedModel(GradientClipped):
     ) -> Compiled:
         """The program over the noise with the smallest error of a gradient; all are priced."""
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
+        named = self.solver_name
 
         def program(schedule: RefitSchedule) -> IncrementalErm:
             kind = schedule.budget.kind
             most = PrivacyLoss(kind, schedule.budget.value * fraction(schedule))
             mine = replace(problem, changes=changes_of(terms, kind))
-            solver = SOLVERS[self.solver].make(mine, self.iterations, most)
+            solver = SOLVERS[named].make(mine, self.iterations, most)
             pattern = None if terms.person is None else terms.person.pattern
             return IncrementalErm(scaling, mine, solver, schedule, self.cap, self.name, pattern)
 
-        return self.compiled(*choose(terms, noises, schedule_of, program, self.solver))
+        return self.compiled(*choose(terms, noises, schedule_of, program, named))
 
     def problem(self, terms: Terms) -> Problem:
         """What is minimised for each key.
@@ -315,7 +332,7 @@ class RefittedModel(GradientClipped):
 
     def own_facts(self, program: Any) -> Iterator[tuple[str, str]]:
         """What fits, and what is kept."""
-        yield "fitted by", self.solver.replace("_", " ")
+        yield "fitted by", self.solver_name.replace("_", " ")
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
 
     def notes(self, program: Any) -> Iterator[str]:

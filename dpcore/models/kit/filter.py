@@ -133,22 +133,39 @@ class FilterRule:
         Args:
           squares: A^2. width: D. variances, linked: as in ``choose``.
         """
-        parts = 1.0 / np.arange(1, min(width, MOST_DIRECTIONS) + 1)
-        parts /= math.fsum(parts.tolist())
-        start = self.start / (16.0 if linked else 1.0)
         best: StepFilter | None = None
         for steps, variance in zip(self.times, variances, strict=True):
             for length in LENGTHS[1:]:
-                shrink = 1.0 - self.slack * length * parts
-                left = _power(shrink * shrink, steps)
-                gathered = (1.0 - left) / (1.0 - shrink * shrink)
-                noise = self.outputs * self.slack * length**2 * variance
-                noise /= 2.0 * self.smoothness * squares
-                excess = math.fsum((parts * (start * left + noise * gathered)).tolist())
-                if best is None or excess < best.excess:
-                    best = StepFilter(steps, np.array([length]), excess)
+                tried = self.descended(squares, width, steps, length, variance, linked)
+                if best is None or tried.excess < best.excess:
+                    best = tried
         assert best is not None
         return best
+
+    def descended(
+        self,
+        squares: float,
+        width: int,
+        steps: int,
+        length: float,
+        variance: float,
+        linked: bool = False,
+    ) -> StepFilter:
+        """So many steps of ``descent``, of so long an a, with their predicted excess.
+
+        Args:
+          squares, width, linked: as in ``descent``. variance: of the noise of one step.
+        """
+        parts = 1.0 / np.arange(1, min(width, MOST_DIRECTIONS) + 1)
+        parts /= math.fsum(parts.tolist())
+        start = self.start / (16.0 if linked else 1.0)
+        shrink = 1.0 - self.slack * length * parts
+        left = _power(shrink * shrink, steps)
+        gathered = (1.0 - left) / (1.0 - shrink * shrink)
+        noise = self.outputs * self.slack * length**2 * variance
+        noise /= 2.0 * self.smoothness * squares
+        excess = math.fsum((parts * (start * left + noise * gathered)).tolist())
+        return StepFilter(steps, np.array([length]), excess)
 
     def spectrum(
         self, matrix: Floats, low: float, variances: Sequence[float], linked: bool = False

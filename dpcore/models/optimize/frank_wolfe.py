@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
@@ -31,12 +32,13 @@ from weir.dpcore.models.optimize.program import (
     SELECTIONS,
     WindowProgram,
     Windows,
+    budgets,
     choose,
     refit_noises,
     strategy_for,
     tried_noises,
 )
-from weir.dpcore.models.optimize.refit import MOST_TERMS, refit_for
+from weir.dpcore.models.optimize.refit import MOST_TERMS, QUIET, Refit, refit_for
 from weir.dpcore.models.optimize.section import OptimizeModel
 from weir.dpcore.models.optimize.width import FitStrategy
 from weir.dpcore.models.prediction import Given, Predicted
@@ -67,6 +69,25 @@ FitForm = Annotated[Literal["frank_wolfe", "refit"], Says("must be one of frank_
 Span = Annotated[int, Field(ge=1, le=4096), Says("must be a number of blocks from 1 to 4,096.")]
 
 
+def form_for(terms: Terms, build: Callable[[str, PrivacyLoss], Refit]) -> tuple[str, str]:
+    """The form where none is named, and why, for people; "": a refit does not serve.
+
+    From public numbers: the excess that noise is predicted to cause in a refit, over the squared
+    radius of the set.
+    """
+    try:
+        (noise,) = refit_noises(terms)
+        (budget,) = budgets(noise, terms.epsilon, terms.delta)
+        refit = build(noise, budget)
+    except ConfigError:
+        return "frank_wolfe", ""
+    squared = refit.linear.set.farthest_in(1.0) ** 2
+    excess = f"{number(refit.noisy)} is {{}} {QUIET:g} of the squared radius {number(squared)}"
+    if refit.quiet:
+        return "refit", f"refit: its predicted noise {excess.format('at most')}"
+    return "frank_wolfe", f"frank_wolfe: predicted noise of a refit {excess.format('more than')}"
+
+
 class FrankWolfeModel(OptimizeModel):
     """A model of each window of records, by private Frank-Wolfe steps: the private LASSO."""
 
@@ -89,8 +110,9 @@ class FrankWolfeModel(OptimizeModel):
         default=None,
         description="frank_wolfe (steps towards vertices, or along noisy gradients) or refit (of "
         "an l1_ball and the squared loss: columns are selected in private, then least squares on "
-        "their noisy second moments; needs delta). Without it: refit if terms is set, else "
-        "frank_wolfe.",
+        "their noisy second moments; needs delta). Without it: refit if terms is set, or if it "
+        "serves and the excess predicted of its noise is small next to the set; else frank_wolfe, "
+        "and where iterations or mechanism.noise is set or rows are sparse.",
         examples=["refit"],
     )
     terms: TermCount | None = Field(
@@ -130,20 +152,20 @@ class FrankWolfeModel(OptimizeModel):
     # ---- what it does
 
     @property
-    def refits(self) -> bool:
-        """Whether columns are selected, and a model is refitted to them.
+    def named_form(self) -> str | None:
+        """The form that the config names, or that its fields are of; None: none.
 
         Raises:
           ConfigError: fields of the other form.
         """
-        refits = self.form == "refit" or (self.form is None and self.terms is not None)
-        if self.terms is not None and not refits:
+        form = "refit" if self.form is None and self.terms is not None else self.form
+        if self.terms is not None and form != "refit":
             raise ConfigError("model.terms", self.terms, "is for form: refit; leave it out.")
-        if self.iterations is not None and refits:
+        if self.iterations is not None and form == "refit":
             raise ConfigError(
                 "model.iterations", self.iterations, "is for form: frank_wolfe; leave it out."
             )
-        return refits
+        return form if self.iterations is None else "frank_wolfe"
 
     def compile(self, terms: Terms) -> Compiled:
         """The noise with the least bound on its error, and every one that could serve.
@@ -168,13 +190,13 @@ class FrankWolfeModel(OptimizeModel):
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
         size = self.window
 
-        refits = self.refits
-
-        def build(noise: str, budget: PrivacyLoss) -> FitStrategy:
+        def refit(noise: str, budget: PrivacyLoss) -> Refit:
             share = 1 / presence.spent(schedule, [Fraction(1)], budget.kind)
-            if refits:
-                shape = (linear, size, cut.divisor * size, cut.most * size, changes)
-                return refit_for(*shape, budget, share, self.terms, cut.users * size)
+            shape = (linear, size, cut.divisor * size, cut.most * size, changes)
+            return refit_for(*shape, budget, share, self.terms, cut.users * size)
+
+        def steps(noise: str, budget: PrivacyLoss) -> FitStrategy:
+            share = 1 / presence.spent(schedule, [Fraction(1)], budget.kind)
             return strategy_for(
                 linear,
                 size,
@@ -191,9 +213,15 @@ class FrankWolfeModel(OptimizeModel):
         def program(way: FitStrategy) -> WindowProgram:
             return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
-        built, alternatives = choose(
-            terms, build, program, refit_noises(terms) if refits else tried_noises(linear, terms)
+        form, why = self.named_form, ""
+        if form is None and terms.noise is None and not inputs.sparse:
+            form, why = form_for(terms, refit)
+        build, noises = (
+            (refit, refit_noises(terms))
+            if form == "refit"
+            else (steps, tried_noises(linear, terms))
         )
+        built, alternatives = choose(terms, build, program, noises)
         built.waits.check("model.block", self.block, terms)
         state = built.state_bytes()
         if state > room:
@@ -204,7 +232,8 @@ class FrankWolfeModel(OptimizeModel):
                 f"bytes a row), above {room >> 20:,} MiB; take smaller blocks, or fewer"
                 + (", or a smaller model.features.most." if inputs.sparse else "."),
             )
-        return self.compiled(built, alternatives)
+        whole = self.compiled(built, alternatives)
+        return replace(whole, facts=(*whole.facts, ("form", why))) if why else whole
 
     def predict(self, given: Given, model: Floats) -> Predicted:
         return predict(self.inputs, self.linear, given, model)

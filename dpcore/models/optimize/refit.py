@@ -39,6 +39,9 @@ MOST_REFITTED = 1 << 23
 """Rows of a fit, at most: sums over them are exact."""
 WEIGHTS = (2.0, 1.5, 1.0, 0.75, 0.5, 0.375, 0.25, 0.125)
 """Squared weights of x y next to x x^T that are tried: 2 at most, see ``Refit``."""
+QUIET = 0.005
+"""Predicted excess by noise over the squared radius, up to which a refit is the default. On tables
+that no default is judged on, steps towards vertices were often nearer beyond it."""
 TARGETS = 2.0**22
 """Steps of a target in 1, where it is multiplied with rows."""
 
@@ -128,6 +131,11 @@ class Refit(FitStrategy):
     def noisy(self) -> float:
         """Predicted excess that noise causes, of orthonormal columns."""
         return _noisy(self.linear, self.terms, self.weight, self.moments.variance)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether noise is so small that a refit is the default."""
+        return self.noisy <= QUIET * self.linear.set.farthest_in(1.0) ** 2
 
     @property
     def error(self) -> float:

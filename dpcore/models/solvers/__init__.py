@@ -4,4 +4,4 @@ A solver is a file with a subclass of ``solver.BatchSolver`` and a line in ``SOL
 (dpcore/registry.py).
 """
 
-__all__ = ["design", "frank_wolfe", "noisy_steps", "queries", "solver"]
+__all__ = ["design", "frank_wolfe", "noisy_gradient", "noisy_steps", "queries", "solver"]

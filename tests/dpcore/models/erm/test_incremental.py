@@ -56,6 +56,8 @@ def erm(
     end: str = "2024-01-02T00:00:00Z",
 ) -> IncrementalErm:
     window = window if window == "all" else f"{window} ticks"
+    if "solver" not in more:
+        more += "\n  solver: noisy_projected_gradient"
     return Plan.from_yaml(PLAN.format(**locals())).program  # type: ignore[return-value]
 
 
@@ -115,6 +117,7 @@ CASES = {
     "anywhere": {"relation": "replace_anywhere", "more": "every: 4"},
     "limit": {"rows": 12, "cap": 3},
     "logistic": {"more": "every: 6\n  loss: logistic\n  set: {l1_ball: 3}"},
+    "steps": {"more": "every: 6\n  solver: steps"},
     "naive": {"algorithm": "regression.naive", "more": "iterations: 10", "epsilon": 20.0},
 }
 

@@ -22,7 +22,7 @@ from weir.dpcore.models.kit.loss import Huber, Squared
 from weir.dpcore.models.optimize.fit import BatchPlan, fit
 from weir.dpcore.models.optimize.least_squares import solved
 from weir.dpcore.models.optimize.linear import Linear
-from weir.dpcore.models.optimize.refit import WEIGHTS, Refit, Refitting, moved_of, refit_for
+from weir.dpcore.models.optimize.refit import QUIET, WEIGHTS, Refit, Refitting, moved_of, refit_for
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.plan import Plan
 
@@ -312,6 +312,47 @@ def test_a_plan_says_what_is_chosen_and_what_noise_hides() -> None:
     few = plan(text=CONFIG.replace("block: 2000", "block: 200"))
     assert any("Noise may hide most of this model" in text for text in few.warnings)
     assert plan("  terms: 4\n").program.way.terms == 4  # type: ignore[attr-defined]
+
+
+BY_DEFAULT: list[tuple[str, tuple[str, str], str, str]] = [
+    ("", ("block: 2000", "block: 4000"), "refit", "refit: its predicted noise"),
+    ("", ("block: 2000", "block: 200"), "frank_wolfe", "predicted noise of a refit"),
+    ("", ("epsilon: 1,", "epsilon: 0.1,"), "frank_wolfe", "predicted noise of a refit"),
+    ("  window: 3\n", ("", ""), "refit", "refit: its predicted noise"),
+    ("  window: 3\n", ("block: 2000", "block: 300"), "frank_wolfe", "predicted noise of a refit"),
+    ("  form: frank_wolfe\n", ("", ""), "frank_wolfe", ""),
+    ("  form: refit\n", ("block: 2000", "block: 200"), "refit", ""),
+    ("  terms: 3\n", ("block: 2000", "block: 200"), "refit", ""),
+    ("  iterations: 4\n", ("", ""), "frank_wolfe", ""),
+    ("mechanism: {noise: gumbel}\n", ("", ""), "frank_wolfe", ""),
+    ("mechanism: {noise: discrete_gaussian}\n", ("", ""), "frank_wolfe", ""),
+    ("  loss: {huber: 0.5}\n", ("", ""), "frank_wolfe", ""),
+    ("  classes: [0, 1]\n", (", y: [-1, 1]", ""), "frank_wolfe", ""),
+    ("", ("l1_ball", "l2_ball"), "frank_wolfe", ""),
+    ("", ("delta: 1e-6", "delta: 0"), "frank_wolfe", ""),
+    ("", ("delta: 1e-6", "delta: 1e-11"), "frank_wolfe", ""),
+    ("", ("size: 50", "size: 5000"), "frank_wolfe", ""),
+]
+
+
+@pytest.mark.parametrize(("more", "swap", "form", "why"), BY_DEFAULT)
+def test_a_refit_is_the_default_where_its_noise_is_small_and_a_named_form_wins(
+    more: str, swap: tuple[str, str], form: str, why: str
+) -> None:
+    built = Plan.from_yaml(CONFIG.replace(*swap) + more)
+    assert isinstance(built.program.way, Refit) == (form == "refit")  # type: ignore[attr-defined]
+    words = dict(built.facts).get("form", "")
+    assert words.startswith(f"{form}: ") and why in words if why else not words
+
+
+def test_the_default_follows_from_noise_over_the_squared_radius_alone() -> None:
+    noisy, quiet = made(50, None, n=300), made(50, None, n=3000)
+    assert quiet.quiet and not noisy.quiet
+    assert quiet.noisy <= QUIET * 1.5**2 < noisy.noisy
+    many = CONFIG.replace("2000", "4000")
+    assert Plan.from_yaml(many).digest == plan(text=many).digest
+    steps = Plan.from_yaml(CONFIG.replace("block: 2000", "block: 200"))
+    assert steps.digest == plan("  form: frank_wolfe\n", CONFIG.replace("2000", "200")).digest
 
 
 @pytest.mark.parametrize(

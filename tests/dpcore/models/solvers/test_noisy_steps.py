@@ -145,6 +145,46 @@ def test_its_set_is_wide_unless_one_is_given() -> None:
     assert plan("delta").alternatives[0].noise == "k_norm"
 
 
+def plan_of(model: str, features: int = 1) -> Plan:
+    """Of a model that names no solver, unless ``model`` does."""
+    names = [f"x{j}" for j in range(features)]
+    ranges = ", ".join(f"{name}: [0, 1]" for name in (*names, "y"))
+    text = CONFIG.replace(", solver: steps", "").format(
+        delta="1e-6", features=f"[{', '.join(names)}]", ranges=f"{{{ranges}}}", more=model
+    )
+    return Plan.from_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "solver", "reach", "why"),
+    [
+        ("", 1, "steps", 10, "by default: the loss has no corner"),
+        (", set: {l2_ball: 3}", 1, "steps", 3, "by default"),
+        (", loss: logistic", 255, "steps", 10, "by default"),
+        (", loss: absolute", 1, "noisy_projected_gradient", 2, "absolute has a corner"),
+        ("", 256, "noisy_projected_gradient", 2, "257 coefficients are more than the 256"),
+        (", solver: noisy_sgd", 1, "noisy_sgd", 2, "noisy sgd"),
+        (", solver: noisy_projected_gradient", 1, "noisy_projected_gradient", 2, "gradient"),
+    ],
+)
+def test_steps_are_the_default_where_they_serve_and_a_named_solver_wins(
+    model: str, features: int, solver: str, reach: float, why: str
+) -> None:
+    made = plan_of(model, features)
+    program: Any = made.program
+    assert program.solver.name == solver and program.problem.set.reach == reach
+    (fitted,) = (words for name, words in made.facts if name == "fitted by")
+    assert why in fitted and ("default" in fitted) == (", solver" not in model)
+    section: Any = made.config.model
+    settled = section.settled(made.config.terms())
+    assert settled.solver == solver and settled.set == {"l2_ball": reach}
+    assert settled.settled(made.config.terms()) is settled
+
+
+def test_the_default_releases_what_the_named_solver_does() -> None:
+    assert plan_of("").digest == plan_of(", solver: steps").digest
+
+
 def test_what_it_cannot_serve_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="steps': needs a loss without a corner"):
         plan(", loss: absolute")
