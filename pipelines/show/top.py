@@ -132,8 +132,8 @@ def top(
         )
         for row in batch.filter(mask).to_pylist():
             if columns is not None:
-                values = run.values_of(row["key"])
-                if tuple(value is not None for value in values) != named:
+                parts = run.values_of(row["key"])
+                if tuple(part is not None for part in parts) != named:
                     continue
             if row["over"] == output.over and row["value"] and row["stddev"]:
                 keys.append(run.shown(row["key"]))
