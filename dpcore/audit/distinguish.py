@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, norm
+from scipy.special import betaincinv, ndtr, ndtri
 
 from weir.dpcore.accounting.calibrate import gdp_delta
 from weir.dpcore.arrays import Floats
@@ -56,8 +56,11 @@ def shares(counts: Counts, error: float) -> tuple[float, float]:
     Both hold together with probability at least 1 - ``error``.
     """
     hits, ones, alarms, others = counts
-    low = float(beta.ppf(error / 2, hits, ones - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - error / 2, alarms + 1, others - alarms)) if alarms < others else 1.0
+    low, high = 0.0, 1.0
+    if hits:
+        low = float(betaincinv(hits, ones - hits + 1, error / 2))
+    if alarms < others:
+        high = float(betaincinv(alarms + 1, others - alarms, 1 - error / 2))
     return low, high
 
 
@@ -78,7 +81,7 @@ def mu_bound(counts: Counts, error: float = ERROR) -> float:
     low, high = shares(counts, error)
     if low <= high:
         return 0.0
-    return float(norm.ppf(low) - norm.ppf(high))
+    return float(ndtri(low) - ndtri(high))
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
@@ -101,8 +104,8 @@ def best_cut(mu: float, delta: float, trials: int) -> float:
     """Where the bound of epsilon is expected to be best, scores being normal of means mu and 0 and
     variance 1; a function of public numbers, decided before any run."""
     cuts = np.linspace(0, mu + 3, 121)
-    hits = np.rint(trials * norm.sf(cuts - mu)).astype(int)
-    alarms = np.rint(trials * norm.sf(cuts)).astype(int)
+    hits = np.rint(trials * ndtr(mu - cuts)).astype(int)
+    alarms = np.rint(trials * ndtr(-cuts)).astype(int)
     bounds = [
         epsilon_bound(Counts(int(h), trials, int(a), trials), delta)
         for h, a in zip(hits, alarms, strict=True)
@@ -124,7 +127,7 @@ def separation(ones: Floats, others: Floats, error: float = ERROR) -> tuple[floa
     size = moved / spread
     total = ones.size + others.size
     sigma = math.sqrt(1 / ones.size + 1 / others.size + size**2 / (2 * total))
-    return size, max(0.0, size - float(norm.isf(error)) * sigma)
+    return size, max(0.0, size + float(ndtri(error)) * sigma)
 
 
 def curve(ones: Floats, others: Floats, points: int = 200) -> tuple[Floats, Floats]:
