@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -165,8 +165,8 @@ def simulate(
             state, noisy = plan.program.step(state, leaves(start, stop), of_part)
             span = np.arange(start, stop, dtype=np.int64)
             pieces.append(plan.program.solve_keys(noisy, span, keys))
-        for row, key in enumerate(keys):
-            simulateds.append(Simulated(key.decode(), birth, _row(pieces, row)))
+        for key, released in zip(keys, _rows(pieces, len(keys)), strict=True):
+            simulateds.append(Simulated(key.decode(), birth, released))
     return sorted(simulateds, key=lambda item: item.key.encode())
 
 
@@ -182,7 +182,8 @@ def _discovered(
             plan.program.solve(arrays, np.arange(first, first + len(arrays[0]), dtype=np.int64))
             for first, arrays in life.strides
         ]
-        results.append(Simulated(bound.names[life.key].decode(), life.birth, _row(pieces, 0)))
+        (released,) = _rows(pieces, 1)
+        results.append(Simulated(bound.names[life.key].decode(), life.birth, released))
     return sorted(results, key=lambda item: item.key.encode())
 
 
@@ -211,17 +212,21 @@ class RingNoises:
         return self.ring.sampled(keys, share)
 
 
-def _row(pieces: list[tuple[Released, ...]], row: int) -> tuple[Released, ...]:
-    """One key's releases over all strides."""
-    joined = []
+def _rows(pieces: list[tuple[Released, ...]], rows: int) -> Iterator[tuple[Released, ...]]:
+    """Each key's releases over all strides."""
+    whole = []
     for group in zip(*pieces, strict=True):
         name, over, *arrays = zip(*group, strict=True)
-        numbers = [_joined(pieces, row) for pieces in arrays]
-        joined.append(Released(name[0], over[0], *numbers))  # type: ignore[arg-type]
-    return tuple(joined)
+        whole.append((name[0], over[0], *map(_joined, arrays)))
+    for row in range(rows):
+        own: list[Released] = []
+        for name, over, *numbers in whole:
+            mine = (x if x is None else x[:, row : row + 1] for x in numbers)
+            own.append(Released(name, over, *mine))  # type: ignore[arg-type]
+        yield tuple(own)
 
 
-def _joined(pieces: Sequence[Floats | None], row: int) -> Floats | None:
-    """One key's numbers over all strides; None where they have none."""
-    own = [piece[:, row : row + 1] for piece in pieces if piece is not None]
+def _joined(pieces: Sequence[Floats | None]) -> Floats | None:
+    """Numbers over all strides; None where one has none."""
+    own = [piece for piece in pieces if piece is not None]
     return np.concatenate(own) if len(own) == len(pieces) else None
