@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from weir.dpcore.accounting.guarantee import LossKind
@@ -132,10 +133,17 @@ def used(schedule: FitSchedule) -> tuple[Counter[int], ...]:
     return tuple(results)
 
 
+@lru_cache(maxsize=1024)
+def _kinds(schedule: FitSchedule) -> frozenset[tuple[tuple[int, int], ...]]:
+    """(level, times) of ``used``, without blocks that are used alike."""
+    return frozenset(tuple(sorted(item.items())) for item in used(schedule))
+
+
 def spent(schedule: FitSchedule, costs: Sequence[Fraction]) -> Fraction:
     """The most that a record pays in its life. costs: of a fit of each level."""
-    kinds = {tuple(sorted(item.items())) for item in used(schedule)}
-    return max(sum((n * costs[level] for level, n in kind), Fraction(0)) for kind in kinds)
+    return max(
+        sum((n * costs[level] for level, n in kind), Fraction(0)) for kind in _kinds(schedule)
+    )
 
 
 def spread(schedule: FitSchedule, variances: Sequence[float]) -> float:
