@@ -189,7 +189,7 @@ class Running:
         assert self.job is not None
         return Outcome(self.job.cells(), counters, self.text)
 
-    def until(self, done: Callable[[], Any], deadline: float = 240) -> Any:
+    def until(self, done: Callable[[], Any], deadline: float = 480) -> Any:
         """Waits until ``done`` says something true, and returns that; the run must go on."""
         end = time.monotonic() + deadline
         while True:

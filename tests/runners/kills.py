@@ -181,7 +181,7 @@ class Siege:
         """Resumes a job that was stopped."""
         self._start("--resume")
 
-    def finish(self, deadline: float = 240) -> Outcome:
+    def finish(self, deadline: float = 480) -> Outcome:
         """Waits for the end of the job, through its client if that still lives."""
         try:
             return self._finish(deadline)

@@ -71,7 +71,7 @@ def test_checkpoints_in_the_middle_of_everything_hold_nothing_back(
     publisher = Publisher(post, recording, pace, LINES)
     publisher.start()
     often = "--checkpointing_interval=50"
-    outcome = job.run("flink", "--parallelism=2", often, deadline=120)
+    outcome = job.run("flink", "--parallelism=2", often)
     publisher.finish()
     check(outcome, recording)
 

@@ -90,7 +90,7 @@ def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path, program
     job = over_messages(tmp_path, recording, post, pace, extra=FEW)
     publisher = Publisher(post, recording, pace, LINES)
     publisher.start()
-    outcome = job.run("flink", "--parallelism=2", deadline=180)
+    outcome = job.run("flink", "--parallelism=2")
     publisher.finish()
     holds(outcome, recording)
 
