@@ -15,7 +15,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.sections import Engine
 from weir.pipelines.engines import flink_config, worker
-from weir.pipelines.engines.flink import FlinkRest
+from weir.pipelines.engines.flink import FlinkRest, as_flink
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
@@ -159,7 +159,8 @@ def parallelism_of(
 
 def _free_slots(target: FlinkTarget) -> int:
     try:
-        return FlinkRest(target.url).overview()[1]
+        with as_flink():
+            return int(FlinkRest(target.url).get("/overview")["slots-available"])
     except EngineFailed:
         raise ConfigError(
             "--flink-master",

@@ -136,7 +136,7 @@ def _plan_of(data: bytes) -> None:
 
 def _plans() -> list[bytes]:
     whole = json.loads(_kept(place.PLAN_FILE))
-    odd: list[Any] = [[], 7, "x", None, {}, {"layout": whole["layout"]}]
+    odd: list[Any] = [[], 7, "x", None, {}, {"layout": whole.get("layout")}]
     for name in whole:
         odd += [{**whole, name: value} for value in (None, [], {"a": 1}, "x", -1)]
         odd.append({key: value for key, value in whole.items() if key != name})

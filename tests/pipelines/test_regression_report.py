@@ -86,7 +86,7 @@ def test_the_plan_tells_how_models_are_made_and_how_far_noise_moves_them(tmp_pat
 
 
 def test_the_plan_of_kept_rows_tells_that_state_grows(tmp_path: Path) -> None:
-    more = "  rows: 5000\n  every: 12\n"
+    more = "  rows: 5000\n  every: 12\n  solver: noisy_projected_gradient\n"
     shown = weir("plan", "--full", str(config(tmp_path, "erm", more)))
     assert "at most: it grows with the events" in shown
     assert "rows, up to" in shown and "noisy projected gradient" in shown

@@ -408,7 +408,7 @@ def test_the_folder_of_a_stream_is_verified_by_the_events_that_were_sent(
     """The source of the config cannot be read again: a file is given in its place."""
     text = (top / "shop.yaml").read_text()
     source = {
-        "pubsub": "{pubsub: {subscription: projects/music-shop/subscriptions/s, payload: ndjson}}",
+        "pubsub": "{pubsub: {subscription: projects/cd-shop/subscriptions/all, payload: ndjson}}",
         "kafka": "{kafka: {brokers: nowhere:9092, topic: b, payload: ndjson, start: earliest}}",
     }[kind]
     live = re.sub(r"source: \{.*\}", f"source: {source}", text)

@@ -30,5 +30,5 @@ def test_the_example_is_planned_within_its_budget() -> None:
     plan = Plan.from_config(load(EXAMPLE))
     assert isinstance(plan.program, WindowProgram)
     way = plan.program.way
-    assert way.noise == "gumbel" and plan.program.total == 2 * way.cost
+    assert way.noise == "discrete_gaussian" and plan.program.total == 2 * way.cost
     assert 1.99 < plan.program.loss(None).epsilon(1e-6) <= 2.0
