@@ -74,13 +74,22 @@ def answers(*readers: Callable[[], Any]) -> None:
 
 def changed_folder(form: str, name: str, data: bytes) -> Path:
     """The folder, with one file written again."""
-    folder = _folder(form)
+    folder, before = _folder(form), _changed.get(form)
+    if before is not None and before != name:
+        (folder / before).write_bytes(_kept(before, form))
     (folder / name).write_bytes(data)
+    _changed[form] = name
     return folder
 
 
+_changed: dict[str, str] = {}
+"""Form -> the file of its folder that was written again last."""
+
+
+@cache
 def _kept(name: str, form: str = "csv") -> bytes:
-    return (_folder(form) / name).read_bytes()
+    """A file of the folder as it was before any change."""
+    return (new_folder(form) / name).read_bytes()
 
 
 def _receipt(data: bytes) -> None:
@@ -136,7 +145,7 @@ def _plan_of(data: bytes) -> None:
 
 def _plans() -> list[bytes]:
     whole = json.loads(_kept(place.PLAN_FILE))
-    odd: list[Any] = [[], 7, "x", None, {}, {"layout": whole.get("layout")}]
+    odd: list[Any] = [[], 7, "x", None, {}, {"layout": whole["layout"]}]
     for name in whole:
         odd += [{**whole, name: value} for value in (None, [], {"a": 1}, "x", -1)]
         odd.append({key: value for key, value in whole.items() if key != name})
