@@ -18,8 +18,9 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from weir.pipelines.engines.processes import Process
-log = Path(sys.argv[1])
-Process("a sleeper", ["sh", "-c", "sleep 1000 & echo $! $$; wait"], log)
+log, ready = map(Path, sys.argv[1:])
+process = Process("a sleeper", ["sh", "-c", "sleep 1000 & echo $! $$; wait"], log)
+ready.touch()
 time.sleep(1000)
 """
 
@@ -47,9 +48,9 @@ def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
 def test_children_and_their_children_die_with_the_parent(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    log = tmp_path / "log"
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(log)])
-    assert eventually(lambda: log.exists() and len(log.read_text().split()) == 2)
+    log, ready = tmp_path / "log", tmp_path / "ready"
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(log), str(ready)])
+    assert eventually(lambda: ready.exists() and len(log.read_text().split()) == 2)
     pids = [int(word) for word in log.read_text().split()]
     assert all(alive(pid) for pid in pids)
     parent.send_signal(number)
@@ -117,10 +118,11 @@ def test_the_group_is_the_programs_own(tmp_path: Path) -> None:
 def test_nothing_is_started_by_a_parent_that_dies_before_the_guard_knows(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = PARENT.replace(
-        "log = ",
+        "log, ready = ",
         "import os\nfrom weir.pipelines.engines import processes\n"
-        "processes.GUARD.watch = lambda group: os.kill(os.getpid(), 9)\nlog = ",
+        "processes.GUARD.watch = lambda group: os.kill(os.getpid(), 9)\nlog, ready = ",
     )
-    subprocess.run([sys.executable, "-c", script, str(log)], timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(log), str(tmp_path / "ready")], timeout=60)
+    assert not (tmp_path / "ready").exists(), "the parent lived"
     time.sleep(0.5)
     assert log.read_text() == ""

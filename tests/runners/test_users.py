@@ -123,7 +123,7 @@ def test_a_stream_over_all_shards_is_stopped_goes_on_and_is_drained_in_between(
     """A drain fires the timers of all 256 shards of Cap, and of Tick behind them, far before their
     time: it must end, with the bits of every tick until the last that was announced."""
     recording = Recording("users", ticks=240)
-    host, speed = pubsub_server.host, HOUR_A_SECOND / 2  # so many shards take a while to step
+    host, speed = pubsub_server.host, HOUR_A_SECOND / 4  # so many shards take a while to step
     with besieged(flink_cluster, host, recording, tmp_path, 4, speed) as (siege, post):
         job = siege.job
         post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
