@@ -56,12 +56,14 @@ def replay_audit(
     trials: int | None = None,
     ticks: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
+    until: Callable[[ReplayReport], bool] = lambda report: False,
 ) -> ReplayReport:
     """Replays neighbours of a config.
 
     Args:
       job: its source, sink, secret, ledger and dead letters are not touched.
       trials: pairs of streams. ticks: length of the clock. progress: hears each step.
+      until: whether what was found up to here is enough.
 
     Raises:
       ConfigError: the config.
@@ -78,6 +80,8 @@ def replay_audit(
         if done % 40 == 0:
             progress(f"replay: pair {done + 1}")
         search.compare(pair)
+        if until(search.report):
+            break
     search.report.seconds = time.monotonic() - began
     return search.report
 

@@ -19,6 +19,7 @@ from weir.dpcore.noise import replay
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import simulate
 from weir.pipelines.audit.replay import replay_audit
+from weir.pipelines.audit.replayed import ReplayReport
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import loads
 from weir.transforms.operators.noise_source import KeyedNoiseSource
@@ -41,9 +42,12 @@ aggregates: {visits: {count: events}}
 @pytest.mark.slow
 @pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)
 def test_a_mutant_is_caught(one: Mutant) -> None:
+    def caught(report: ReplayReport) -> bool:
+        return any(one.catches in words for words in report.broken)
+
     with one.change():
-        report = replay_audit(loads(one.config), trials=PAIRS)
-    assert any(one.catches in words for words in report.broken), report.broken
+        report = replay_audit(loads(one.config), trials=PAIRS, until=caught)
+    assert caught(report), report.broken
 
 
 @pytest.mark.slow
