@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Threads of BLAS spin while they wait for one another: beside other processes a product takes many
-# times as long. Read when numpy is imported; processes that tests start inherit it.
+# Threads of BLAS and OpenMP spin while they wait for one another: beside other processes a product
+# takes many times as long. Read by imports; processes that tests start inherit both.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
