@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import re
@@ -91,8 +92,9 @@ def run(
     with (
         alone(parts, runner, flags) as around,
         entered(parts, rehearsal, runner, resumed) as spent,
+        contextlib.ExitStack() as opened,
     ):
-        return _started(runner, flags, flink, rehearsal, said, spent, around)
+        return _started(runner, flags, flink, rehearsal, said, spent, around, opened)
 
 
 def _started(
@@ -103,8 +105,13 @@ def _started(
     said: list[str],
     spent: Spent,
     around: Fence,
+    opened: contextlib.ExitStack,
 ) -> Result:
-    """As ``run``, of a run that has its budget. around: where it is not on Flink."""
+    """As ``run``, of a run that has its budget.
+
+    Args:
+      around: where it is not on Flink. opened: closed when it has ended.
+    """
     parts = spent.parts
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
     from weir.pipelines.runners.pipeline import pipeline_for
@@ -123,6 +130,8 @@ def _started(
             refuse_restart(sink, state, on_flink.resumed)
             if not state.begin(plan, parts.secrets):
                 _log.warning(UNREADABLE)
+        opened.callback(on_flink.close)
+        on_flink.serve()
     if runner != "dataflow":
         for note in source.check():
             _log.warning(note)

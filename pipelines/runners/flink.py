@@ -6,7 +6,6 @@ import contextlib
 import logging
 import math
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,6 +178,18 @@ class FlinkRun:
         self.flags: list[str] = []
         self._end = End(None, lambda: False)
         self._parallelism = 0
+        self._opened = contextlib.ExitStack()
+
+    def serve(self) -> None:
+        """Starts the job server, which comes up while a pipeline is built. ``close`` ends it."""
+        folder = tempfile.TemporaryDirectory(prefix="weir-flink-", ignore_cleanup_errors=True)
+        self._folder = Path(self._opened.enter_context(folder))
+        server = serving(self._folder, self._jar, self._target, self._job_port)
+        self._answers = self._opened.enter_context(server)
+
+    def close(self) -> None:
+        """Ends the job server, if it runs."""
+        self._opened.close()
 
     def take_over(
         self,
@@ -257,7 +268,7 @@ class FlinkRun:
         tell: Callable[[str], None],
         follow: Callable[[Any], None],
     ) -> Ended:
-        """Runs the pipeline until it ends, is stopped, or is left alone.
+        """Runs the pipeline until it ends, is stopped, or is left alone. ``serve`` comes first.
 
         Args:
           submit: gives the pipeline to Beam and returns its result; called once.
@@ -267,29 +278,28 @@ class FlinkRun:
         Raises:
           WeirError: it could not be submitted, or failed.
         """
-        folder = Path(tempfile.mkdtemp(prefix="weir-flink-"))
         try:
-            with self._server(folder), terminable():
+            flink_options.write_settings(
+                self._folder / "conf",
+                flink_options.settings_of(
+                    self._target,
+                    self._state,
+                    self._streaming,
+                    self._rest_port,
+                    self._savepoint,
+                    durations.duration(self._job.engine.bundle_time),
+                ),
+            )
+            with terminable():
+                self._answers()
                 result = submit()
                 follow(result)
                 return self._follow(result, tell)
         finally:
+            self.close()
             if self._target.embedded:  # its workers were in this process
                 kept_counts.leave(self.fence)
                 leave(self.rest.url, self.name)
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _server(self, folder: Path) -> Any:
-        values = flink_options.settings_of(
-            self._target,
-            self._state,
-            self._streaming,
-            self._rest_port,
-            self._savepoint,
-            durations.duration(self._job.engine.bundle_time),
-        )
-        flink_options.write_settings(folder / "conf", values)
-        return serving(folder, self._jar, self._target, self._job_port)
 
     def _follow(self, result: Any, tell: Callable[[str], None]) -> Ended:
         waiter = Waiter(result)

@@ -19,7 +19,6 @@ from weir.pipelines.engines.flink import FlinkRest, as_flink
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
-from weir.transforms.beam.runner_quirks import WHOLE_BUNDLES
 from weir.transforms.sinks import place
 
 FEWEST, MOST = 128, 1 << 15
@@ -187,6 +186,9 @@ def flags_of(
       name: of the job on Flink. savepoint: URI of what to resume from.
       groups: see ``pipelines.runners.groups``.
     """
+    # Beam is imported while the job server comes up.
+    from weir.transforms.beam.runner_quirks import WHOLE_BUNDLES
+
     ours = {
         "streaming": None,  # Flink's batch mode has neither our timers nor checkpoints
         WHOLE_BUNDLES: None,

@@ -82,12 +82,14 @@ BRIEF = "-XX:TieredStopAtLevel=1"
 
 
 @contextlib.contextmanager
-def serving(folder: Path, jar: str, target: FlinkTarget, port: int) -> Iterator[Process]:
+def serving(folder: Path, jar: str, target: FlinkTarget, port: int) -> Iterator[Callable[[], None]]:
     """The job server, and inside it an embedded Flink. Not in our group: Ctrl-C is ours.
 
+    Yields at once; what it yields waits until the server answers.
+
     Args:
-      folder: for its files; ``conf`` in it has Flink's settings. target: where jobs go.
-      port: on which it takes them.
+      folder: for its files; Flink's settings are read from ``conf`` in it with each job.
+      target: where jobs go. port: on which it takes them.
     """
     command = [
         "java",
@@ -102,9 +104,12 @@ def serving(folder: Path, jar: str, target: FlinkTarget, port: int) -> Iterator[
         *("--artifact-port", "0", "--expansion-port", "-1"),
     ]
     server = Process("Flink's job server", command, folder / "job-server.log")
-    try:
+
+    def await_answer() -> None:
         server.wait_until(lambda: _listens(port), READY, "it answered")
-        yield server
+
+    try:
+        yield await_answer
     finally:
         server.stop(3.0)
 

@@ -15,6 +15,7 @@ from weir.pipelines.engines import job_server
 from weir.pipelines.engines.job_server import ResidualStorage
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.run.run import run
 from weir.pipelines.runners.ending import END_OF_TIME, End
 from weir.pipelines.runners.flink import FlinkRun
 from weir.pipelines.runners.options import FlinkTarget
@@ -190,3 +191,24 @@ def test_a_drain_that_fails_is_asked_for_again_and_one_that_does_not_only_once(
     looks = iter([False] * 6 + [True])
     run._submitted().wait(SimpleNamespace(join=lambda _: next(looks)), "j")  # type: ignore[arg-type]
     assert flink.asked == 3
+
+
+def test_the_job_server_ends_with_a_job_that_cannot_be_built(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes up while the job is built, so that it is there before the job is refused."""
+    (small.parent / "events.csv").write_text("at,id,store,amount\n")
+    stopped: list[float] = []
+    built: list[bool] = []
+
+    def refuse(*_: Any) -> None:
+        built.append(not stopped)
+        raise ConfigError("options", None, "are refused.")
+
+    monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")
+    server = SimpleNamespace(stop=stopped.append)
+    monkeypatch.setattr("weir.pipelines.runners.submitted.Process", lambda *_: server)
+    monkeypatch.setattr("weir.pipelines.runners.pipeline.pipeline_for", refuse)
+    with pytest.raises(ConfigError, match="are refused"):
+        run(parts_of(load(small)), "flink", (), FlinkTarget(jar="apache.jar"))
+    assert built == [True] and len(stopped) == 1

@@ -63,3 +63,26 @@ def besieged(
                     yield siege, post
                     return
     raise AssertionError("no job in time")
+
+
+def behind(
+    cluster: FlinkCluster,
+    post: Post,
+    recording: Recording,
+    folder: Path,
+    every: int,
+    speed: float,
+) -> Siege:
+    """A job whose messages are all there before its clock starts, which is before the job is there.
+
+    It may come as late as it likes: ticks that are over by then are stepped at once.
+
+    Args: as of ``besieged``. post: of this test alone.
+    """
+    messages = [data for data, _ in recording.messages(20, shuffled=True)]
+    pace = Pace.soon(10, speed)
+    post.publish(messages)
+    assert time.time() < pace.started, "published too late"
+    often = "engine: {checkpoint_every: 2s}\n"
+    job = over_messages(folder, recording, post, pace, ", readers: 2", every=every, extra=often)
+    return Siege(job, cluster, pace)

@@ -75,11 +75,12 @@ def eventually(done: Callable[[], Any], deadline: float, what: str) -> Any:
 class Lead:
     """Seconds from ``weir run`` to the start of the clock, by which the job must be there.
 
-    As long as the last job of this process took to be there, and half as long again.
+    As long as the last job of this process took to be there, and half as long again. The first one
+    may take a minute: one that comes too late costs a second start.
     """
 
     MARGIN = 5.0
-    seconds = 35.0
+    seconds = 60.0
 
     @classmethod
     def learn(cls, took: float) -> None:

@@ -6,8 +6,9 @@ import base64
 import signal
 from pathlib import Path
 
-from tests.runners.besieged import besieged
+from tests.runners.besieged import HOUR_A_SECOND, behind, besieged
 from tests.runners.jobs import Job, differences, on
+from tests.runners.messages import Post
 from tests.runners.recording import SECRET, Recording
 from tests.runners.secrets_search import forms_of, search, told_by
 from weir.pipelines.engines.flink import FlinkCluster
@@ -94,10 +95,12 @@ def test_stopped_and_resumed_as_if_never_stopped(
 def test_a_drain_ends_at_the_last_announced_tick(
     flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
 ) -> None:
-    recording = Recording("sums", ticks=240)
-    with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 4) as (siege, post):
+    recording, speed = Recording("sums", ticks=240), HOUR_A_SECOND / 2
+    with (
+        Post(pubsub_server.host, "drained") as post,
+        behind(flink_cluster, post, recording, tmp_path, 4, speed) as siege,
+    ):
         job = siege.job
-        post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
         siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 3)
         flink_cluster.rest.stop(siege.id, drain=True)
         flink_cluster.rest.wait_for(siege.id, "FINISHED")
