@@ -108,8 +108,7 @@ lint: $(VENV)/.installed-test
 	@$(LINT)
 
 check: lint
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks \
-		--ignore=tests/runners --ignore=tests/audit --ignore=tests/statistical
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks
 
 # Tests on real engines run a file in each lane: most of their time is waiting. Those that need a machine in time run alone, last.
 # In continuous integration engines are fetched first, and their tests have the processor before all others, which fill what they

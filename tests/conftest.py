@@ -24,7 +24,8 @@ from hypothesis import settings
 from weir.dpcore.native import kernels
 
 HERE = Path(__file__).parent
-SLOW_FOLDERS = ("audit", "buckets", "runners", "statistical")
+SLOW_FOLDERS = tuple(HERE / name for name in ("audit", "buckets", "runners", "statistical"))
+ALL_SLOW = b"\npytestmark = pytest.mark.slow"
 
 gc.disable()  # until all is collected: it goes through what only grows, again and again
 
@@ -44,10 +45,20 @@ def compiled() -> Any:
     return kernels
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests, files that have no others are not imported."""
+    if config.option.markexpr != "not slow":
+        return None
+    if collection_path.is_dir():
+        return True if collection_path in SLOW_FOLDERS else None
+    return True if ALL_SLOW in collection_path.read_bytes() else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests of slow folders as ``slow``."""
+    slow = tuple(f"{folder}{os.sep}" for folder in SLOW_FOLDERS)
     for item in items:
-        if HERE in item.path.parents and item.path.relative_to(HERE).parts[0] in SLOW_FOLDERS:
+        if str(item.path).startswith(slow):
             item.add_marker("slow")
 
 
