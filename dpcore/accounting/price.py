@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC as GREENWICH
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from weir.dpcore.accounting.guarantee import PrivacyLoss, Relation
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
 from weir.dpcore.errors import ConfigError
 
 UTC: Final = "UTC"
@@ -254,17 +254,28 @@ class Price:
     def from_json(cls, found: Mapping[str, Any]) -> Price:
         """As ``to_json`` wrote it."""
         return cls(
-            found["unit"],
-            found["relation"],
+            word_of(Unit, found["unit"]),
+            word_of(Relation, found["relation"]),
             found["first"],
             found["last"],
             tuple(
-                Point(periods, horizon, PrivacyLoss(kind, float.fromhex(value)))
+                Point(periods, horizon, PrivacyLoss(word_of(LossKind, kind), float.fromhex(value)))
                 for periods, horizon, kind, value in found["points"]
             ),
             float.fromhex(found["slack"]),
             None if found["grid"] is None else PeriodGrid(**found["grid"]),
         )
+
+
+def word_of(words: Any, value: Any) -> Any:
+    """A stored word, one of a ``Literal``.
+
+    Raises:
+      ValueError: it is another.
+    """
+    if value not in get_args(words):
+        raise ValueError("must be a word that was written.")
+    return value
 
 
 def known_bound(

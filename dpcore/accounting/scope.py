@@ -49,7 +49,7 @@ from scipy.special import ndtri_exp
 
 from weir.dpcore.accounting import calibrate
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
-from weir.dpcore.accounting.price import ANY_TIME, PeriodGrid, Price, Unit
+from weir.dpcore.accounting.price import ANY_TIME, PeriodGrid, Price, Unit, word_of
 from weir.dpcore.errors import ConfigError
 
 GIVEN_UP: Final = 1 + 2.0**-37
@@ -120,6 +120,8 @@ class Scope:
         """As ``to_json`` wrote it."""
         read = {name: float.fromhex(found[name]) for name in ("epsilon", "delta")}
         grid = None if found["grid"] is None else PeriodGrid(**found["grid"])
+        for name, words in (("unit", Unit), ("relation", Relation), ("accounting", LossKind)):
+            word_of(words, found[name])
         return cls(**{**found, **read, "grid": grid})
 
 

@@ -223,7 +223,7 @@ def _ledger() -> tuple[bytes, dict[str, list[Row]]]:
 
 def _bodies() -> list[dict[str, Any]]:
     """Records as charges write them: a scope, an entry, its moves."""
-    scope = Scope("event", "replace", 4.0, 1e-5, "gdp")
+    scope = Scope("event", "replace_one", 4.0, 1e-5, "gdp")
     price = price_of(_plan(), scope)
     entry = {"entry": "e1", "name": "a", "digest": "d", "mark": "m", "note": "", "at": "2024"}
     where = {"place": {"place": "/out", "folder": True}}
@@ -297,6 +297,8 @@ def _record_seeds() -> list[bytes]:
             less = {key: value for key, value in body.items() if key != name}
             for other in (less, {**body, name: None}, {**body, name: [1]}):
                 odd.append(b"\n".join([*texts[:at], json.dumps(other).encode(), *texts[at + 1 :]]))
+    words = (b"pure", b"gdp", b"event", b"add_remove", b"replace_one")
+    odd += [odd[0].replace(b'"%s' % word, b'"(%s' % word) for word in words]
     return odd
 
 
