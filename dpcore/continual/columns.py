@@ -7,8 +7,7 @@ E holds the gains of the rows, T_c is lower-triangular Toeplitz with the coeffic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 
@@ -37,14 +36,6 @@ def between(knots: Sequence[int], values: Sequence[float], ticks: Ints) -> Float
     return np.asarray(y[at] + (y[at + 1] - y[at]) * share)
 
 
-@lru_cache(maxsize=8)
-def along(knots: Knots, values: Values, n: int) -> Floats:
-    """``between`` at every tick of a clock: (n,), not to be written to."""
-    out = between(knots, values, np.arange(n))
-    out.flags.writeable = False
-    return out
-
-
 def knots_of(n: int) -> Knots:
     """Ticks of a clock of n ticks at which gains and scales are given."""
     left, at = {0, n - 1}, 0
@@ -63,63 +54,45 @@ class Products:
 
     def __init__(self, form: Rational, gains: Floats) -> None:
         self.n = len(gains)
-        weights = np.asarray(form.record_weights, dtype=np.float64)
-        ratios = np.asarray(form.record_ratios, dtype=np.float64)
-        p, q = np.triu_indices(len(ratios))
-        self._x, self._y = ratios[p], ratios[q]
-        self._weights = weights[p] * weights[q] * np.where(p == q, 0.5, 1.0)
-        self._squares = (gains * gains)[::-1]
-
-    @cached_property
-    def _sums(self) -> Floats:
-        """A filter for each pair of ratios, from the last tick on: (pairs, n)."""
-        pairs = self._x * self._y
-        return filtered(pairs, np.eye(len(pairs)), self._squares)
-
-    @cached_property
-    def _norms(self) -> Floats:
-        """Squares of the norms of columns."""
-        return filtered(self._x * self._y, [2 * self._weights], self._squares)[0, ::-1]
+        self._weights = [float(weight) for weight in form.record_weights]
+        self._ratios = [float(ratio) for ratio in form.record_ratios]
+        squares = (gains * gains)[::-1]
+        self._sums = {
+            (p, q): filtered(x * self._ratios[q], squares)[::-1]
+            for p, x in enumerate(self._ratios)
+            for q in range(p, len(self._ratios))
+        }
 
     def at(self, lag: int, rows: int | None = None) -> Floats:
         """Products of columns t - lag and t within so many rows from t on (None: all): (n,)."""
-        x, y = self._x, self._y
-        weights = self._weights * (x**lag + y**lag)
-        out = self._norms.copy() if lag == 0 else (weights @ self._sums)[::-1]
-        if rows is not None and rows < self.n:
-            later = filtered(x * y, [weights * (x * y) ** rows], self._squares[: self.n - rows])
-            out[: self.n - rows] -= later[0, ::-1]
+        out = np.zeros(self.n)
+        for (p, q), sums in self._sums.items():
+            x, y = self._ratios[p], self._ratios[q]
+            weight = self._weights[p] * self._weights[q]
+            weight *= x**lag if p == q else x**lag + y**lag
+            out += weight * sums
+            if rows is not None and rows < self.n:
+                out[: self.n - rows] -= weight * (x * y) ** rows * sums[rows:]
         return out
 
 
-def filtered(ratios: Any, weights: Any, values: Floats) -> Floats:
-    """Weighted sums over k of y_k, y_k,t = values_t + ratios_k y_k,t-1.
-
-    Args:
-      ratios: (k,). weights: (m, k). values: (n,).
-
-    Returns:
-      (m, n)
-    """
-    x, w, n = np.asarray(ratios), np.asarray(weights), len(values)
-    size = min(n, BLOCK)
-    powers = x[:, None] ** np.arange(size + 1)  # (k, size + 1)
-    lag = np.arange(size) - np.arange(size)[:, None]
-    within = np.ascontiguousarray(np.where(lag >= 0, (w @ powers)[:, np.maximum(lag, 0)], 0.0))
+def filtered(ratio: float, values: Floats) -> Floats:
+    """y_t = values_t + ratio y_{t-1}: (n,) -> (n,)."""
+    n = len(values)
     if n <= BLOCK:
-        return np.asarray(values @ within)
-    blocks = -(-n // size)
-    padded = np.append(values, np.zeros(blocks * size - n)).reshape(blocks, size)
-    ends = padded @ np.ascontiguousarray(powers[:, size - 1 :: -1].T)  # (blocks, k)
-    before = np.zeros_like(ends)
-    for k, ratio in enumerate(powers[:, size]):
-        before[1:, k] = filtered([ratio], [[1.0]], ends[:-1, k])[0]
-    out = np.empty((len(w), blocks, size))
-    from_before = w[:, :, None] * powers[:, 1:]  # (m, k, size)
-    for m in range(len(w)):
-        np.matmul(padded, within[m], out=out[m])
-        out[m] += before @ from_before[m]
-    return out.reshape(len(w), blocks * size)[:, :n]
+        out = np.asarray(values, dtype=np.float64).tolist()
+        for t in range(1, n):
+            out[t] += ratio * out[t - 1]
+        return np.asarray(out, dtype=np.float64)
+    blocks = -(-n // BLOCK)
+    padded = np.zeros((blocks, BLOCK))
+    padded.reshape(-1)[:n] = values
+    powers = ratio ** np.arange(BLOCK + 1)
+    lag = np.arange(BLOCK)[:, None] - np.arange(BLOCK)[None, :]
+    within = padded @ np.where(lag >= 0, powers[np.maximum(lag, 0)], 0.0).T
+    carried = filtered(float(powers[BLOCK]), within[:, -1])
+    within[1:] += carried[:-1, None] * powers[None, 1:]
+    return np.asarray(within.reshape(-1)[:n])
 
 
 def every(values: Floats, gap: int) -> Floats:
@@ -207,23 +180,26 @@ def variances(
     form: Rational, n: int, knots: Knots, gains: Values, scales: Values, over: int | None
 ) -> Floats:
     """Var z_t, or Var(z_t - z_{t - over}), for t = 0 .. n - 1, in units of sigma^2: (n,)."""
-    e, r = along(knots, gains, n), along(knots, scales, n)
+    ticks = np.arange(n)
+    e, r = between(knots, gains, ticks), between(knots, scales, ticks)
     v = 1 / (e * e)
     d = np.append(r[:-1] - r[1:], 0.0)
-    theta, omega = np.asarray(form.theta), np.asarray(form.omega)
+    theta, omega = form.theta, form.omega
     m = range(len(theta))
 
-    def past(ratios: Floats, weights: Any, values: Floats) -> Floats:
-        """Filters of what was before a tick."""
-        return filtered(ratios, weights, np.append(0.0, values[:-1]))
+    def past(ratio: float, values: Floats) -> Floats:
+        """h_{t+1} = ratio h_t + values_t, h_0 = 0."""
+        return np.concatenate([[0.0], filtered(ratio, values)[:-1]])
 
-    p, q = np.triu_indices(len(theta))
-    pairs = np.zeros((len(theta), len(p)))
-    pairs[q, np.arange(len(p))] = omega[p]
-    pairs[p, np.arange(len(p))] = omega[q]
-    of_y = past(theta[p] * theta[q], pairs, v)
-    var_y = omega @ of_y + v
-    of_q = [past(theta[[j]], [[1.0]], d * (theta[j] * of_y[j] + v))[0] for j in m]
+    of_y = [np.zeros(n) for _ in m]
+    for i in m:
+        for j in m[i:]:
+            covariance = past(theta[i] * theta[j], v)
+            of_y[j] += omega[i] * covariance
+            if i != j:
+                of_y[i] += omega[j] * covariance
+    var_y = sum((omega[j] * of_y[j] for j in m), v)
+    of_q = [past(theta[j], d * (theta[j] * of_y[j] + v)) for j in m]
     q_y = sum((omega[j] * of_q[j] for j in m), np.zeros(n))
     var_q = np.concatenate([[0.0], np.cumsum(2 * d * q_y + d * d * var_y)[:-1]])
     total = np.asarray(r * r * var_y + 2 * r * q_y + var_q)
@@ -233,7 +209,7 @@ def variances(
     out = total.copy()
     both = (r * q_y + var_q + d * (r * var_y + q_y))[s]
     for j in m:
-        decay = filtered(theta[[j]], [[1.0]], d[::-1])[0, ::-1]  # sum over i of d_{t+i} theta^i
+        decay = filtered(theta[j], d[::-1])[::-1]  # sum over i of d_{t+i} theta^i
         later = np.concatenate([decay[1:], [0.0]])
         cut = np.concatenate([decay[over:], [0.0]]) * theta[j] ** (over - 1)
         response = r[over:] * theta[j] ** (over - 1) + later[s] - cut[: n - over]

@@ -15,7 +15,7 @@ from weir.dpcore.continual.columns import (
     Knots,
     Products,
     Values,
-    along,
+    between,
     contributions,
     every,
     knots_of,
@@ -120,7 +120,7 @@ def scale_squares(products: Products, window: int | None, pattern: Pattern | Non
 
 @lru_cache(maxsize=8)
 def _products(form: Rational, n: int, knots: Knots, gains: Values) -> Products:
-    return Products(form, along(knots, gains, n))
+    return Products(form, between(knots, gains, np.arange(n)))
 
 
 @lru_cache(maxsize=1024)
@@ -136,7 +136,7 @@ def units_of(
     """Units of noise that a record, or a user's contributions of a period, move within so many
     ticks; of a user within any: what follows its last tick may be all that a record is seen in."""
     products = _products(form, n, knots, gains)
-    r = along(knots, scales, n)
+    r = between(knots, scales, np.arange(n))
     if pattern is None:
         if ticks is not None and ticks <= 0:
             return 0.0
@@ -162,7 +162,7 @@ def units_of_periods(
     item = pattern.single() if each == 1 else pattern
     lags = apart(np.arange(1, min(periods * each, n)), item)
     products = _products(form, n, knots, gains)
-    r = along(knots, scales, n)
+    r = between(knots, scales, np.arange(n))
     try:
         return times * float(contributions(products, r, lags, 1)[-1])
     except ConfigError:

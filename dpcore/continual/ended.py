@@ -17,7 +17,6 @@ from weir.dpcore.continual.columns import (
     MOST_CELLS,
     Knots,
     Values,
-    along,
     between,
     too_many,
     variances,
@@ -286,4 +285,5 @@ class EndedSum(ContinualSum):
 @lru_cache(maxsize=64)
 def fixed_of(form: Rational, n: int, knots: Knots, gains: Values, scales: Values) -> FixedPoint:
     """Fixed point for buffers under gains and scales."""
-    return fixed_point(form, n, along(knots, gains, n), along(knots, scales, n))
+    ticks = np.arange(n)
+    return fixed_point(form, n, between(knots, gains, ticks), between(knots, scales, ticks))
