@@ -85,13 +85,13 @@ class FlinkRest:
         """Ends a job and keeps its last checkpoint."""
         self._ask("PATCH", f"/jobs/{job}?mode=cancel", None)
 
-    def savepoint(self, job: str, folder: str | None = None, seconds: float = 120.0) -> str:
+    def savepoint(self, job: str, folder: str | None = None, seconds: float = 300.0) -> str:
         """Takes a savepoint of a job that goes on. Returns its place."""
         body = {"cancel-job": False, **({"target-directory": folder} if folder else {})}
         return self._savepoint(job, "savepoints", body, seconds)
 
     def stop(
-        self, job: str, folder: str | None = None, drain: bool = False, seconds: float = 120.0
+        self, job: str, folder: str | None = None, drain: bool = False, seconds: float = 300.0
     ) -> str:
         """Stops a job with a savepoint. Returns the savepoint's place.
 
@@ -107,7 +107,7 @@ class FlinkRest:
         body = {"drain": drain, **({"targetDirectory": folder} if folder else {})}
         return self._savepoint(job, "stop", body, seconds)
 
-    def wait_for(self, job: str, *states: str, seconds: float = 120.0) -> str:
+    def wait_for(self, job: str, *states: str, seconds: float = 300.0) -> str:
         """Returns the state of a job as soon as it is one of ``states``.
 
         Raises:

@@ -123,7 +123,7 @@ def test_a_stream_over_all_shards_is_stopped_goes_on_and_is_drained_in_between(
     """A drain fires the timers of all 256 shards of Cap, and of Tick behind them, far before their
     time: it must end, with the bits of every tick until the last that was announced."""
     recording = Recording("users", ticks=240)
-    speed = HOUR_A_SECOND / 4  # so many shards take a while to step
+    speed = HOUR_A_SECOND / 8  # so many shards take a while to step
     with behind(flink_cluster, post, recording, tmp_path, 2, speed) as siege:
         job = siege.job
         siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 2)
@@ -133,7 +133,7 @@ def test_a_stream_over_all_shards_is_stopped_goes_on_and_is_drained_in_between(
         before = job.cells()
         siege.go_on()
         siege.client.until(lambda: len(job.cells()) > len(before))
-        flink_cluster.rest.stop(siege.id, drain=True, seconds=240)
+        flink_cluster.rest.stop(siege.id, drain=True, seconds=600)
         flink_cluster.rest.wait_for(siege.id, "FINISHED")
         left = siege.pace.wall_of_tick(recording.ticks) - time.time()
     assert left > 120, "timers were waited for"
