@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Threads of BLAS and OpenMP spin while they wait for one another: beside other processes a product
-# takes many times as long. Read by imports; processes that tests start inherit both.
+# Waiting threads of BLAS and OpenMP keep a processor busy. On a busy machine a matrix product then
+# takes many times as long. Libraries read both when imported; started processes inherit them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -53,5 +53,5 @@ def test_a_refit_is_sound_and_uses_its_claim() -> None:
 @pytest.mark.parametrize("mutant", [one_sided, long_rows])
 def test_a_mutant_of_a_refit_is_caught(mutant: Any) -> None:
     with mutant():
-        found = replay_audit(loads(CONFIG), trials=150, until=lambda report: bool(report.broken))
-    assert found.broken
+        report = replay_audit(loads(CONFIG), trials=150, until=lambda part: bool(part.broken))
+    assert report.broken
