@@ -9,7 +9,7 @@ import zipfile
 from enum import Enum
 from pathlib import Path
 
-from weir.pipelines.engines.tools import Component, need, run
+from weir.pipelines.engines.tools import GO, Component, need, run
 
 BEAM = "2.70.0"
 """Newest Beam release whose Flink runner for 1.19 is published with all that it needs."""
@@ -102,12 +102,13 @@ MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
 def _make_prism(folder: Path) -> None:
     go = need("go", "building prism")
-    run(
-        [go, "install", f"{MODULE}@{VERSION}"],
-        "prism: go install",
-        folder,
-        {"GOBIN": str(folder), "GOFLAGS": "-trimpath"},
-    )
+    with GO:
+        run(
+            [go, "install", f"{MODULE}@{VERSION}"],
+            "prism: go install",
+            folder,
+            {"GOBIN": str(folder), "GOFLAGS": "-trimpath"},
+        )
 
 
 PRISM = Component(

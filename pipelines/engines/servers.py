@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.pipelines.engines.processes import EngineFailed, Process, Workplace
-from weir.pipelines.engines.tools import Component, InstallFailed, need, run
+from weir.pipelines.engines.tools import GO, Component, InstallFailed, need, run
 
 
 def build(
@@ -43,7 +43,8 @@ def build(
     if change is not None:
         change(go, copy)
     flags = ["-trimpath", "-ldflags=-s -w", *options]
-    run([go, "build", *flags, "-o", str(folder / binary), "."], f"{name}: go build", copy)
+    with GO:
+        run([go, "build", *flags, "-o", str(folder / binary), "."], f"{name}: go build", copy)
     shutil.rmtree(copy)
 
 

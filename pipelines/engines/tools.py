@@ -25,6 +25,9 @@ ATTEMPTS = 3
 PAUSE = 5.0
 """Seconds before the second try; twice as long before the third."""
 
+GO = threading.Lock()
+"""Held while Go compiles: programs built one after another share most of what is compiled."""
+
 KEPT = 12
 """Last lines of a failed command that are shown."""
 
