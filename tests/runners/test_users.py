@@ -95,12 +95,9 @@ def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path, program
     holds(outcome, recording)
 
 
-@pytest.mark.parametrize("program", ["users", "active", "private"])
-def test_a_stream_of_users_survives_the_death_of_workers_and_goes_on_from_a_checkpoint(
-    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path, program: str
-) -> None:
+def survives(flink_cluster: FlinkCluster, host: str, tmp_path: Path, program: str) -> None:
+    """A TaskManager, a worker and the JobManager are killed, and a job goes on from a checkpoint."""
     recording = Recording(program, ticks=36)
-    host = pubsub_server.host
     with besieged(flink_cluster, host, recording, tmp_path, 1, extra=FEW) as (siege, post):
         publisher = Publisher(post, recording, siege.pace, 10)
         publisher.start()
@@ -115,6 +112,13 @@ def test_a_stream_of_users_survives_the_death_of_workers_and_goes_on_from_a_chec
     assert not differences(outcome.cells, recording.releases)
     assert not {"overdue", "divergent"} & outcome.counters.keys()
     assert "overdue" not in {letter["reason"] for letter in siege.job.letters()}
+
+
+def test_a_stream_of_users_survives_three_kills(
+    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
+) -> None:
+    """``chaos_users`` has the other programs."""
+    survives(flink_cluster, pubsub_server.host, tmp_path, "users")
 
 
 def test_a_stream_over_all_shards_is_stopped_goes_on_and_is_drained_in_between(
