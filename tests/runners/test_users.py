@@ -96,7 +96,7 @@ def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path, program
 
 
 def survives(flink_cluster: FlinkCluster, host: str, tmp_path: Path, program: str) -> None:
-    """A TaskManager, a worker and the JobManager are killed, and a job goes on from a checkpoint."""
+    """A TaskManager, a worker and the JobManager are killed; a job goes on from a checkpoint."""
     recording = Recording(program, ticks=36)
     with besieged(flink_cluster, host, recording, tmp_path, 1, extra=FEW) as (siege, post):
         publisher = Publisher(post, recording, siege.pace, 10)
