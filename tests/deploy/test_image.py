@@ -80,13 +80,10 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
         {"/opt/google/dataflow/python_template_launcher": launcher},
     )
     (made.root / "root").mkdir(parents=True)
-    asked = [sys.executable, "-m", "pip", "cache", "dir"]
-    cache = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-    fast = f"--quiet --no-compile --cache-dir {shlex.quote(cache)} "
+    # The same packages, found and unpacked in a sixth of pip's time.
+    fast = f"{shlex.quote(sys.executable)} -m uv pip install --quiet --python {made.bin}/python "
     for step in read(IMAGE):
-        # What is installed depends neither on pip's cache, which is that of the tests, nor on
-        # whether all of it is compiled beforehand.
-        made.step(Step(step.word, step.rest.replace("--no-cache-dir ", fast)))
+        made.step(Step(step.word, step.rest.replace("pip install --no-cache-dir ", fast)))
     made.environment["BEAM_BOOT"] = str(boot)
     return made
 
