@@ -109,8 +109,7 @@ check: lint
 # leave: either waits for what the other does not need.
 OTHERS = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks \
 	--ignore=tests/runners --ignore=tests/buckets
-# JVMs of tests live for minutes: what they compile best they seldom run for long enough.
-LANES = JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/buckets tests/runners
+LANES = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/buckets tests/runners
 ALONE = $(BIN)/python -m pytest -m alone tests/runners
 test: $(VENV)/.installed-test
 ifdef CI

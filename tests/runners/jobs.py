@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from click.testing import CliRunner
 
 from tests.pipelines.result_rows import result_rows
 from tests.runners.fitting import Fitting
+from tests.runners.forked import Forked
 from tests.runners.optimizing import Optimizing
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 from weir.pipelines.cli.main import main
@@ -146,7 +144,7 @@ class Running:
       log: what it says on standard error. answer: what on standard output. job: its folders.
     """
 
-    process: subprocess.Popen[bytes]
+    process: Forked
     log: Path
     answer: Path
     job: Job | None = None
@@ -169,9 +167,7 @@ class Running:
 
     def kill(self) -> None:
         """kill -9 of the process and of all its children."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.process.kill()
 
     def wait(self, deadline: float = 400) -> int:
         """Waits for the end and returns the exit code."""
@@ -212,16 +208,9 @@ def launch(
     """Starts ``weir run`` on a config and does not wait. Its logs lie next to the config."""
     log = config.with_suffix(f".{time.time_ns()}.log")
     answer = log.with_suffix(".json")
-    command = [sys.executable, "-m", "weir.pipelines.cli.main", "run", str(config), "--json"]
-    with log.open("wb") as err, answer.open("wb") as out:
-        process = subprocess.Popen(
-            [*command, "--runner", runner, *flags],
-            stdout=out,
-            stderr=err,
-            cwd=config.parent,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-            start_new_session=True,
-        )
+    words = ["run", str(config), "--json", "--runner", runner, *flags]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    process = Forked(words, config.parent, environment, answer, log)
     return Running(process, log, answer, job)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pytest
 
 from tests.runners.besieged import besieged
 from tests.runners.fitting import EARLY, LATE, Fitting
@@ -77,7 +76,6 @@ def released(messages: list[Any]) -> tuple[dict[tuple[int, str], float], list[di
     return moments, rows
 
 
-@pytest.mark.alone
 def test_a_long_fit_delays_no_checkpoint_and_no_other_key_and_survives_a_kill(
     flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
 ) -> None:
