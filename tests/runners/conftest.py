@@ -19,7 +19,7 @@ JOBS_A_TASKMANAGER = 12
 """Every job loads its classes again; a TaskManager is replaced before they fill its memory."""
 
 # JVMs live for minutes here: what their second compiler takes is not paid back, nor is a second
-# look at classes that releases of Flink, Beam and Kafka hold. A third less of their time.
+# look at classes that releases of Flink, Beam and Kafka hold. Three tenths less of their time.
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
