@@ -102,7 +102,7 @@ def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
         extra += prism_flags(flags)
         # It says at exit, when nothing holds it back, by which command it ran.
         logging.getLogger("apache_beam.utils.subprocess_server").setLevel(logging.ERROR)
-    options = RunOptions([*flags, *extra])
+    options: Any = RunOptions([*flags, *extra])
     if runner != "direct":
         options.view_as(StandardOptions).runner = BEAM_NAMES[runner]
         options.view_as(DebugOptions).add_experiment(NO_LISTING)

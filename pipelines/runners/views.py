@@ -24,6 +24,6 @@ class RunOptions(PipelineOptions):
         return views[cls]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without views: Beam leaves values out of copies, which they would hold."""
+        """Without views: those of a copy would no longer share its values."""
         held: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
         return {name: value for name, value in held.items() if name != "_views"}

@@ -39,7 +39,9 @@ def test_it_says_what_beam_says() -> None:
 def test_copies_have_views_of_their_own_and_no_account() -> None:
     options: Any = RunOptions(FLAGS)
     assert options.view_as(GoogleCloudOptions).impersonate_service_account == "somebody"
+    assert options.view_as(DebugOptions).experiments == ["one"]
     copied = copy.deepcopy(options)
     assert copied.view_as(GoogleCloudOptions).impersonate_service_account is None
-    copied.view_as(DebugOptions).add_experiment("two")
+    copied.view_as(DebugOptions).experiments = ["two"]
+    assert copied.get_all_options()["experiments"] == ["two"]
     assert options.view_as(DebugOptions).experiments == ["one"]
