@@ -328,6 +328,7 @@ USES_BEAM = {
     "pipelines/runners/dataflow_limits.py",
     "pipelines/runners/options.py",
     "pipelines/runners/pipeline.py",
+    "pipelines/runners/views.py",
     "pipelines/sinks/dead_letters.py",
     "weir/beam_yaml.py",
 }

@@ -85,11 +85,9 @@ def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
       ConfigError: an option that no part of Beam knows, for the direct runner (others learn theirs
         from their job server), or an argument that is no option.
     """
-    from apache_beam.options.pipeline_options import (
-        DebugOptions,
-        PipelineOptions,
-        StandardOptions,
-    )
+    from apache_beam.options.pipeline_options import DebugOptions, StandardOptions
+
+    from weir.pipelines.runners.views import RunOptions
 
     for flag in flags:
         if flag.partition("=")[0] == "--runner":
@@ -104,7 +102,7 @@ def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
         extra += prism_flags(flags)
         # It says at exit, when nothing holds it back, by which command it ran.
         logging.getLogger("apache_beam.utils.subprocess_server").setLevel(logging.ERROR)
-    options = PipelineOptions([*flags, *extra])
+    options: Any = RunOptions([*flags, *extra])
     if runner != "direct":
         options.view_as(StandardOptions).runner = BEAM_NAMES[runner]
         options.view_as(DebugOptions).add_experiment(NO_LISTING)

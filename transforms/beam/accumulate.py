@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -17,13 +16,14 @@ from weir.dpcore.leaves.hashes import row_key
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.program import Program, RowProgram
 from weir.transforms.beam.elements import windowed
+from weir.transforms.beam.step import Step
 from weir.transforms.operators import partial_rows, partial_sums
 from weir.transforms.operators.accumulate import Accumulate
 from weir.transforms.operators.partial_rows import AccumulateRows
 from weir.transforms.runtime.secret import SecretRef
 
 
-class LeafDoFn(beam.DoFn):
+class LeafDoFn(Step):
     """Record batches with ``@tick`` and ``@key`` -> (block, encoded PartialLeaf), each at the event
     time of its first tick.
 
@@ -60,7 +60,7 @@ class LeafDoFn(beam.DoFn):
             yield windowed((block, partial_sums.encode(leaf)), first)
 
 
-class RowLeafDoFn(beam.DoFn):
+class RowLeafDoFn(Step):
     """Record batches -> (block, encoded TickRows), one a tick and block and bundle, each at the
     event time of its tick.
 

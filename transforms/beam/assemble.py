@@ -17,6 +17,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from weir.dpcore.plan import Plan
 from weir.dpcore.training import Training
+from weir.transforms.beam.step import Step
 from weir.transforms.operators.assembly import Assembly, outline
 from weir.transforms.operators.stride import NoisyStride
 
@@ -25,7 +26,7 @@ HELD_STATE = "held"
 # Runners find stored state by this name: it never changes (tests hold it to a file).
 
 
-class AssembleDoFn(beam.DoFn):
+class AssembleDoFn(Step):
     """(block, stride without arrays or models) -> NoisyStride. Holds no rows and no secret."""
 
     HELD = userstate.ReadModifyWriteStateSpec(HELD_STATE, coders.BytesCoder())

@@ -41,6 +41,7 @@ from weir.dpcore.users.last_seen import forgets
 from weir.transforms.beam import heartbeat
 from weir.transforms.beam.elements import stamped, to_timestamp
 from weir.transforms.beam.runner_quirks import AT_ONCE, on_flink
+from weir.transforms.beam.step import Step
 from weir.transforms.columns.names import UNIT_LOW
 from weir.transforms.operators import closed_rows
 from weir.transforms.operators.closed_rows import ClosedRows
@@ -77,7 +78,7 @@ PRUNE = 1 << 14
 """Events of a shard in a bundle from which on cells are pruned before they wait."""
 
 
-class ToUsers(beam.DoFn):
+class ToUsers(Step):
     """Record batches with ``@unit`` -> (shard, events), a few big ones a bundle.
 
     User and id leave here; their hashes travel on. Tagged output: dead letters of events that are
@@ -127,7 +128,7 @@ class ToUsers(beam.DoFn):
             yield stamped(value, Timestamp.of(self._stamp))
 
 
-class CloseTicks(beam.DoFn):
+class CloseTicks(Step):
     """(shard, heartbeat or events) -> events that stay; tagged output: dead letters.
 
     Args:

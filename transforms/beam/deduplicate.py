@@ -30,6 +30,7 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.hash_sets import Words
 from weir.dpcore.leaves.hashes import dedupe_key, id_hashes
 from weir.transforms.beam.elements import stamped, to_timestamp
+from weir.transforms.beam.step import Step
 from weir.transforms.columns.names import HIGH, LOW
 from weir.transforms.operators.hash_partition import HashPartition, hashed, whole
 from weir.transforms.operators.seen_ids import look, remember
@@ -46,7 +47,7 @@ TIMER = "forget"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
 
-class ToShards(beam.DoFn):
+class ToShards(Step):
     """Record batches with ``@id`` -> (shard, batch as bytes), a few big ones per bundle.
 
     The id leaves here; its hash travels on. Events without an id pass by on the main output.
@@ -100,7 +101,7 @@ def strip(batch: pa.RecordBatch, keep_hash: bool) -> pa.RecordBatch:
     return batch.drop_columns([SOURCE] if keep_hash else [HIGH, LOW, SOURCE])
 
 
-class DropSeen(beam.DoFn):
+class DropSeen(Step):
     """(shard, batch) -> the events whose id is new; duplicates on the tagged output.
 
     Args:

@@ -24,6 +24,7 @@ from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.heartbeat import encode
 from weir.transforms.beam.pubsub.drain import DRAIN_WATCHES
 from weir.transforms.beam.runner_quirks import on_flink
+from weir.transforms.beam.step import Step
 from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 FOREVER = 1 << 50
@@ -48,7 +49,7 @@ def beats(
         yield TimestampedValue((block, encode(last_tick)), stamp)
 
 
-class Announce(beam.DoFn):
+class Announce(Step):
     """Bounded input: announces the whole clock at once."""
 
     def __init__(self, blocks: Sequence[int], clock: Clock) -> None:
@@ -85,7 +86,7 @@ _TRACKER = beam.DoFn.RestrictionParam(TickProvider())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
-class Follow(beam.DoFn):
+class Follow(Step):
     """Unbounded input: announces a tick when stream time passes its end plus the clock's delay.
 
     Needs no data, so a silent stream ticks on. All overdue ticks of one look are one heartbeat, so

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from weir.dpcore.errors import WeirError
 from weir.dpcore.plan import Plan
+from weir.transforms.beam.step import Step
 from weir.transforms.release.few import FEW_SCHEMA, INDICES, Shape, shape_for
 from weir.transforms.release.flat import Layout
 from weir.transforms.release.table import (
@@ -131,7 +132,7 @@ def encode(rows: pa.Table, form: str) -> bytes:
     return batch_to_bytes(plain.to_batches()[0])
 
 
-class Publish(beam.DoFn):
+class Publish(Step):
     """Elements -> a topic. A bundle is done when the server has all of its messages.
 
     Args:

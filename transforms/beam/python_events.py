@@ -19,6 +19,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.beam.elements import emit, stamped
+from weir.transforms.beam.step import Step
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.decode.input_validation import SEEN, Evidence, FirstLook, Read
 from weir.transforms.decode.memory_events import ALLOWED, decode_table, is_table, pick
@@ -118,7 +119,7 @@ LOOKED_AT = 1_000
 """Events of a bundle that are read again where there is a doubt."""
 
 
-class FromRows(beam.DoFn):
+class FromRows(Step):
     """Mappings, values with named fields, frames and tables -> canonical batches; what cannot be
     read, or is no such value, is tagged "dead".
 
@@ -217,7 +218,7 @@ def from_rows(events: Any, schema: EventSchema, look: FirstLook | None = None) -
 EVENTS = RecordsPlace("events", "...", "events", f"give {ALLOWED}")
 
 
-class Refuse(beam.DoFn):
+class Refuse(Step):
     """Releases pass, unless what was seen of all events leaves a doubt: then the job fails."""
 
     def __init__(self, look: FirstLook) -> None:

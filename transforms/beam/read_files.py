@@ -8,6 +8,7 @@ from typing import Any
 import apache_beam as beam
 
 from weir.transforms.beam.elements import SourceOutput, decoded_by, emit
+from weir.transforms.beam.step import Step
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
@@ -16,7 +17,7 @@ from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.opened import BoundedEvents, OpenedFiles
 
 
-class SplitFiles(beam.DoFn):
+class SplitFiles(Step):
     """Files -> splits."""
 
     def __init__(self, source: FileSource) -> None:
@@ -29,7 +30,7 @@ class SplitFiles(beam.DoFn):
             yield tuple(split)
 
 
-class DecodeSplits(beam.DoFn):
+class DecodeSplits(Step):
     """Splits -> batches of events; dead letters tagged "dead"."""
 
     def __init__(self, source: FileSource, schema: EventSchema) -> None:
@@ -65,7 +66,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
         return decoded_by(splits, "Decode", DecodeSplits(source, self._opened.schema))
 
 
-class DecodePieces(beam.DoFn):
+class DecodePieces(Step):
     """(start, stop) -> batches of events; dead letters tagged "dead"."""
 
     def __init__(self, opened: BoundedEvents) -> None:

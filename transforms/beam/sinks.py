@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from weir.dpcore.plan import Plan
 from weir.transforms.beam.publish import Outgoing, Publish, PubSubTopic
+from weir.transforms.beam.step import Step
 from weir.transforms.release.few import Few, shape_for
 from weir.transforms.release.flat import Layout
 from weir.transforms.release.table import has_intervals
@@ -51,7 +52,7 @@ class WriteBigQuery(beam.PTransform[Any, Any]):
         )
 
 
-class WriteDeadDoFn(beam.DoFn):
+class WriteDeadDoFn(Step):
     """Batches of DEAD_SCHEMA -> files; a repeat of the same bundle makes the same file."""
 
     def __init__(self, folder: str, form: str) -> None:

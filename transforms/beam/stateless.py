@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 
 from weir.dpcore.plan import Plan
 from weir.transforms.beam.elements import tagged
+from weir.transforms.beam.step import Step
 from weir.transforms.operators.filter import Assign, Filter
 from weir.transforms.operators.solve import Solve
 from weir.transforms.operators.stride import NoisyStride
 
 
-class FilterDoFn(beam.DoFn):
+class FilterDoFn(Step):
     """Batches of decoded events -> those that count; dead letters tagged "dead".
 
     Args:
@@ -44,7 +44,7 @@ class FilterDoFn(beam.DoFn):
         yield from tagged(self._rejected)
 
 
-class SolveDoFn(beam.DoFn):
+class SolveDoFn(Step):
     """NoisyStride -> one release batch."""
 
     def __init__(self, plan: Plan) -> None:

@@ -31,6 +31,7 @@ from weir.transforms.beam import heartbeat
 from weir.transforms.beam.bound_users import AFTER_CAPS
 from weir.transforms.beam.elements import to_timestamp
 from weir.transforms.beam.runner_quirks import AT_ONCE, on_flink
+from weir.transforms.beam.step import Step
 from weir.transforms.operators import partial_rows as rows
 from weir.transforms.operators import partial_sums as partial
 from weir.transforms.operators.block_cells import ROOM, Cells, Stored
@@ -68,7 +69,7 @@ NO_SOURCE = ""
 NO_POSITION = -1
 
 
-class TickDoFn(beam.DoFn):
+class TickDoFn(Step):
     """(block, heartbeat or partial leaf) -> NoisyStride; tagged output: dead letters.
 
     Where models are fitted elsewhere strides have no arrays, and jobs are tagged output too.

@@ -26,6 +26,7 @@ from apache_beam.utils.timestamp import Timestamp
 from weir.dpcore.plan import Plan
 from weir.dpcore.training import WHOLE, Training
 from weir.transforms.beam.runner_quirks import AT_ONCE, on_flink
+from weir.transforms.beam.step import Step
 from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.jobs import encode_fitted
 from weir.transforms.operators.noise_source import NoiseSource
@@ -42,7 +43,7 @@ QUICK = 4
 """Slices that jobs of one bundle may take as they arrive: small fits end there at once."""
 
 
-class TrainDoFn(beam.DoFn):
+class TrainDoFn(Step):
     """(lane, job) -> (block, models).
 
     Args:

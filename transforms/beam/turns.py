@@ -18,6 +18,7 @@ from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.elements import SourceOutput, decoded_by
 from weir.transforms.beam.in_process import ProcessReaders
 from weir.transforms.beam.pubsub.drain import DrainWatch
+from weir.transforms.beam.step import Step
 from weir.transforms.runtime import fence, stored_counts
 from weir.transforms.runtime.stream_time import StreamTime
 
@@ -77,7 +78,7 @@ class Reaches(Protocol):
         """Whether the server answers."""
 
 
-class ReaderDoFn(beam.DoFn):
+class ReaderDoFn(Step):
     """Number of a reader, as text -> batches of events; ``process`` is one turn.
 
     Readers live as long as a DoFn of the run does in this process.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.errors import CodecError, in_words
 from weir.transforms.beam.elements import stamped
+from weir.transforms.beam.step import Step
 from weir.transforms.release.table import releases_only, span_of
 from weir.transforms.runtime import counters, fence
 from weir.transforms.runtime import stored_counts as kept_counts
@@ -45,7 +46,7 @@ DAMAGED = "stored parts of a file of releases are damaged: go on from an earlier
 _PART = struct.Struct("<qqqq")
 
 
-class ToRange(beam.DoFn):
+class ToRange(Step):
     """Release batches -> (range and part, batches as bytes), those of a bundle together.
 
     A batch never crosses a range: Tick cuts strides there.
@@ -125,7 +126,7 @@ def seen_in(packed: bytes, shape: tuple[int, int]) -> NDArray[np.bool_]:
     return np.unpackbits(cells, count=shape[0] * shape[1]).reshape(shape).astype(bool)
 
 
-class RangeDoFn(beam.DoFn):
+class RangeDoFn(Step):
     """(range and part, bytes) -> what was written; waits until every block gave every tick.
 
     Of a clock without end nothing is kept for ever: a range is forgotten once it is written and its

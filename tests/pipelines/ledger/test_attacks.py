@@ -92,7 +92,7 @@ def test_a_run_that_was_killed_is_no_chance_for_other_events(
         "command._execute = lambda *words: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     dying = process(job, before=kill)
-    dying.communicate(timeout=120)
+    dying.wait(120)
     assert dying.returncode == -signal.SIGKILL
     (entry,) = entries(job)
     assert entry.began and entry.state == "running"
@@ -251,7 +251,7 @@ def test_a_secret_that_changes_on_the_way_to_the_workers_is_refused(weir: Weir, 
         "Reservation.begin = late\n"
     )
     swapped = process(job, before=swap)
-    _, told = swapped.communicate(timeout=120)
+    told = swapped.wait(120)
     assert swapped.returncode and "is not the secret that the ledger has entered" in told
     assert "ef" * 32 not in told and not bytes_in(job.parent / "out")
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, asking, job_of, section
+from tests.pipelines.ledger.processes import RunProcess
 from weir.dpcore.errors import WeirError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.budget import Spent
@@ -21,8 +19,6 @@ from weir.pipelines.ledger.entries import LedgerEntry, ScopeEntries, entries_of
 from weir.pipelines.show.status import of_folder
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def book(job: Path, scope: str = "customers") -> ScopeEntries:
@@ -49,16 +45,9 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("ticks-*"))}
 
 
-def process(job: Path, *words: str, before: str = "") -> subprocess.Popen[str]:
+def process(job: Path, *words: str, before: str = "") -> RunProcess:
     """``weir run`` in a process of its own, after some code."""
-    code = f"import sys\n{before}\nfrom weir.pipelines.cli.main import main\nmain()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, "run", str(job), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return RunProcess(["run", str(job), *words], before, job.parent)
 
 
 def test_a_run_is_entered_and_closed(weir: Weir, where: tuple[str, str], tmp_path: Path) -> None:
@@ -229,7 +218,7 @@ def test_killed_between_entering_and_starting_it_stays_spent_and_goes_on(
         "Spent.start = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     dying = process(job, before=kill)
-    dying.communicate(timeout=120)
+    dying.wait(120)
     assert dying.returncode == -signal.SIGKILL
     (entry,) = entries(job)
     assert entry.state == "reserved"
@@ -247,7 +236,7 @@ def test_of_two_processes_at_once_exactly_one_runs(tmp_path: Path, where: tuple[
         process(job, "--set", out(job, name), "--secret-file", str(job.parent / f"{name}.key"))
         for name in ("secret", "other")
     ]
-    told = [one.communicate(timeout=300)[1] for one in pair]
+    told = [one.wait(300) for one in pair]
     assert sorted(one.returncode for one in pair) == [0, 2], told
     assert len([text for text in told if "is not enough" in text]) == 1
     (entry,) = entries(job)
@@ -271,7 +260,7 @@ def test_an_entry_that_another_run_began_under_does_not_start(weir: Weir, job: P
         "budget.Spent.start = late\n"
     )
     late = process(job, before=code)
-    _, told = late.communicate(timeout=120)
+    told = late.wait(120)
     assert late.returncode == 2 and "over other events" in told
     (entry,) = entries(job)
     assert entry.state == "running" and [one.events for one in entry.began] == ["other"]
@@ -287,7 +276,7 @@ def test_a_ledger_that_lost_its_end_is_found(weir: Weir, job: Path, tmp_path: Pa
         "def stop(*words): raise KeyboardInterrupt\n"
         "command._execute = stop\n"
     ))  # fmt: skip
-    begun.communicate(timeout=120)
+    begun.wait(120)
     assert (job.parent / "out" / "_plan.json").exists()
     stored.write_bytes(copy)  # an old copy: the entry of the run is not in it
     again = weir("run", job)

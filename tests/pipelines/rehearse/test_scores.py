@@ -197,6 +197,7 @@ USERS = BASIC.replace(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unadvised")
 def test_caps_lose_the_events_that_they_leave_out(tmp_path: Path) -> None:
     """ann: three events in an hour and one in each of two more; bob: one. Two ticks of one event
     each count of ann's five."""

@@ -19,6 +19,7 @@ from weir.dpcore.leaves.clock import Clock
 from weir.transforms.beam.elements import SourceOutput, decoded_by, emit, stamped
 from weir.transforms.beam.pubsub.messages import Message, MessageDecoder, Subscription
 from weir.transforms.beam.pubsub.source import ReadSubscription
+from weir.transforms.beam.step import Step
 from weir.transforms.runtime import counters
 
 MESSAGES = 1_000
@@ -26,7 +27,7 @@ BYTES = 16 << 20
 """A bundle's messages are decoded when there are so many of them, or so many bytes."""
 
 
-class DecodeBundle(beam.DoFn):
+class DecodeBundle(Step):
     """Beam's Pub/Sub messages -> batches of events, a few a bundle; dead letters tagged "dead".
 
     Args:
