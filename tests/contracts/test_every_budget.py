@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 
 from tests.contracts import versions
+from weir.dpcore.config import yaml
 from weir.dpcore.config.section_examples import field_names
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
@@ -26,28 +29,30 @@ DELTAS = (1e-15, 1e-6, 0.1)
 CORNERS = [(1e-3, 1e-15), (1e-3, 0.1), (2000.0, 1e-6), (1e5, 1e-15), (1e5, 0.1)]
 RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
 SECTIONS = field_names(PlanConfig)
-BUDGET = re.compile(r"epsilon: [\d.]+, delta: (1e-5|0)")
 RAISED = re.compile(r"(raise|set|take|be|remove|try|list|write) ", re.IGNORECASE)
 """A verb that says what to do."""
 
 
-def at(text: str, epsilon: float, delta: float, relation: str) -> str:
+@cache
+def sections(text: str) -> dict[str, Any]:
+    """A config, read once: most of what a small plan takes is its YAML."""
+    return yaml.parse_mapping(text)
+
+
+def at(text: str, epsilon: float, delta: float, relation: str) -> PlanConfig:
     """A config at a budget; one of pure epsilon stays that."""
-
-    def budget(found: re.Match[str]) -> str:
-        own = 0 if found[1] == "0" else repr(delta)
-        return f"epsilon: {epsilon!r}, delta: {own}, relation: {relation}"
-
-    changed, n = BUDGET.subn(budget, text)
-    assert n == 1
-    return changed
+    written = sections(text)
+    privacy = written["privacy"]
+    assert privacy["delta"] in (0, 1e-5) and "relation" not in privacy
+    own = {"epsilon": epsilon, "delta": delta if privacy["delta"] else 0, "relation": relation}
+    return PlanConfig.from_dict({**written, "privacy": {**privacy, **own}})
 
 
-def planned(text: str) -> Plan | None:
+def planned(config: PlanConfig) -> Plan | None:
     """The plan within its budget, or None where it is refused in words."""
-    written = PlanConfig.from_yaml(text).privacy
+    written = config.privacy
     try:
-        plan = Plan.from_yaml(text)
+        plan = Plan.from_config(config)
     except ConfigError as error:
         section, _, name = error.field.partition(".")
         assert section in SECTIONS, error
