@@ -65,14 +65,24 @@ class Case:
         self, records: Sequence[Any], read: Read, place: Callable[[int, int], tuple[str, int]]
     ) -> None:
         self.records, self._read, self._place = records, read, place
+        self._known: dict[Any, list[Outcome] | str] = {}
 
     def outcomes(self, order: Sequence[int], border: int) -> list[Outcome] | str:
-        """What becomes of each of some records; of the columns' types if they are refused."""
+        """What becomes of each of some records; of the columns' types if they are refused.
+
+        Equal records in the same order are the same bytes: these are read once.
+        """
+        some = tuple(self.records[at] for at in order)
+        if (some, border) not in self._known:
+            self._known[some, border] = self._outcomes(some, border)
+        return self._known[some, border]
+
+    def _outcomes(self, some: Sequence[Any], border: int) -> list[Outcome] | str:
         try:
-            found = _by_place(self._read([self.records[at] for at in order], border))
+            found = _by_place(self._read(some, border))
         except ConfigError:
             return "refused"
-        places = [self._place(at, border) for at in range(len(order))]
+        places = [self._place(at, border) for at in range(len(some))]
         assert set(found) <= set(places)
         return [found.get(place, (None, ())) for place in places]
 
