@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import pickle
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -65,6 +66,7 @@ class Case:
         self, records: Sequence[Any], read: Read, place: Callable[[int, int], tuple[str, int]]
     ) -> None:
         self.records, self._read, self._place = records, read, place
+        self._bits = [pickle.dumps(record) for record in records]
         self._known: dict[Any, list[Outcome] | str] = {}
 
     def outcomes(self, order: Sequence[int], border: int) -> list[Outcome] | str:
@@ -72,10 +74,10 @@ class Case:
 
         Equal records in the same order are the same bytes: these are read once.
         """
-        some = tuple(self.records[at] for at in order)
-        if (some, border) not in self._known:
-            self._known[some, border] = self._outcomes(some, border)
-        return self._known[some, border]
+        bits = (border, *(self._bits[at] for at in order))
+        if bits not in self._known:
+            self._known[bits] = self._outcomes([self.records[at] for at in order], border)
+        return self._known[bits]
 
     def _outcomes(self, some: Sequence[Any], border: int) -> list[Outcome] | str:
         try:
