@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from click.testing import CliRunner
 
+from tests.forked import Forked
 from tests.pipelines.result_rows import result_rows
 from tests.runners.fitting import Fitting
-from tests.runners.forked import Forked
 from tests.runners.optimizing import Optimizing
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 from weir.pipelines.cli.main import main

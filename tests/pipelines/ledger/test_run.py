@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.forked import Forked
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, asking, job_of, section
-from tests.pipelines.ledger.processes import RunProcess
 from weir.dpcore.errors import WeirError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.budget import Spent
@@ -45,9 +47,24 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("ticks-*"))}
 
 
-def process(job: Path, *words: str, before: str = "") -> RunProcess:
+class Started(Forked):
     """``weir run`` in a process of its own, after some code."""
-    return RunProcess(["run", str(job), *words], before, job.parent)
+
+    def __init__(self, words: list[str], before: str, folder: Path) -> None:
+        number, name = tempfile.mkstemp(prefix="told-", dir=folder)
+        os.close(number)
+        self._told = Path(name)
+        super().__init__(words, Path.cwd(), os.environ, Path(f"{name}.out"), self._told, before)
+
+    def told(self, timeout: float) -> str:
+        """What it said on stderr, once it has ended."""
+        self.wait(timeout)
+        return self._told.read_text()
+
+
+def process(job: Path, *words: str, before: str = "") -> Started:
+    """Starts ``weir run``."""
+    return Started(["run", str(job), *words], before, job.parent)
 
 
 def test_a_run_is_entered_and_closed(weir: Weir, where: tuple[str, str], tmp_path: Path) -> None:
@@ -236,7 +253,7 @@ def test_of_two_processes_at_once_exactly_one_runs(tmp_path: Path, where: tuple[
         process(job, "--set", out(job, name), "--secret-file", str(job.parent / f"{name}.key"))
         for name in ("secret", "other")
     ]
-    told = [one.wait(300) for one in pair]
+    told = [one.told(300) for one in pair]
     assert sorted(one.returncode for one in pair) == [0, 2], told
     assert len([text for text in told if "is not enough" in text]) == 1
     (entry,) = entries(job)
@@ -260,7 +277,7 @@ def test_an_entry_that_another_run_began_under_does_not_start(weir: Weir, job: P
         "budget.Spent.start = late\n"
     )
     late = process(job, before=code)
-    told = late.wait(120)
+    told = late.told(120)
     assert late.returncode == 2 and "over other events" in told
     (entry,) = entries(job)
     assert entry.state == "running" and [one.events for one in entry.began] == ["other"]

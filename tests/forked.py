@@ -19,16 +19,25 @@ IMPORTED = (
     "apache_beam.runners.portability.portable_runner",
     "weir.pipelines.cli.main",
     "weir.pipelines.graph.build",
+    "weir.pipelines.ledger.sqlite",
     "weir.pipelines.run.run",
     "weir.pipelines.runners.flink",
     "weir.pipelines.runners.pipeline",
+    "weir.pipelines.show.summary",
+    "weir.pipelines.sinks.folder",
+    "weir.transforms.local.engine",
 )
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([*IMPORTED])
 
 
 def _weir(
-    words: Sequence[str], folder: str, environment: Mapping[str, str], out: str, err: str
+    words: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    out: str,
+    err: str,
+    before: str,
 ) -> None:
     os.setsid()
     for path, number in (("/dev/null", 0), (out, 1), (err, 2)):
@@ -42,6 +51,7 @@ def _weir(
     from weir.pipelines.cli.main import main
 
     try:
+        exec(before, {})
         main()
     finally:
         atexit._run_exitfuncs()
@@ -52,7 +62,8 @@ class Forked:
 
     Args:
       words: of the command, without its name. folder: its working folder, absolute.
-      environment: all of it. out, err: files that it writes to, made anew.
+      environment: all of it. out, err: files that it writes to, made anew. before: code that is
+        run first.
     """
 
     def __init__(
@@ -62,10 +73,11 @@ class Forked:
         environment: Mapping[str, str],
         out: Path,
         err: Path,
+        before: str = "",
     ) -> None:
         for path in (out, err):
             path.write_bytes(b"")
-        arguments = (list(words), str(folder), dict(environment), str(out), str(err))
+        arguments = (list(words), str(folder), dict(environment), str(out), str(err), before)
         self._process = _FORKS.Process(target=_weir, args=arguments)
         self._process.start()
         assert self._process.pid is not None
@@ -74,6 +86,11 @@ class Forked:
     def poll(self) -> int | None:
         """Its exit code, or None while it runs; of a signal it is the negative number."""
         return self._process.exitcode
+
+    @property
+    def returncode(self) -> int | None:
+        """As ``poll``."""
+        return self.poll()
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for the end. Raises subprocess.TimeoutExpired."""
