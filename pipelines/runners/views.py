@@ -21,7 +21,7 @@ class RunOptions(PipelineOptions):
         views = vars(self).setdefault("_views", {})
         if cls not in views:
             views[cls] = super().view_as(cls)
-        return views[cls]  # type: ignore[no-any-return]
+        return views[cls]
 
     def __getstate__(self) -> dict[str, Any]:
         """Without views: those of a copy would no longer share its values."""
