@@ -21,9 +21,9 @@ class RunOptions(PipelineOptions):
         views = vars(self).setdefault("_views", {})
         if cls not in views:
             views[cls] = super().view_as(cls)
-        return views[cls]
+        return views[cls]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         """Without views: those of a copy would no longer share its values."""
-        held: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        held: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in held.items() if name != "_views"}
