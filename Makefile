@@ -104,23 +104,19 @@ lint: $(VENV)/.installed-test
 check: lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks
 
-# Tests on real engines run a file in each lane: most of their time is waiting. Those that need a machine in time run alone, last.
-# In continuous integration engines are fetched first, and their tests have the processor before all others, which fill what they
-# leave: either waits for what the other does not need.
+# Tests on real engines run a file in each lane, and with nothing else: they use both processors, and what comes late fails.
+# Those that need a machine in time run alone, last. Continuous integration fetches the engines first, next to linters.
 OTHERS = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks \
 	--ignore=tests/runners --ignore=tests/buckets
 LANES = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/buckets tests/runners
 ALONE = $(BIN)/python -m pytest -m alone tests/runners
 test: $(VENV)/.installed-test
 ifdef CI
-	@failed=0; log="$$(mktemp)"; { $(ENGINES) && $(LANES); } > "$$log" 2>&1 & lanes=$$!; \
-		{ $(LINT); } || { kill $$lanes; exit 1; }; \
-		nice -n 19 $(OTHERS) || failed=1; \
-		wait $$lanes || failed=1; cat "$$log"; rm -f "$$log"; \
-		$(ALONE) || failed=1; exit $$failed
+	@$(ENGINES) & engines=$$!; { $(LINT); } || { kill $$engines; exit 1; }; wait $$engines
 else
-	@{ $(LINT); } || exit 1; failed=0; $(OTHERS) || failed=1; $(LANES) || failed=1; $(ALONE) || failed=1; exit $$failed
+	@$(LINT)
 endif
+	@failed=0; $(OTHERS) || failed=1; $(LANES) || failed=1; $(ALONE) || failed=1; exit $$failed
 
 # Whole sets of kills. What is not named test_* is collected only where it is named.
 chaos: $(VENV)/.installed-test engines
