@@ -15,7 +15,7 @@ from tests.pipelines.ledger.test_run import entries
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
-from weir.pipelines.graph.budget import entered, resumes
+from weir.pipelines.graph.budget import Spent, entered, resumes
 from weir.pipelines.graph.parts import Parts, parts_of
 from weir.pipelines.ledger import adjustments as hand
 from weir.pipelines.ledger.entries import plan_in
@@ -198,7 +198,7 @@ def test_a_run_says_whether_it_goes_on(stream: Parts, monkeypatch: pytest.Monkey
     began: list[str] = []
 
     def started(runner: str, *words: Any) -> None:
-        words[-2].start()
+        next(word for word in words if isinstance(word, Spent)).start()
         began.append(runner)
 
     monkeypatch.setattr("weir.pipelines.run.run._started", started)
