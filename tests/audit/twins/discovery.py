@@ -59,7 +59,6 @@ def ruled(change: Callable[[Any], Any]) -> Iterator[None]:
     found(1, ticks=15, mechanism="tree").replace("nowhere/out", "nowhere/out, every: 1"),
     "all releases",
     aim=Aim(at(0), behind=at(14, 24), whole=True),
-    first=0,
 )
 def noise_from_birth() -> Iterator[None]:
     """Of a tree over 15 ticks the last sum has the noise of four nodes, or that of one. Files of a
@@ -94,7 +93,6 @@ def gains(counts: Any) -> Any:
     found(1),
     "all releases",
     aim=Aim(at(5), behind=at(0, 10), whole=True),
-    first=0,
 )
 def tests_only_with_data() -> Iterator[None]:
     def only_with_data(right: Any) -> Any:
@@ -112,7 +110,6 @@ def tests_only_with_data() -> Iterator[None]:
     found(1),
     "all releases",
     aim=Aim(at(1), behind=at(0, 10), whole=True),
-    first=0,
 )
 def silent_evicted() -> Iterator[None]:
     def forgetful(right: Any) -> Any:
@@ -135,7 +132,6 @@ def silent_evicted() -> Iterator[None]:
     found(5),
     "all releases",
     aim=Aim(at(2), behind=at(0, 4), whole=True),
-    first=0,
 )
 def threshold_for_one() -> Iterator[None]:
     def low(rule: Any) -> Any:
@@ -155,7 +151,6 @@ def threshold_for_one() -> Iterator[None]:
     found(1, delta=0.1, each=6),
     "all releases",
     aim=Aim(tuple(Placed(slot, slot, 0) for slot in range(6)), slots=6, whole=True),
-    first=0,
 )
 def keys_of_a_tick() -> Iterator[None]:
     """A user alone at six keys, one a tick, is found at any of them."""

@@ -38,7 +38,7 @@ PROJECTED = model(
 )
 
 
-@twin("the un-noised iterate of POCG released", POCG, "all releases", short=2000, first=0)
+@twin("the un-noised iterate of POCG released", POCG, "all releases", short=2000)
 def iterate_released() -> Iterator[None]:
     def bare(right: Any) -> Any:
         def publish(self: Any, x: Any, noise: Any, average: Any = ()) -> Any:
@@ -89,7 +89,6 @@ TURNED = Aim(here=(Placed(0, 0, 0),), there=(Placed(0, 0, 1),))
     "all releases",
     aim=replace(TURNED, behind=(Placed(0, 0, 1),) * 3),
     short=10_000,
-    first=5_000,
 )
 def noise_of_all_rows() -> Iterator[None]:
     """The fit runs on a sample, its noise is that of a fit of all rows (Appendix B)."""
@@ -111,7 +110,6 @@ def noise_of_all_rows() -> Iterator[None]:
     "all releases",
     aim=TURNED,
     short=10_000,
-    first=5_000,
 )
 def printed_laplace_scale() -> Iterator[None]:
     """L1 |C|_1 sqrt(8 T ln(1 / delta)) / (n epsilon), where 4 L1 |C|_1 / n is what a row moves."""

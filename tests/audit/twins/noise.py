@@ -99,7 +99,7 @@ def any_secret() -> Iterator[None]:
         yield
 
 
-@twin("per-coordinate Laplace noise with an l2 scale", SUMS, "all releases", first=10_000)
+@twin("per-coordinate Laplace noise with an l2 scale", SUMS, "all releases")
 def laplace_with_an_l2_scale() -> Iterator[None]:
     with patched("weir.dpcore.noise.prf.KeyedNoise.k_norm", lambda right: KeyedNoise.laplace):
         yield

@@ -57,10 +57,6 @@ CSV = config(form="csv")
 IDS = config(schema="{time: at, id: id}")
 
 
-FIRST = 2_500
-"""Trials of a first look: most of what is broken shows in an eighth of an audit."""
-
-
 @dataclass(frozen=True)
 class Aim:
     """A change that shows what is wrong, where the worst of a family does not.
@@ -102,8 +98,7 @@ class Twin:
       name: what is wrong. sabotage: makes it so inside. config: under which it hurts. only: the
         audit that must see it. catches: part of what is then broken; "": as ``only``.
       aim: what neighbours differ in; None: what the audit finds worst. short: trials that are
-        enough in the suite; None: the audit's default. first: of a first look, after which what is
-        caught needs no more; 0: there is none.
+        enough in the suite; None: the audit's default.
     """
 
     name: str
@@ -113,12 +108,6 @@ class Twin:
     catches: str = ""
     aim: Aim | None = None
     short: int | None = None
-    first: int = 0
-
-    @property
-    def looks(self) -> tuple[int | None, ...]:
-        """Trials of one audit after the other, until one catches it."""
-        return (self.first, self.short) if self.first else (self.short,)
 
     def attacked(self, sound: bool = False, trials: int | None = None) -> Report:
         """What an audit finds; ``sound``: without the sabotage; ``trials``: None: by default."""
@@ -141,17 +130,12 @@ def twin(
     catches: str = "",
     aim: Aim | None = None,
     short: int | None = None,
-    first: int | None = None,
 ) -> Callable[..., Any]:
-    """Registers a generator function as the sabotage of a twin.
-
-    first: None: ``FIRST``, of audits that have trials.
-    """
-    early = (0 if only == "bytes" else FIRST) if first is None else first
+    """Registers a generator function as the sabotage of a twin."""
 
     def register(function: Callable[[], Iterator[None]]) -> Callable[[], Any]:
         made = contextmanager(function)
-        TWINS.append(Twin(name, made, text, only, catches, aim, short, early))
+        TWINS.append(Twin(name, made, text, only, catches, aim, short))
         return made
 
     return register
