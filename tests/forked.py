@@ -62,8 +62,8 @@ class Forked:
 
     Args:
       words: of the command, without its name. folder: its working folder, absolute.
-      environment: all of it. out, err: files that it writes to, made anew. before: code that is
-        run first.
+      environment: all of it. out, err: files for its output, emptied first. before: code to run
+        first.
     """
 
     def __init__(

@@ -165,7 +165,7 @@ def test_an_encoding_is_read_as_its_plain_values(kind: pa.DataType, inside: bool
 def test_a_type_is_refused_before_a_record_is_read(kind: pa.DataType, tmp_path: Path) -> None:
     """And the same roles of it, in every encoding and by every reader."""
     plain = WRITERS["a stream"][1]([batch(kind, enc.PLAIN, [])])
-    played = {role for role in ROLES if refusal(plain, "arrow", ROLES[role]) is None}
+    accepted_roles = {role for role in ROLES if refusal(plain, "arrow", ROLES[role]) is None}
     for writer, (name, write) in WRITERS.items():
         for form, inside in itertools.product(FEW, (False, True)):
             if not held(kind, form, writer, inside):
@@ -179,19 +179,19 @@ def test_a_type_is_refused_before_a_record_is_read(kind: pa.DataType, tmp_path: 
             reasons = {}
             for role, schema in ROLES.items():
                 asked = moved(schema, inside)
-                told = reasons[role] = refusal(full, name, asked)
-                assert refusal(empty, name, asked) == told
+                reason = reasons[role] = refusal(full, name, asked)
+                assert refusal(empty, name, asked) == reason
                 if not (writer == "parquet of others" and _only_arrow_knows(kind)):
-                    assert (told is None) == (role in played), (role, form)
+                    assert (reason is None) == (role in accepted_roles), (role, form)
                 try:
                     check_files(source, matched, asked)
-                    assert told is None
+                    assert reason is None
                 except ConfigError as error:
-                    assert told == str(error).replace(str(path), "the/file")
-                if told is not None:
-                    assert ("'o.c'" if inside else "'c'") in told and "the/file" in told
+                    assert reason == str(error).replace(str(path), "the/file")
+                if reason is not None:
+                    assert ("'o.c'" if inside else "'c'") in reason and "the/file" in reason
                     if pa.types.is_duration(kind) and writer != "parquet of others":
-                        assert f"duration[{kind.unit}]" in told
+                        assert f"duration[{kind.unit}]" in reason
             if not inside:
                 _proposes_no_other(path, reasons)
 

@@ -251,9 +251,9 @@ def test_a_secret_that_changes_on_the_way_to_the_workers_is_refused(weir: Weir, 
         "Reservation.begin = late\n"
     )
     swapped = process(job, before=swap)
-    told = swapped.told(120)
-    assert swapped.returncode and "is not the secret that the ledger has entered" in told
-    assert "ef" * 32 not in told and not bytes_in(job.parent / "out")
+    stderr = swapped.stderr(120)
+    assert swapped.returncode and "is not the secret that the ledger has entered" in stderr
+    assert "ef" * 32 not in stderr and not bytes_in(job.parent / "out")
 
 
 # ---- what the ledger tells ---------------------------------------------------------------------

@@ -117,9 +117,9 @@ def test_a_file_that_changes_before_it_is_read_is_noticed(weir: Weir, job: Path,
             "budget.reserve = first\n"
         ))  # fmt: skip
     changed = process(job, before=later)
-    told = changed.told(120)
-    assert changed.returncode in (1, 2) and "changed" in told, told
-    assert str(CHANGED[-1]) not in told
+    stderr = changed.stderr(120)
+    assert changed.returncode in (1, 2) and "changed" in stderr, stderr
+    assert str(CHANGED[-1]) not in stderr
     assert not bytes_in(job.parent / "out")
 
 
@@ -135,8 +135,8 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(weir: Weir, job: Path) 
         "FileSource._decode = late\n"
     )
     changed = process(job, before=changing)
-    told = changed.told(120)
-    assert changed.returncode == 1 and "changed while it was read" in told, told
+    stderr = changed.stderr(120)
+    assert changed.returncode == 1 and "changed while it was read" in stderr, stderr
     assert not bytes_in(job.parent / "out")
 
 
@@ -172,9 +172,9 @@ def test_of_two_runs_at_once_over_different_events_one_begins(
         assert time.monotonic() < until
         time.sleep(0.02)
     gate.touch()
-    told = [one.told(300) for one in runs]
-    assert sorted(one.returncode for one in runs) == [0, 2], told
-    assert len([text for text in told if "over other events" in text]) == 1, told
+    stderr = [one.stderr(300) for one in runs]
+    assert sorted(one.returncode for one in runs) == [0, 2], stderr
+    assert len([text for text in stderr if "over other events" in text]) == 1, stderr
     assert len([f for f in ("a", "b") if bytes_in(job.parent / f)]) == 1
     (entry,) = entries(job)
     assert entry.state == "closed" and len(entry.began) == 1
@@ -195,8 +195,8 @@ def test_an_entry_that_was_given_back_does_not_begin(weir: Weir, job: Path) -> N
         "budget.reserve = first\n"
     )
     run = process(job, before=release)
-    told = run.told(120)
-    assert run.returncode == 2 and "given back" in told, told
+    stderr = run.stderr(120)
+    assert run.returncode == 2 and "given back" in stderr, stderr
     assert not bytes_in(job.parent / "out") and spent(job) == 0.0
 
 

@@ -51,15 +51,15 @@ class Started(Forked):
     """``weir run`` in a process of its own, after some code."""
 
     def __init__(self, words: list[str], before: str, folder: Path) -> None:
-        number, name = tempfile.mkstemp(prefix="told-", dir=folder)
+        number, name = tempfile.mkstemp(prefix="errors-", dir=folder)
         os.close(number)
-        self._told = Path(name)
-        super().__init__(words, Path.cwd(), os.environ, Path(f"{name}.out"), self._told, before)
+        self._errors = Path(name)
+        super().__init__(words, Path.cwd(), os.environ, Path(f"{name}.out"), self._errors, before)
 
-    def told(self, timeout: float) -> str:
-        """What it said on stderr, once it has ended."""
+    def stderr(self, timeout: float) -> str:
+        """Standard error, once the run has ended."""
         self.wait(timeout)
-        return self._told.read_text()
+        return self._errors.read_text()
 
 
 def process(job: Path, *words: str, before: str = "") -> Started:
@@ -253,9 +253,9 @@ def test_of_two_processes_at_once_exactly_one_runs(tmp_path: Path, where: tuple[
         process(job, "--set", out(job, name), "--secret-file", str(job.parent / f"{name}.key"))
         for name in ("secret", "other")
     ]
-    told = [one.told(300) for one in pair]
-    assert sorted(one.returncode for one in pair) == [0, 2], told
-    assert len([text for text in told if "is not enough" in text]) == 1
+    stderr = [one.stderr(300) for one in pair]
+    assert sorted(one.returncode for one in pair) == [0, 2], stderr
+    assert len([text for text in stderr if "is not enough" in text]) == 1
     (entry,) = entries(job)
     assert entry.state == "closed"
     there = [name for name in ("secret", "other") if (job.parent / name).exists()]
@@ -277,8 +277,8 @@ def test_an_entry_that_another_run_began_under_does_not_start(weir: Weir, job: P
         "budget.Spent.start = late\n"
     )
     late = process(job, before=code)
-    told = late.told(120)
-    assert late.returncode == 2 and "over other events" in told
+    stderr = late.stderr(120)
+    assert late.returncode == 2 and "over other events" in stderr
     (entry,) = entries(job)
     assert entry.state == "running" and [one.events for one in entry.began] == ["other"]
     assert not bytes_in(job.parent / "out")
