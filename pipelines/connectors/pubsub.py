@@ -10,7 +10,7 @@ from weir.dpcore.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 ANSWER = 10.0
-"""Seconds for which an answer is waited for."""
+"""Seconds for which an answer is waited for, and an absent server called again."""
 
 
 def look_up(field: str, name: str) -> Any:
@@ -25,24 +25,32 @@ def look_up(field: str, name: str) -> Any:
     Raises:
       ConfigError: there is none of that name, or the client library is not installed.
     """
-    from weir.transforms.runtime.pubsub_client import emulator, library, publisher, subscriber
+    from weir.transforms.runtime.pubsub_client import (
+        emulator,
+        library,
+        patiently,
+        publisher,
+        subscriber,
+    )
 
     library()
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError
 
+    # A channel that has just lost its server refuses calls at once until it looks for it again.
+    how = {"timeout": ANSWER, "retry": patiently(ANSWER)}
     try:
         if "/topics/" in name:
-            return publisher(emulator()).get_topic(topic=name, timeout=ANSWER, retry=None)
-        asked = {"subscription": name, "timeout": ANSWER, "retry": None}
-        return subscriber(emulator()).get_subscription(**asked)
+            return publisher(emulator()).get_topic(topic=name, **how)
+        return subscriber(emulator()).get_subscription(subscription=name, **how)
     except exceptions.NotFound:
         its = "" if "/topics/" in name else " (and its topic)"
         raise ConfigError(
             field, name, f"does not exist; create it{its}, or correct the name."
         ) from None
     except (exceptions.GoogleAPIError, GoogleAuthError) as error:
-        return f"{name} cannot be looked up from here ({type(error).__name__})"
+        cause = getattr(error, "cause", None) or error  # of the last of several attempts
+        return f"{name} cannot be looked up from here ({type(cause).__name__})"
 
 
 def warn_of(field: str, topic: str) -> None:
