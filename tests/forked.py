@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +28,8 @@ IMPORTED = (
     "weir.pipelines.sinks.folder",
     "weir.transforms.local.engine",
 )
+TRACE = ".trace"
+"""Suffix of the file, next to that of its errors, that holds the traceback of what failed."""
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([*IMPORTED])
 
@@ -41,9 +44,9 @@ def _weir(
 ) -> None:
     os.setsid()
     for path, number in (("/dev/null", 0), (out, 1), (err, 2)):
-        file = os.open(path, os.O_RDWR)
-        os.dup2(file, number)
-        os.close(file)
+        opened = os.open(path, os.O_RDWR)
+        os.dup2(opened, number)
+        os.close(opened)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -53,6 +56,11 @@ def _weir(
     try:
         exec(before, {})
         main()
+    except SystemExit as ended:
+        if ended.code:
+            with open(err + TRACE, "w") as file:
+                traceback.print_exception(ended, file=file)
+        raise
     finally:
         atexit._run_exitfuncs()
 

@@ -102,7 +102,7 @@ def test_records_that_retention_removed_during_an_outage_are_refused_by_name(
     topic.publish(values[30:])
     topic.remove(topic.ends())
     with job.start("flink", *on(flink_cluster), "--resume") as running:
-        assert running.wait(180) == 1, running.text[-3000:]
+        assert running.wait(180) == 1, running.account
         said = " ".join(running.text.split())
         assert f"of topic {topic.name} begins at offset" in said, said[-3000:]
     assert job.cells() == before, "something was published past the gap"
@@ -122,7 +122,7 @@ def test_a_topic_that_is_deleted_ends_the_job_with_its_cause(
         siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 2)
         topic.delete()
         topic.make()
-        assert siege.client.wait(90) == 1, siege.client.text[-3000:]
+        assert siege.client.wait(90) == 1, siege.client.account
         said = " ".join(siege.client.text.split())
         assert f"topic {topic.name} was deleted and created again" in said, said[-3000:]
         flink_cluster.rest.wait_for(siege.id, "CANCELED", "FAILED", seconds=20)

@@ -134,6 +134,6 @@ def test_releases_survive_kills(
             siege.settle(1)
             kill()
         feed.finish()
-        assert siege.client.wait(400) == 0, siege.client.text[-3000:]
+        assert siege.client.wait(400) == 0, siege.client.account
         cells = siege.job.cells() if out.read is None else out.read()
     assert not differences(cells, recording.releases)

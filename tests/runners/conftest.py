@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.components import needed
+from tests.runners.account import account
 from weir.pipelines.engines import flink_config, job_server, kafka, servers
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.kafka import KafkaBroker
@@ -97,6 +99,16 @@ def flink_cluster(running_flink: FlinkCluster, job_server_jar: Path) -> Iterator
     yield running_flink
     for job in running_flink.rest.jobs(live=True) if running_flink.alive else ():
         running_flink.rest.cancel(job["jid"])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that fails on a cluster says what became of its jobs."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("flink_cluster")
+    if report.when == "call" and report.failed and cluster is not None:
+        report.sections.append(("Flink", account(cluster)))
+    return report
 
 
 def heal(cluster: FlinkCluster) -> None:

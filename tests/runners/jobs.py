@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from click.testing import CliRunner
 
-from tests.forked import Forked
+from tests.forked import TRACE, Forked
 from tests.pipelines.result_rows import result_rows
 from tests.runners.fitting import Fitting
 from tests.runners.optimizing import Optimizing
@@ -161,6 +161,13 @@ class Running:
         return self.log.read_text(errors="replace")
 
     @property
+    def account(self) -> str:
+        """The end of what it said on standard error, and how it failed if it did."""
+        trace = Path(f"{self.log}{TRACE}")
+        failed = trace.read_text(errors="replace") if trace.exists() else ""
+        return f"{self.text[-3000:]}{failed[-5000:]}"
+
+    @property
     def told(self) -> str:
         """What it said on standard output by now."""
         return self.answer.read_text(errors="replace")
@@ -174,12 +181,12 @@ class Running:
         try:
             return self.process.wait(deadline)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"no end after {deadline} s:\n{self.text[-3000:]}") from None
+            raise AssertionError(f"no end after {deadline} s:\n{self.account}") from None
 
     def finish(self, deadline: float = 400) -> Outcome:
         """Waits for a good end."""
         code = self.wait(deadline)
-        assert code == 0, f"exit {code}:\n{self.text[-3000:]}"
+        assert code == 0, f"exit {code}:\n{self.account}"
         told = json.loads(self.answer.read_text())["operator"]
         counters = {name: n for name, n in told.items() if n and name not in NOT_COMPARED}
         assert self.job is not None
@@ -193,8 +200,8 @@ class Running:
             if found:
                 return found
             code = self.process.poll()
-            assert code is None, f"ended with {code} too early:\n{self.text[-3000:]}"
-            assert time.monotonic() < end, f"not after {deadline} s:\n{self.text[-3000:]}"
+            assert code is None, f"ended with {code} too early:\n{self.account}"
+            assert time.monotonic() < end, f"not after {deadline} s:\n{self.account}"
             time.sleep(0.1)
 
 

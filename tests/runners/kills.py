@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from tests.runners.account import account
 from tests.runners.jobs import Job, Outcome, Running, on
 from tests.runners.messages import Pace
 from weir.pipelines.engines.flink import FlinkCluster
@@ -184,12 +183,6 @@ class Siege:
 
     def finish(self, deadline: float = 480) -> Outcome:
         """Waits for the end of the job, through its client if that still lives."""
-        try:
-            return self._finish(deadline)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{account(self.cluster)}") from None
-
-    def _finish(self, deadline: float) -> Outcome:
         deadline += self.ahead
         if self.client.process.poll() is None:
             return self.client.finish(deadline)

@@ -124,6 +124,6 @@ def test_releases_survive_three_kills(
         siege.kill_taskmanager(1)
         kafka_broker.start()
         feed.finish()
-        assert siege.client.wait(240) == 0, siege.client.text[-3000:]
+        assert siege.client.wait(240) == 0, siege.client.account
     cells: Cells = cells_of([json.loads(value) for value in of_keys(out).values()])
     assert not differences(cells, recording.releases)

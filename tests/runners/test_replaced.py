@@ -40,7 +40,7 @@ def third_worker(cluster: FlinkCluster) -> Iterator[None]:
 def stop(client: Running) -> None:
     """Stops with a savepoint, as an operator does."""
     client.process.send_signal(signal.SIGTERM)
-    assert client.wait() == 0, client.text[-3000:]
+    assert client.wait() == 0, client.account
 
 
 def live(cluster: FlinkCluster) -> list[tuple[str, int]]:
@@ -58,7 +58,7 @@ def live(cluster: FlinkCluster) -> list[tuple[str, int]]:
 def detached(job: Job, cluster: FlinkCluster, *flags: str) -> str:
     """Starts a job, waits for ``weir run`` and returns the job's id."""
     with job.start("flink", f"--flink-master={cluster.master}", "--detach", *flags) as client:
-        assert client.wait() == 0, client.text[-3000:]
+        assert client.wait() == 0, client.account
     ((found, _),) = live(cluster)
     return found
 
@@ -66,7 +66,7 @@ def detached(job: Job, cluster: FlinkCluster, *flags: str) -> str:
 def refused(job: Job, cluster: FlinkCluster, code: int, *flags: str) -> str:
     """What a run says that must not start."""
     with job.start("flink", f"--flink-master={cluster.master}", *flags) as client:
-        assert client.wait() == code, client.text[-3000:]
+        assert client.wait() == code, client.account
         return client.text
 
 

@@ -17,7 +17,7 @@ TICKS = 6
 def refused(job: Live, why: str) -> None:
     """A start that must be refused."""
     with job.launch("prism") as other:
-        assert other.wait(60) == 2, other.text[-3000:]
+        assert other.wait(60) == 2, other.account
         assert why in " ".join(other.text.split())
 
 
@@ -34,7 +34,7 @@ def test_a_second_job_on_prism_is_refused_and_the_first_counts_every_event(
                 first.until(lambda: job.files() >= 2, 90)
                 refused(job, "there are releases in")
                 first.until(lambda: job.files() == TICKS, 60)
-            assert first.wait(60) == 0, first.text[-3000:]
+            assert first.wait(60) == 0, first.account
             counts = json.loads(first.told)["operator"]
     assert counts["events"] == device.sent
     assert not {"overdue", "divergent", "duplicate"} & counts.keys()

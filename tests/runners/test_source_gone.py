@@ -29,7 +29,7 @@ def test_a_subscription_that_is_replaced_ends_the_job_with_its_cause(
                 post.subscriber.delete_subscription(subscription=post.subscription)
                 time.sleep(3)
                 post.subscribe("in")
-                assert running.wait(60) == 1, running.text[-3000:]
+                assert running.wait(60) == 1, running.account
             assert f"{post.subscription} answered NOT_FOUND" in running.text.replace("\n", " ")
         flink_cluster.rest.wait_for(id, "CANCELED", "FAILED", seconds=20)
         before = job.files()

@@ -23,7 +23,7 @@ BUDGET = "{epsilon: 9, delta: 1e-5}"
 def refused(job: Job, cluster: FlinkCluster, *flags: str) -> str:
     """What a run says that must not start."""
     with job.start("flink", *on(cluster), *flags) as running:
-        assert running.wait() == 2, running.text[-3000:]
+        assert running.wait() == 2, running.account
         assert not cluster.rest.jobs(live=True)
         return running.text
 

@@ -90,7 +90,7 @@ def test_a_savepoint_of_beams_own_class_goes_on_and_grows_no_more(
         with Siege(job, flink_cluster, pace, ("--flink-job-server-jar", str(stock_jar))) as siege:
             siege.client.until(lambda: files(job) >= 12)
             siege.client.process.send_signal(signal.SIGINT)
-            assert siege.client.wait() == 0, siege.client.text[-3000:]
+            assert siege.client.wait() == 0, siege.client.account
             assert "before 2.76" in siege.client.text
             flink_cluster.rest.wait_for(siege.id, "FINISHED", "CANCELED")
         (stopped,) = (metadata.parent for metadata in tmp_path.rglob("savepoints/*/_metadata"))
