@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import itertools
 import os
 import shutil
 import signal
@@ -255,10 +256,25 @@ def _stop_all() -> None:
             process.stop(3.0)
 
 
+PORTS = range(20_000, 32_768)
+"""Below those from which systems take the near end of a connection: such a port may be gone before
+a program that takes seconds to start listens on it."""
+_TRIED = itertools.count()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [entry.getsockname()[1] for entry in sockets]
+    """Ports of 127.0.0.1 that nobody listens on now, all different, and never given before.
+
+    Raises:
+      EngineFailed: there are not so many.
+    """
+    found: list[int] = []
+    for number in itertools.islice(_TRIED, len(PORTS)):
+        # Processes of neighbouring numbers begin apart.
+        port = PORTS[(os.getpid() * 97 + number) % len(PORTS)]
+        with socket.socket() as item, contextlib.suppress(OSError):
+            item.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise EngineFailed(f"of ports {PORTS[0]} to {PORTS[-1]} fewer than {count} are free")

@@ -116,11 +116,14 @@ def prism_flags(given: Sequence[str]) -> list[str]:
       EngineMissing: Prism is not in the cache and no place is given.
     """
     from weir.pipelines.engines import job_server
+    from weir.pipelines.engines.processes import free_ports
 
     names = {flag.partition("=")[0] for flag in given}
     results = []
     if not names & {"--prism_location", "--job_endpoint"}:
         results.append(f"--prism_location={job_server.location()}")
+    if not names & {"--job_port", "--job_endpoint"}:
+        results.append(f"--job_port={free_ports(1)[0]}")
     if "--environment_type" not in names:
         results.append("--environment_type=LOOPBACK")
     if "--prism_log_level" not in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from weir.pipelines.engines.processes import EngineFailed, Process, free_ports
+from weir.pipelines.engines import processes
+from weir.pipelines.engines.processes import PORTS, EngineFailed, Process, free_ports
 
 PARENT = """
 import sys, time
@@ -103,9 +105,22 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         Process("ghost", [str(tmp_path / "ghost")], tmp_path / "log")
 
 
-def test_free_ports_differ() -> None:
-    ports = free_ports(20)
-    assert len(set(ports)) == 20 and all(0 < port < 65536 for port in ports)
+def test_free_ports_differ_and_none_is_given_to_a_connection() -> None:
+    ports = free_ports(20) + free_ports(20)
+    assert len(set(ports)) == 40 and set(ports) <= set(PORTS)
+    settings = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if settings.exists():
+        assert max(PORTS) < int(settings.read_text().split()[0])
+
+
+def test_a_port_that_is_listened_on_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setattr(processes, "PORTS", range(port, port + 1))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        with pytest.raises(EngineFailed, match="fewer than 1 are free"):
+            free_ports(1)
+    assert free_ports(1) == [port]
 
 
 def test_the_group_is_the_programs_own(tmp_path: Path) -> None:
