@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.runners.besieged import HOUR_A_SECOND, behind, besieged
+from tests.runners.besieged import HOUR_A_SECOND, behind
 from tests.runners.jobs import Job, Outcome, differences
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
@@ -93,32 +93,6 @@ def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path, program
     outcome = job.run("flink", "--parallelism=2")
     publisher.finish()
     holds(outcome, recording)
-
-
-def survives(flink_cluster: FlinkCluster, host: str, tmp_path: Path, program: str) -> None:
-    """A TaskManager, a worker and the JobManager are killed; a job goes on from a checkpoint."""
-    recording = Recording(program, ticks=36)
-    with besieged(flink_cluster, host, recording, tmp_path, 1, extra=FEW) as (siege, post):
-        publisher = Publisher(post, recording, siege.pace, 10)
-        publisher.start()
-        siege.settle(2)
-        siege.kill_taskmanager(0)
-        siege.settle(1)
-        siege.kill_worker(1)
-        siege.settle(1)
-        siege.kill_jobmanager()
-        publisher.finish()
-        outcome = siege.finish()
-    assert not differences(outcome.cells, recording.releases)
-    assert not {"overdue", "divergent"} & outcome.counters.keys()
-    assert "overdue" not in {letter["reason"] for letter in siege.job.letters()}
-
-
-def test_a_stream_of_users_survives_three_kills(
-    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
-) -> None:
-    """``chaos_users`` has the other programs."""
-    survives(flink_cluster, pubsub_server.host, tmp_path, "users")
 
 
 def test_a_stream_over_all_shards_is_stopped_goes_on_and_is_drained_in_between(
