@@ -268,13 +268,13 @@ def free_ports(count: int) -> list[int]:
     Raises:
       EngineFailed: there are not so many.
     """
-    found: list[int] = []
+    free: list[int] = []
     for number in itertools.islice(_TRIED, len(PORTS)):
         # Processes of neighbouring numbers begin apart.
         port = PORTS[(os.getpid() * 97 + number) % len(PORTS)]
         with socket.socket() as item, contextlib.suppress(OSError):
             item.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
+            free.append(port)
+        if len(free) == count:
+            return free
     raise EngineFailed(f"of ports {PORTS[0]} to {PORTS[-1]} fewer than {count} are free")

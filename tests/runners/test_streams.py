@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +12,11 @@ import pytest
 from tests.runners.jobs import check, differences, on, verify
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
-from tests.runners.wire import Wire
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.servers import PubSubServer
 
 LINES = 20
 """Lines of a message."""
-BROKEN = ("malformed", "missing_time")
-"""Why a line is no event."""
 POISON = [b"\xff\xfe\x00", b"{" * 5000, b'"a text"', b"[1, 2]"]
 """Messages that no decoder can read; each is one broken line."""
 
@@ -89,34 +85,3 @@ def test_flink_cluster_and_its_folder_verified_by_what_was_sent(
     assert result["rederived"]["rows"] >= len(recording.releases)  # some are several numbers
     lines.remove(next(line for line in lines if b'"event-0"' in line))  # it came once, in time
     assert verify(job, lines)["rederived"]["differ"] > 0
-
-
-def test_the_server_is_out_of_reach_for_30_s_and_comes_back(
-    job_server_jar: Any, pubsub_server: PubSubServer, post: Post, tmp_path: Path
-) -> None:
-    recording = Recording("sums")
-    pace = Pace.soon(12, 3600)
-    job = over_messages(tmp_path, recording, post, pace, every=1)
-    publisher = Publisher(post, recording, pace, LINES)
-    publisher.start()
-    with (
-        Wire(pubsub_server.host) as wire,
-        job.start("flink", env={"PUBSUB_EMULATOR_HOST": wire.host}) as running,
-    ):
-        running.until(lambda: len(list(job.out.glob("ticks-*"))) >= 3)
-        wire.cut()
-        time.sleep(30)
-        assert pubsub_server.counts(post.topic)["unacked"] > 0
-        wire.mend()
-        outcome = running.finish()
-    publisher.finish()
-    assert not differences(outcome.cells, recording.releases)
-    found, expected = Counter(outcome.counters), Counter(recording.counters)
-    assert not expected - found
-    again = found - expected
-    assert again.pop("source_errors") > 0
-    # What could not be acknowledged in time came a second time, and no further than its ids.
-    assert not again.keys() & {"clipped", "non_finite", "out_of_range", "overdue", "divergent"}
-    counts = pubsub_server.counts(post.topic)
-    lines = again["events"] + sum(again[reason] for reason in BROKEN)
-    assert lines <= LINES * (counts["deliveries"] - counts["messages"])
