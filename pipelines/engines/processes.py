@@ -263,7 +263,7 @@ _TRIED = itertools.count()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now, all different, and never given before.
+    """Ports of 127.0.0.1 that nobody listens on now, all different, others at every call.
 
     Raises:
       EngineFailed: there are not so many.
