@@ -15,12 +15,11 @@ from tests.runners.kills import eventually, python_workers
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
 from tests.runners.test_full_disk import ROOM, limit
+from tests.runners.test_streams import LINES
 from tests.runners.wire import Wire
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.servers import PubSubServer
 
-LINES = 20
-"""Lines of a message."""
 BROKEN = ("malformed", "missing_time")
 """Why a line is no event."""
 
