@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.runners.jobs import Job
+from tests.runners.jobs import last_tick
 from tests.runners.kills import eventually
 from tests.runners.messages import Pace, Post, over_messages
 from tests.runners.optimizing import KEYS, MODELS, Optimizing, released
@@ -22,11 +22,6 @@ EARLY = (0, 3)
 """Ticks of the events that are there before the deaths."""
 AHEAD = 8
 """Ticks from the deaths to the next events: they are published before their ticks are over."""
-
-
-def last_tick(job: Job) -> int:
-    """The last one that a job has released; -1: none."""
-    return max((int(one.stem.rpartition("-")[2]) for one in job.out.glob("ticks-*")), default=-1)
 
 
 def test_both_go_on_after_the_death_of_every_taskmanager(

@@ -235,6 +235,27 @@ def differences(found: Cells, expected: Cells) -> str:
     )
 
 
+def last_tick(job: Job) -> int:
+    """The last one until which every tick is released by now; -1: none.
+
+    Workers write side by side, and one may be far ahead. What a stop leaves unwritten is in its
+    savepoint.
+    """
+    spans = (path.stem.split("-")[1:3] for path in job.out.glob("ticks-*"))
+    ends = {int(first): int(last) for first, last in spans}
+    last = -1
+    while last + 1 in ends:
+        last = ends[last + 1]
+    return last
+
+
+def differences_until(last: int, found: Cells, expected: Cells) -> str:
+    """Like ``differences``, of a job that was stopped when all ticks to ``last`` were there, and
+    some of those after them."""
+    some = {cell: value for cell, value in expected.items() if cell[0] <= last or cell in found}
+    return differences(found, some)
+
+
 def check(outcome: Outcome, recording: Recording, counters: bool = True) -> None:
     """Holds a run against what must come out: the bits, and every counter."""
     problem = differences(outcome.cells, recording.releases)
