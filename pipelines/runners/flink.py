@@ -313,7 +313,7 @@ class FlinkRun:
         except KeyboardInterrupt:
             return self._stop(job, tell, waiter)
         if waiter.error is not None:
-            raise submitted.failure(job) or waiter.error
+            raise submitted.ended(job) from waiter.error
         return Ended(DONE, job, self.rest.url, result=KeptMetrics(result))
 
     def _submitted(self) -> Submitted:
@@ -321,6 +321,7 @@ class FlinkRun:
             self.name,
             self.rest,
             self._streaming,
+            not self._target.embedded,
             self._savepoint,
             self._state.savepoints,
             durations.duration(self._job.engine.checkpoint_every) / 1e6,

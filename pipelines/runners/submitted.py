@@ -222,6 +222,7 @@ class Submitted:
 
     Attributes:
       name: on Flink. rest: of its cluster. streaming: whether events may never end.
+      lasting: whether its cluster outlives the run.
       resumed: URI of what it goes on from. savepoints: where they go.
       often: seconds between its checkpoints.
       fence: tells whether another job has taken its place. end: looks for the end of its stream.
@@ -231,6 +232,7 @@ class Submitted:
     name: str
     rest: FlinkRest
     streaming: bool
+    lasting: bool
     resumed: str | None
     savepoints: str
     often: float
@@ -250,7 +252,7 @@ class Submitted:
         while not (self._has_begun(job) if self.streaming else self._runs(job)):
             if waiter.join(LOOK):
                 if waiter.error is not None:
-                    raise self.failure(job) or waiter.error
+                    raise self.ended(job) from waiter.error
                 return  # it was short, and is done
             if time.monotonic() > deadline:
                 self.rest.cancel(job)
@@ -309,6 +311,23 @@ class Submitted:
                 return EngineFailed(f"Flink does not run {self.name}: {cause.words}")
         return None
 
+    def ended(self, job: str) -> WeirError:
+        """Why a job has failed, or where to look. ``job``: empty where Flink does not know it."""
+        result = self.failure(job) if job else None
+        if result is not None:
+            return result
+        state, page = "failed", ""
+        if not job:
+            state = "did not start"
+        elif self.lasting:
+            page = f"{self.rest.url}/#/job/{job}/exceptions or "
+            with contextlib.suppress(EngineFailed):
+                state = f"is {self.rest.state(job)}"
+        return EngineFailed(
+            f"{self.name} {state} on Flink. What it says may quote events and is not repeated "
+            f"here: look at {page}weir --debug run."
+        )
+
     def running(self, waiter: Waiter) -> str:
         """The job's id on Flink, as soon as it is there.
 
@@ -323,7 +342,7 @@ class Submitted:
                         return str(entry["jid"])
             if waiter.join(0.1):
                 if waiter.error is not None:
-                    raise waiter.error
+                    raise self.ended("") from waiter.error
                 return ""  # it was so short that Flink has already forgotten it
         raise EngineFailed(f"{self.name} does not run on {self.rest.url} after {SUBMITTED:.0f} s.")
 

@@ -151,6 +151,29 @@ def test_a_job_that_fails_again_and_again_is_cancelled_with_its_cause(
     assert flink.cancelled and StateFolder(str(small.parent / "state")).running() is None
 
 
+@pytest.mark.parametrize(
+    ("given", "job", "said"),
+    [
+        ({"jar": "apache.jar"}, "j", "failed on Flink"),
+        ({"jar": "apache.jar"}, "", "did not start on Flink"),
+        ({"jar": "apache.jar", "master": "localhost:1"}, "j", "is FAILED on Flink"),
+    ],
+)
+def test_who_runs_a_job_that_failed_hears_its_state_and_where_to_look_and_no_content(
+    small: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], job: str, said: str
+) -> None:
+    monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")
+    state, target = StateFolder(str(small.parent / "state")), FlinkTarget(**given)  # type: ignore[arg-type]
+    run = FlinkRun(parts_of(load(small)), target, state, True, ())
+    trace = "java.lang.RuntimeException: Python: ValueError: 'ann@example.org'"
+    flink = Beginning([], trace)
+    monkeypatch.setattr(flink, "state", lambda _: "FAILED", raising=False)
+    monkeypatch.setattr(run, "rest", flink)
+    error = run._submitted().ended(job)
+    assert said in str(error) and "weir --debug run" in str(error) and "ann" not in str(error)
+    assert ("http://nowhere/#/job/j/exceptions" in str(error)) == ("master" in given)
+
+
 class Over:
     """A Flink on which a stream is over, and whose first drains fail."""
 
