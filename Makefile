@@ -108,7 +108,8 @@ check: lint
 # Those that need a machine in time run alone, last. Continuous integration fetches the engines first, next to linters.
 OTHERS = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks \
 	--ignore=tests/runners --ignore=tests/buckets
-LANES = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=30 -m "not alone" tests/buckets tests/runners
+# A lane whose process dies ends the run: the lane that would replace it waits for ever.
+LANES = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0 --durations=30 -m "not alone" tests/buckets tests/runners
 ALONE = $(BIN)/python -m pytest -m alone tests/runners
 test: $(VENV)/.installed-test
 ifdef CI

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ from weir.dpcore.native import kernels
 HERE = Path(__file__).parent
 SLOW_FOLDERS = tuple(HERE / name for name in ("audit", "buckets", "runners", "statistical"))
 ALL_SLOW = b"\npytestmark = pytest.mark.slow"
+
+# In the background of a shell Ctrl-C is ignored, by what is started from here too: tests of it wait.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.disable()  # until all is collected: it goes through what only grows, again and again
 

@@ -46,8 +46,15 @@ class ProcessReaders(Generic[R]):
             reader.close()
 
     def reader(self, run: str, number: int, make: Callable[[], R]) -> R:
-        """The reader of a run with this number; made if this process has none."""
+        """The reader of a run with this number; made if this process has none.
+
+        Raises:
+          RuntimeError: all DoFns of the run are gone. Beam begins bundles of a cancelled job after
+            it tore its DoFns down, and nobody would close what they read with.
+        """
         with self._lock:
+            if run not in self._users:
+                raise RuntimeError("the job was cancelled: nothing more is read.")
             if (run, number) not in self._readers:
                 self._readers[run, number] = make()
             return self._readers[run, number]
