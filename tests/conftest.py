@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 SLOW_FOLDERS = tuple(HERE / name for name in ("audit", "buckets", "runners", "statistical"))
 ALL_SLOW = b"\npytestmark = pytest.mark.slow"
 
-# In the background of a shell Ctrl-C is ignored, by what is started from here too: tests of it wait.
+# A suite in the background of a shell ignores Ctrl-C, and so would what its tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
