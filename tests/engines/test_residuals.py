@@ -50,8 +50,9 @@ def test_names_come_from_a_ring_and_times_are_kept_to_the_millisecond(jar: Path)
         f"sdf_checkpoint:{slot}:0" for slot in range(RING)
     }
     for _, element, held, wait, watermark in found:
-        assert held == element and watermark == WATERMARK
-        assert WAIT - 900 < wait <= WAIT, "a wait was cut"
+        assert held == element and watermark == WATERMARK and wait <= WAIT
+    # What cuts does so each time; a busy machine is late by as much now and then.
+    assert sum(wait <= WAIT - 900 for *_, wait, _ in found) < CALLS / 10, "waits were cut"
 
 
 def test_the_class_of_beams_own_takes_a_new_name_each_time_and_cuts(jar: Path) -> None:
