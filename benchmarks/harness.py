@@ -11,6 +11,7 @@ median over rounds of peer / ours, where more is better and 1 is the peer itself
 A benchmark writes figures to ``results/NAME.csv`` and ratios to ``NAME.ratios.csv``; its short form
 writes ``NAME.short.ratios.csv`` alone, the least of three runs. The guard fails where a ratio is
 below two thirds of that in three runs of three; of keyed noise where there are AES instructions.
+What registers of the processor decide is stored for wide ones and for others (``short.narrow``).
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ OTHERS = (
 )  # fmt: skip
 """Benchmarks that need what CI has not, or whose figures are absolute, or errors."""
 BY_AES = ("noise_speed",)
+BY_WIDTH = ("noise_speed", "online_speed")
+"""Benchmarks whose kernels are twice as fast with registers of eight doubles (AVX-512), as their
+peers are not: their short ratios are stored for processors with and without them."""
+CPUS = Path("/proc/cpuinfo")
+WIDE = CPUS.exists() and " avx512f " in CPUS.read_text()
 FALL, TRIES = 2 / 3, 3
 T = TypeVar("T")
 
@@ -268,8 +274,9 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def path_of(benchmark: str, short: bool, results: Path) -> Path:
-    """File of a benchmark's ratios."""
-    return results / f"{benchmark}{'.short' if short else ''}.ratios.csv"
+    """File of a benchmark's ratios: short ones of this kind of processor."""
+    form = "" if not short else ".short.narrow" if benchmark in BY_WIDTH and not WIDE else ".short"
+    return results / f"{benchmark}{form}.ratios.csv"
 
 
 def read_ratios(benchmark: str, short: bool, results: Path) -> list[Ratio]:
@@ -354,8 +361,7 @@ def guard(benchmark: str) -> list[str]:
 
 def machine() -> str:
     """Processor, cores, versions."""
-    cpus = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", cpus.read_text()) if cpus.exists() else None
+    found = re.search(r"model name\s*: (.*)", CPUS.read_text()) if CPUS.exists() else None
     model = found[1] if found else platform.machine()
     return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
