@@ -49,8 +49,8 @@ OTHERS = (
 """Benchmarks that need what CI has not, or whose figures are absolute, or errors."""
 BY_AES = ("noise_speed",)
 BY_WIDTH = ("noise_speed", "online_speed")
-"""Benchmarks whose kernels are twice as fast with registers of eight doubles (AVX-512), as their
-peers are not: their short ratios are stored for processors with and without them."""
+"""Benchmarks whose kernels gain more from registers of eight doubles (AVX-512) than their peers:
+short ratios are stored for processors with and without them."""
 CPUS = Path("/proc/cpuinfo")
 WIDE = CPUS.exists() and " avx512f " in CPUS.read_text()
 FALL, TRIES = 2 / 3, 3

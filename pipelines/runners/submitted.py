@@ -313,7 +313,7 @@ class Submitted:
 
     def ended(self, job: str) -> WeirError:
         """Why a job has failed, or where to look. ``job``: empty where Flink does not know it."""
-        result = self.failure(job) if job else None
+        result = self.failure(job)
         if result is not None:
             return result
         state, page = "failed", ""

@@ -20,6 +20,7 @@ from tests.runners.optimizing import Optimizing
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 from weir.pipelines.cli.main import main
 from weir.pipelines.engines.flink import FlinkCluster
+from weir.transforms.sinks.place import release_files
 
 Stream = Recording | Fitting | Optimizing
 """What runs."""
@@ -241,8 +242,7 @@ def last_tick(job: Job) -> int:
     Workers write side by side, and one may be far ahead. What a stop leaves unwritten is in its
     savepoint.
     """
-    spans = (path.stem.split("-")[1:3] for path in job.out.glob("ticks-*"))
-    ends = {int(first): int(last) for first, last in spans}
+    ends = {span.first: span.last for span in release_files(str(job.out)).values()}
     last = -1
     while last + 1 in ends:
         last = ends[last + 1]
