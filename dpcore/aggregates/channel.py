@@ -222,7 +222,6 @@ class Channel:
         clip: tuple[float, float] = (0.0, 0.0),
         centre: float = 0.0,
         edges: tuple[float, ...] = (),
-        whole: bool = False,
         takes: Takes = "events",
         events: int = 1,
         where: str | None = None,
@@ -230,10 +229,10 @@ class Channel:
         full: bool = False,
         span: int = 1,
     ) -> Channel:
-        """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
+        """A channel with the resolution that fits its bound."""
         bare = cls(kind, column, *clip, centre, edges, 1.0, takes, events, where)
         bare = replace(bare, presence=presence, full=full, span=span)
-        if (whole and kind in ("count", "bins")) or kind in BY_SIZE:
+        if kind in BY_SIZE:
             return bare
         return replace(bare, resolution=resolution_for(bare.bound))
 

@@ -53,15 +53,15 @@ def compile_aggregates(
     def ways(noise: str) -> dict[str, Strategy[Aggregates]]:
         # A count of all that is replaced in its place is public, and has a channel of its own.
         rules = BY_ABSENT if terms.cell_relation != "replace_one" else NEVER
-        whole, events = noise == "discrete_gaussian", events_of(terms)
+        events = events_of(terms)
         layouts: list[Outputs] = []
         for rule in rules:
             users = terms.person is not None
-            plain = outputs_of(aggregates, whole, events, rule, users=users)
+            plain = outputs_of(aggregates, events, rule, users=users)
             middle = set[Centred]() if terms.declared else centred_sums(aggregates, plain[0])
             layouts.append(plain)
             if middle:
-                layouts.append(outputs_of(aggregates, whole, events, rule, middle, users))
+                layouts.append(outputs_of(aggregates, events, rule, middle, users))
         norm = 1 if noise == "laplace" else 2
         leaves = [
             ChannelLeaf(channels, outputs, overs_of(outputs), terms, norm)
@@ -143,7 +143,6 @@ def centred_sums(aggregates: Mapping[str, Aggregate], channels: Iterable[Channel
 
 def outputs_of(
     aggregates: Mapping[str, Aggregate],
-    whole: bool,
     events: int = 1,
     by_absent: ByAbsent = "covered",
     middle: Set[Centred] = frozenset(),
@@ -151,14 +150,11 @@ def outputs_of(
 ) -> Outputs:
     """What a plan's outputs read, and what runs.
 
-    whole: counts live on the integers (discrete noise). events: of the unit in a cell. by_absent,
-    middle, users: see Layout.
+    events: of the unit in a cell. by_absent, middle, users: see Layout.
     """
     averages = [item.average for item in aggregates.values() if item.average is not None]
     spans = [over or 1 for item in aggregates.values() if item.distinct for over in item.overs]
-    layout = Layout(
-        whole, averages, events, by_absent, middle, [], None, max(spans, default=1), users
-    )
+    layout = Layout(averages, events, by_absent, middle, [], None, max(spans, default=1), users)
     outputs = tuple(
         aggregate.output(name, layout.under(aggregate.where))
         for name, aggregate in aggregates.items()

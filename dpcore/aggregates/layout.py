@@ -47,7 +47,6 @@ class Layout:
     """Channels as outputs ask for them: equal ones are one.
 
     Attributes:
-      whole: counts live on the integers (discrete noise).
       averages: that are asked for. A sum over a column and clip whose mean is asked too is (centred
         sum) + centre * count, one channel less.
       events: of a user in a cell at most; 1 where the unit is an event.
@@ -61,7 +60,6 @@ class Layout:
       users: whether the unit is a user.
     """
 
-    whole: bool
     averages: Sequence[Average]
     events: int = 1
     by_absent: ByAbsent = "never"
@@ -89,11 +87,11 @@ class Layout:
         number in a column."""
         fields = {"column": column if presence else None, "presence": presence}
         span = self.span if takes == "active" else 1
-        return self.add("count", whole=self.whole, takes=takes, span=span, **fields)
+        return self.add("count", takes=takes, span=span, **fields)
 
     def full(self) -> int:
         """Index of the number of users whose events in a cell are as many as they may be."""
-        return self.add("count", whole=self.whole, takes="users", full=True)
+        return self.add("count", takes="users", full=True)
 
     def everyone(self, takes: Takes, overs: Iterable[int | None]) -> tuple[int, ...]:
         """Indices of channels that add up to the number of events, or of users, over some spans."""
@@ -178,7 +176,7 @@ class Layout:
 
     def bins(self, column: str, edges: tuple[float, ...], takes: Takes = "events") -> int:
         """Index of the counts of events, or of users, by a column's value."""
-        return self.add("bins", column=column, edges=edges, whole=self.whole, takes=takes)
+        return self.add("bins", column=column, edges=edges, takes=takes)
 
 
 def _terms(*terms: Term) -> tuple[Term, ...]:

@@ -19,7 +19,7 @@ from weir.dpcore.pricing.terms import Terms, events_of
 
 SUMS: Mapping[str, tuple[str, ...]] = {
     "gaussian": ("blt",),
-    **dict.fromkeys(("discrete_gaussian", "k_norm", "laplace"), ("tree", "hybrid")),
+    **dict.fromkeys(("k_norm", "laplace"), ("tree", "hybrid")),
 }
 """Which sum the count gets where it is released nowhere: the first that serves."""
 
@@ -107,8 +107,7 @@ def selecting(way: Strategy[Aggregates], noise: str, terms: Terms) -> Strategy[A
 
 def _counting(program: Aggregates, noise: str, terms: Terms, budget: PrivacyLoss) -> Aggregates:
     """The program and a hidden part that counts the users of each key and period."""
-    whole = noise == "discrete_gaussian"
-    counting = Channel.make("count", whole=whole, takes="newcomers", events=events_of(terms))
+    counting = Channel.make("count", takes="newcomers", events=events_of(terms))
     channels = program.channels
     if counting not in channels:
         channels = (*channels, counting)

@@ -15,8 +15,10 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
 from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Digests, Floats, Ints, accumulate, arrays_of, reproducible
 from weir.dpcore.continual.unit import SumRequest, check_request
+from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import add_wide, total_of, wide_modulo
 from weir.dpcore.noise import replay
+from weir.dpcore.noise.discrete_gaussian import WIDER
 from weir.dpcore.noise.noise import Noise
 
 
@@ -63,7 +65,7 @@ class ContinualSum(ABC):
         period on.
 
     Class attributes:
-      name: in the config. kinds: the noises it can use: gaussian, discrete_gaussian, k_norm,
+      name: in the config. kinds: the noises it can use: gaussian, k_norm,
         laplace.
       title, source: for people.
       settings: field of the config's mechanism section that it reads -> what it does.
@@ -81,7 +83,6 @@ class ContinualSum(ABC):
         fade either, and every output gains, in the worst tick and in the mean.
       by_gain: whether under pure noise it is chosen only where delta is 0 and every output gains,
         in the worst tick and in the mean.
-      by_name: noises that are priced only where the config names them and the mechanism.
       any_signs: whether that bound holds for contributions of any signs, as it must where columns
         are ``signed``.
     """
@@ -105,7 +106,6 @@ class ContinualSum(ABC):
     permanent: ClassVar[bool] = False
     caveat: ClassVar[str] = ""
     by_gain: ClassVar[bool] = False
-    by_name: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         refuse_coarse(self.name, *self.real_noise)
@@ -172,9 +172,14 @@ class ContinualSum(ABC):
     @property
     @abstractmethod
     def real_noise(self) -> tuple[str, float]:
-        """Kind of the noise, and the largest standard deviation, in steps of the fixed-point grid,
-        of a number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too
-        coarse."""
+        """Kind of the noise, ``discrete_gaussian`` where Gaussian noise is exact, and the largest
+        standard deviation, in steps of the fixed-point grid, of a number that is rounded to it.
+        ``dpcore.accounting.precision`` refuses what is too coarse."""
+
+    @property
+    def oversize(self) -> float:
+        """Most by which the standard deviation of exact noise exceeds what is stated."""
+        return float(WIDER)
 
     # ---- shared
 
@@ -198,6 +203,7 @@ class ContinualSum(ABC):
         pattern: Pattern | None = None,
         norm: int = 2,
         keys: int | None = None,
+        exact: bool = False,
         **options: Any,
     ) -> Self:
         """The least noise whose loss(window) is at most the budget; see ``SumRequest``.
@@ -217,12 +223,21 @@ class ContinualSum(ABC):
             options=options,
             norm=norm,
             keys=keys or 2 * (1 if pattern is None else pattern.touched),
+            exact=exact,
         )
         unknown = {name: value for name, value in options.items() if name not in cls.settings}
         if not cls.patterned:
             unknown["pattern"] = pattern
         check_request(cls.name, cls.kinds, request, cls.serves(overs), unknown)
-        return cls.fitted(request)
+        fitted = cls.fitted(request)
+        if exact and fitted.real_noise[0] != "discrete_gaussian":
+            raise ConfigError(
+                "mechanism.noise",
+                "discrete_gaussian",
+                f"is not served by {cls.name} here, whose noise is made of doubles; leave it out, "
+                "or take another mechanism.",
+            )
+        return fitted
 
     def summed(self, leaves: Ints) -> Ints:
         """What it adds up at each tick: leaves of one key (n, any) int64 -> (n, d)."""

@@ -25,7 +25,6 @@ from weir.dpcore.continual.exact import (
     filtered_units,
     fixed_point,
     noise_scale,
-    to_lattice,
 )
 from weir.dpcore.continual.rational import (
     Rational,
@@ -39,6 +38,7 @@ from weir.dpcore.continual.unit import (
     SumRequest,
     loss_of_units,
     noisy_coordinates,
+    to_lattice,
     within_horizon,
 )
 from weir.dpcore.errors import ConfigError
@@ -118,7 +118,7 @@ class BufferedSum(ContinualSum):
     Attributes:
       form: the coefficients, from a table.
       horizon: number of ticks of the clock; None without end.
-      exact: where noise is discrete (``exact``); None: Gaussian, in floating point.
+      exact: where noise is in integers (``exact``); None: in floating point.
     """
 
     form: Rational
@@ -291,10 +291,9 @@ class Blt(BufferedSum):
         caps do on every path (Choquette-Choo et al. 2023; Smith, Thakurta 2022).
       Without window and without end: calibrated for 2^40 ticks, which is then the horizon.
       Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), bounded for all t.
-      Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
-        floating point is not exactly Gaussian.
-      Discrete noise: in integers and exact. rho_n = (mu_n + roundings of n rows)^2 / 2 in zCDP, as
-        ``dpcore.continual.exact`` proves.
+      Noise: in integers and exact, mu_n plus what roundings of n rows move, as
+        ``dpcore.continual.exact`` proves. Where that would take more than a thousandth of the
+        budget, as on a clock without end, it is made of doubles, which are not exactly Gaussian.
       Source: matrix mechanisms for running sums under adaptive input: Denisov, McMahan, Rush,
         Smith, Thakurta (2022); buffered linear Toeplitz noise: Dvijotham, McMahan, Pillutla,
         Steinke, Thakurta (2024). The loss within n ticks is derived in this project.
@@ -306,8 +305,7 @@ class Blt(BufferedSum):
         ("first", "last", "window"), "corners", "columns are alike but for how many rows follow"
     )
     patterned: ClassVar[bool] = True
-    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "discrete_gaussian")
-    by_name: ClassVar[tuple[str, ...]] = ("discrete_gaussian",)
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     title: ClassVar[str] = "Correlated noise from a few decaying buffers"
     source: ClassVar[str] = "Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024)"
 
@@ -324,10 +322,13 @@ class Blt(BufferedSum):
         buffers, pattern = request.options.get("buffers"), request.pattern
         form, count, end = chosen(request.window, request.horizon, buffers, pattern)
         units = units_of(form, count, pattern)
-        if request.kind == "gaussian":
+        try:
+            exact = Exact(request.keys)
+            scale = noise_scale(request, units, count, fixed_of(form, end), exact)
+        except ConfigError:
+            if request.exact:
+                raise
             return cls.of(request, units, form, end)
-        exact = Exact(request.keys)
-        scale = noise_scale(request, units, count, fixed_of(form, end), exact)
         return cls(**request.fields_at(scale), form=form, horizon=end, exact=exact)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:

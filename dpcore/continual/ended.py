@@ -23,6 +23,7 @@ from weir.dpcore.continual.columns import (
 )
 from weir.dpcore.continual.curves import fit, units_of, units_of_periods
 from weir.dpcore.continual.exact import (
+    VARIANCE_BITS,
     Exact,
     FixedPoint,
     FixedState,
@@ -32,13 +33,13 @@ from weir.dpcore.continual.exact import (
     filtered_units,
     fixed_point,
     noise_scale,
-    to_lattice,
 )
 from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.unit import (
     SumRequest,
     loss_of_units,
     noisy_coordinates,
+    to_lattice,
     within_horizon,
 )
 from weir.dpcore.errors import ConfigError
@@ -95,10 +96,9 @@ class EndedSum(ContinualSum):
         says, adaptively as long as contribution bounds hold on every path.
       Late keys start with empty buffers under the clock's gains: their loss is the same, their
         variance at most that of a key from the first tick on.
-      Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
-        floating point is not exactly Gaussian.
-      Discrete noise: in integers and exact; zCDP of the same change and of roundings, as
-        ``dpcore.continual.exact`` proves.
+      Noise: in integers and exact, mu of the same change and of roundings, as
+        ``dpcore.continual.exact`` proves. Where these would take more than a thousandth of the
+        budget it is made of doubles, which are not exactly Gaussian.
       Source: matrix mechanisms for running sums under adaptive input: Denisov, McMahan, Rush,
         Smith, Thakurta (2022); buffered linear Toeplitz noise: Dvijotham, McMahan, Pillutla,
         Steinke, Thakurta (2024). Gains and scales for a clock that ends: derived in this project.
@@ -108,7 +108,7 @@ class EndedSum(ContinualSum):
       knots: ticks at which gains and scales are given, the first and the last included.
       gains, scales_of_ticks: e and r at the knots, linear between them; float32 values.
       window: W; None: n or more.
-      exact: where noise is discrete (``exact``); None: Gaussian, in floating point.
+      exact: where noise is in integers (``exact``); None: in floating point.
     """
 
     form: Rational
@@ -120,8 +120,7 @@ class EndedSum(ContinualSum):
     exact: Exact | None = field(default=None, kw_only=True)
 
     name: ClassVar[str] = "ended"
-    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "discrete_gaussian")
-    by_name: ClassVar[tuple[str, ...]] = ("discrete_gaussian",)
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     signed: ClassVar[bool] = False
     neighbours: ClassVar[Family] = Family(
         ("first", "last", "window"), "corners", "all columns of the clock have the same norm"
@@ -161,16 +160,17 @@ class EndedSum(ContinualSum):
             raise too_many(pattern.longest_key, n)
         form, knots, gains, scales = fit(n, window, pattern)
         units = units_of(form, n, knots, gains, scales, window, pattern)
-        exact = None if request.kind == "gaussian" else Exact(request.keys)
-        if exact is None:
-            fields = request.fields(units)
-        else:
+        rows = n if pattern is not None or window is None else window
+        try:
             fixed = fixed_of(form, n, knots, gains, scales)
-            rows = n if pattern is not None or window is None else window
-            fields = request.fields_at(noise_scale(request, units, rows, fixed, exact))
+            scale = noise_scale(request, units, rows, fixed, Exact(request.keys))
+            fields = request.fields_at(scale) | {"exact": Exact(request.keys)}
+        except ConfigError:
+            if request.exact:
+                raise
+            fields = request.fields(units)
         ended = cls(
             **fields,
-            exact=exact,
             form=form,
             horizon=n,
             knots=knots,
@@ -224,6 +224,11 @@ class EndedSum(ContinualSum):
     def fixed(self) -> FixedPoint:
         """The arithmetic of exact noise."""
         return fixed_of(*self._parts)
+
+    @property
+    def oversize(self) -> float:
+        """Variances that change with the tick are rounded up."""
+        return super().oversize if self.exact is None else 1 + 2.0**-VARIANCE_BITS
 
     def init_noise(self, n_keys: int) -> EndedState | FixedState:
         """Empty buffers."""

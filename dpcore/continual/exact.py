@@ -1,7 +1,7 @@
 """Correlated noise in integers: discrete Gaussians through buffers in fixed point.
 
 **Formal guarantees.** On a grid 2^g times as fine as the lattice, with whole numbers zeta_t from a
-discrete Gaussian of variance (sigma_t s)^2 or more, a release is a function of
+discrete Gaussian of deviation sigma_t s (1 + 2^-17) or more, a release is a function of
 
     x_t = S_t + zeta_t + P_t(zeta_0, .., zeta_{t-1}),
 
@@ -9,8 +9,8 @@ S the exact sum and P a deterministic whole number: a linear filter, with roundi
 eta at most. Sums are multiples of 2^g there, and rounding x to the lattice is post-processing.
 
 - *Given all x so far*, x_t is a shifted discrete Gaussian, and neighbours shift it by the whole
-  number D_t = zeta'_t - zeta_t. So rho = the largest sum of (D_t / sigma_t)^2 / 2, adaptively
-  (Canonne, Kamath, Steinke 2020; rows in the order of ticks).
+  number D_t = zeta'_t - zeta_t. So mu^2 = the largest sum of (D_t / sigma_t)^2, adaptively
+  (``dpcore.noise.discrete_gaussian``; rows in the order of ticks).
 - *How large D is.* Let z = B zeta be the filter without roundings, of unit diagonal. Both runs have
   the same x, so B D = dS + de with |de_t| <= 2 eta, and D = C dv + B^-1 de: what Gaussian noise
   pays for, and the roundings. Without scales B^-1 has the coefficients of (1 - x) c(x): 1, then
@@ -27,15 +27,13 @@ eta at most. Sums are multiples of 2^g there, and rounding x to the lattice is p
   deviations. That a number of any release is beyond has a probability below 2^-1000, which delta
   leaves out.
 
-Source: derived in this project; Canonne, Kamath, Steinke (2020) for the discrete Gaussian.
+Source: derived in this project.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,20 +41,25 @@ import numpy as np
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.rational import Rational
-from weir.dpcore.continual.unit import SumRequest, noisy_coordinates
+from weir.dpcore.continual.unit import (
+    BITS,
+    SumRequest,
+    fine_variances,
+    loss_of_units,
+    noise_scale_for,
+    noisy_coordinates,
+)
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import kernels
 from weir.dpcore.noise.noise import Noise, label
 
-BITS = 34
-"""sigma is at least 2^34 steps of the fine grid, and below 2^35."""
 POINT = 53
 """Bits after the point of a coefficient."""
 LIMIT = 61
 """Buffers stay below 2^61 units, FAR standard deviations out."""
 FAR = 40.0
-MOST = 1 / 8
-"""Share of the budget, as a standard deviation, that roundings may take."""
+MOST = 2.0**-10
+"""Share of the budget that roundings may take: where they take more, noise is made of doubles."""
 VARIANCE_BITS = 8
 """A variance that changes with the tick is rounded up to so many bits, by 0.4 % on average: ticks
 share tables and calls."""
@@ -93,8 +96,8 @@ class FixedPoint:
         return self.rounding * math.sqrt(float(rows) * keys * coordinates) * (1 + 2.0**-40)
 
     def loss(self, moved: float, rounded: float) -> PrivacyLoss:
-        """rho of what sums and what roundings move, both in sigmas."""
-        return PrivacyLoss("zcdp", (moved * self.widening + rounded) ** 2 / 2)
+        """mu of what sums and what roundings move, both in sigmas."""
+        return PrivacyLoss("gdp", moved * self.widening + rounded)
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,6 @@ class Exact:
     """That noise is in integers. keys: most keys that a unit moves in one period."""
 
     keys: int
-
-    @property
-    def wider(self) -> float:
-        """Most by which a standard deviation exceeds what is stated: variances are rounded up."""
-        return 1 + 2.0**-VARIANCE_BITS
 
 
 def fixed_point(
@@ -167,24 +165,22 @@ def noise_scale(
     Raises:
       ConfigError: roundings would take more than ``MOST`` of it, or the noise is too large.
     """
-    budget = math.sqrt(2 * request.budget.value)
-    if not budget > 0:
-        raise ConfigError("privacy.epsilon", None, "leaves no budget; raise epsilon or delta.")
-    active = len(noisy_coordinates(request.scales))
-    rounded = fixed.rounded(rows, exact.keys, active)
-    if math.isinf(budget) or request.sensitivity == 0:
-        return 0.0
+    plain = noise_scale_for(units, request.sensitivity, request.budget)
+    if plain == 0:
+        return plain
+    budget = request.budget.value
+    rounded = fixed.rounded(rows, exact.keys, len(noisy_coordinates(request.scales)))
     if rounded > MOST * budget:
         raise too_long(request.horizon)
     change = request.sensitivity * math.sqrt(units)
     sigma = change * fixed.widening / (budget - rounded)
-    while fixed.loss(change / sigma, rounded).value > request.budget.value:
+    while fixed.loss(change / sigma, rounded).value > budget:
         sigma = math.nextafter(sigma, math.inf)
     if sigma * max(request.scales, default=0.0) >= 2.0 ** (BITS + 1):
         raise ConfigError(
             "privacy.epsilon",
             None,
-            f"asks for correlated discrete noise of 2^{BITS + 1} steps of the fixed-point grid or "
+            f"asks for correlated exact noise of 2^{BITS + 1} steps of the fixed-point grid or "
             "more; raise epsilon or delta, protect for a shorter time, or write "
             "mechanism.noise: gaussian.",
         )
@@ -194,38 +190,19 @@ def noise_scale(
 def exact_loss(
     mechanism: Any, exact: Exact, fixed: FixedPoint, units: float, rows: int | None, periods: int
 ) -> PrivacyLoss:
-    """rho of so many units within so many rows (None: all), in so many periods.
+    """mu of so many units within so many rows (None: all), in so many periods.
 
     Args:
       mechanism: has sensitivity, noise_scale and scales.
     """
-    if units == 0 or mechanism.sensitivity == 0:
-        return PrivacyLoss("zcdp", 0.0)
-    if mechanism.noise_scale == 0 or rows is None or math.isinf(units):
-        return PrivacyLoss("zcdp", math.inf)
+    plain = loss_of_units("gaussian", units, mechanism.sensitivity, mechanism.noise_scale)
+    if plain.value == 0:
+        return plain
+    if rows is None or math.isinf(plain.value):
+        return PrivacyLoss("gdp", math.inf)
     active = len(noisy_coordinates(mechanism.scales))
     rounded = fixed.rounded(rows, exact.keys * periods, active)
     return fixed.loss(mechanism.sensitivity * math.sqrt(units) / mechanism.noise_scale, rounded)
-
-
-def finer(sigma: float, scale: float) -> int:
-    """g: bits that the grid of a coordinate is finer than the lattice."""
-    return max(0, BITS + 1 - math.frexp(sigma * scale)[1])
-
-
-@lru_cache(maxsize=1 << 12)
-def fine_variances(sigma: float, scales: tuple[float, ...], ratio: float) -> tuple[int, ...]:
-    """sigma_t^2 of each coordinate on its grid, rounded up; ratio: sigma_t / sigma."""
-    results = {}
-    for scale in set(scales):
-        size = Fraction(sigma) * Fraction(scale) * 2 ** finer(sigma, scale) * Fraction(ratio)
-        if ratio == 1:
-            results[scale] = math.ceil(size**2)
-            continue
-        square = math.ceil(size**2 * (1 + Fraction(1, 2**44)))
-        drop = max(0, square.bit_length() - VARIANCE_BITS)
-        results[scale] = -(-square >> drop) << drop
-    return tuple(results[scale] for scale in scales)
 
 
 def discrete_units(
@@ -240,19 +217,14 @@ def discrete_units(
     labels = label(0, noise.first_tick + np.arange(len(chain)))
     groups: dict[tuple[int, ...], list[int]] = {}
     for t, ratio in enumerate(ratios.tolist()):
-        groups.setdefault(fine_variances(sigma, scales, ratio), []).append(t)
+        bits = 0 if ratio == 1 else VARIANCE_BITS
+        groups.setdefault(fine_variances(sigma, scales, ratio, bits), []).append(t)
     if len(groups) == 1:
         return noise.discrete_gaussian(labels, chain, next(iter(groups)))
     out = np.empty((*chain.shape[:2], len(scales)), dtype=np.int64)
     for variances, rows in groups.items():
         out[rows] = noise.discrete_gaussian(labels[rows], chain[rows], variances)
     return out
-
-
-def to_lattice(fine: Ints, sigma: float, scales: tuple[float, ...]) -> Ints:
-    """Fine steps (n, K, a) to the nearest lattice steps: post-processing."""
-    bits = np.asarray([min(finer(sigma, scale), LIMIT + 1) for scale in scales], dtype=np.int64)
-    return np.asarray((fine + ((np.int64(1) << bits) >> 1)) >> bits)
 
 
 def curves_of(scales: Floats) -> Ints:

@@ -16,14 +16,12 @@ from weir.dpcore.continual.blt import check_room
 from weir.dpcore.continual.unit import (
     SumRequest,
     draw_units,
-    lattice_variances,
+    drawn_as,
     loss_of_units,
     unit_variance,
     within_horizon,
 )
-from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
-from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from weir.dpcore.noise.noise import Noise, label
 
 UNBOUNDED = 2**40 - 1
@@ -43,7 +41,7 @@ class UnitSum(ContinualSum):
     """Noise of running totals = a sum of units of one size, of which a record moves a few.
 
     Attributes:
-      kind: "gaussian", "discrete_gaussian", "k_norm" or "laplace".
+      kind: "gaussian", "k_norm" or "laplace".
       horizon: number of ticks of the clock, None without end.
     """
 
@@ -92,15 +90,6 @@ class UnitSum(ContinualSum):
     def check_size(self) -> None:
         """Raises ConfigError when its noise could outgrow the lattice's integers."""
         check_room(self.name, math.sqrt(self.unit_variance), self.scales, 2 * self.worst_factor)
-        if self.kind == "discrete_gaussian":
-            drawn = lattice_variances(self.noise_scale, self.scales, self.largest_multiplier)
-            if max(drawn, default=0) > MAX_VARIANCE:
-                raise ConfigError(
-                    "privacy.epsilon",
-                    None,
-                    f"asks {self.name} for discrete noise of a variance above 2^80 squared steps "
-                    "of the fixed-point grid; raise epsilon or delta, or protect for less time.",
-                )
 
     @abstractmethod
     def nodes(self, n: int) -> list[Node]:
@@ -126,29 +115,14 @@ class CoverSum(UnitSum):
     born at tick 0.
     """
 
-    kinds: ClassVar[tuple[str, ...]] = (
-        "gaussian",
-        "discrete_gaussian",
-        "k_norm",
-        "laplace",
-    )
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "k_norm", "laplace")
 
     @property
     def real_noise(self) -> tuple[str, float]:
         """Each unit is rounded by itself; whole numbers add up."""
         stddev = math.sqrt(self.unit_variance) * self.largest_multiplier
-        return self.kind, stddev * max(self.scales, default=0.0)
-
-    def stddev(self, ticks: Ints, over: int | None) -> Floats:
-        """As in ``ContinualSum``; variances of discrete units are whole numbers: (m, d)."""
-        if self.kind != "discrete_gaussian":
-            return super().stddev(ticks, over)
-        return np.asarray(np.sqrt(self.lattice_variance(ticks, over)))
-
-    def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
-        """Variance of discrete noise, lattice units, where every multiplier is 1: (m, d)."""
-        unit = np.asarray(lattice_variances(self.noise_scale, self.scales), dtype=np.float64)
-        return np.asarray(self.factor(ticks, over)[:, None] * unit)
+        kind = drawn_as(self.kind, self.noise_scale * self.largest_multiplier, self.scales)
+        return kind, stddev * max(self.scales, default=0.0)
 
     @abstractmethod
     def cover(self, tick: int) -> tuple[Node, ...]:
@@ -224,9 +198,8 @@ class Independent(CoverSum):
         tick.
       Guarantee: for ever, against everything released: a record is in one tick's sum, and each
         tick's sum is released once, so parallel composition holds, adaptively: mu = Delta / sigma;
-        rho = Delta^2 / (2 sigma^2) on the lattice; eps = Delta / b for K-norm and Laplace noise.
-        The N cells of a user (``pattern``) have units of their own: mu^2, rho and eps are N times
-        as much.
+        eps = Delta / b for K-norm and Laplace noise. The N cells of a user (``pattern``) have units
+        of their own: mu^2 and eps are N times as much.
       Error: a running total has variance t + 1 units, a sum over N ticks N units.
       Source: Dwork, McSherry, Nissim, Smith (2006); Balle and Wang (2018) for the Gaussian.
     """

@@ -17,7 +17,6 @@ from weir.dpcore.continual.independent import UNBOUNDED, CoverSum, Node
 from weir.dpcore.continual.kary_tree import sizes_of
 from weir.dpcore.continual.unit import (
     SumRequest,
-    lattice_variances,
 )
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
@@ -65,7 +64,7 @@ class MergingTree(CoverSum):
         so that of the levels with one delay d it meets k within n ticks only if n is at least d + 1
         and the sizes of the k - 1 smallest of them added up. A level l <= h costs one share, level
         l > h gamma^(l - h) shares, and those that can be met within W ticks are the budget. Shares
-        are of eps (K-norm, Laplace), of mu^2 (Gaussian) and of rho (discrete Gaussian); they add
+        are of eps (K-norm, Laplace) and of mu^2 (Gaussian); they add
         adaptively, as a node's noise is drawn after all that it holds. The nodes of a level hold as
         many of a user's contributions (``pattern``) as fit, and W covers the period and the window
         after it; losses of pure noise add up over contributions.
@@ -222,14 +221,6 @@ class MergingTree(CoverSum):
         out = np.zeros(np.shape(ticks), dtype=np.float64)
         for multiplier, count in self._counts(ticks, over):
             out += multiplier**2 * count
-        return out
-
-    def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
-        """Variance of discrete noise, lattice units: each level's is rounded up by itself."""
-        out = np.zeros((*np.shape(ticks), self.dimension), dtype=np.float64)
-        for multiplier, count in self._counts(ticks, over):
-            unit = lattice_variances(self.noise_scale, self.scales, multiplier)
-            out += count[:, None] * np.asarray(unit, dtype=np.float64)
         return out
 
     def cover(self, tick: int) -> tuple[Node, ...]:

@@ -28,10 +28,7 @@ from weir.dpcore.continual.independent import (
     filled,
     trailing_zeros,
 )
-from weir.dpcore.continual.unit import (
-    SumRequest,
-    lattice_variances,
-)
+from weir.dpcore.continual.unit import SumRequest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise.noise import Noise, is_pure, label
@@ -280,14 +277,6 @@ class Hybrid(PrefixTree):
         """Finished epochs' roots and the prefix of this one, less what N ticks ago shares: (m,)."""
         squares = np.asarray([self.multiplier(k) ** 2 for k in range(self.levels + 1)])
         return self._added(ticks, over, squares[:, None])[:, 0]
-
-    def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
-        """Variance of discrete noise, lattice units: each epoch's is rounded up by itself."""
-        units = [
-            lattice_variances(self.noise_scale, self.scales, self.multiplier(k))
-            for k in range(self.levels + 1)
-        ]
-        return self._added(ticks, over, np.asarray(units, dtype=np.float64))
 
     def _added(self, ticks: Ints, over: int | None, unit: Floats) -> Floats:
         """Variance at ticks (m,) from that of a unit of each epoch, (epochs, w): (m, w)."""

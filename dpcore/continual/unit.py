@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.noise.discrete_gaussian import WIDER
 from weir.dpcore.noise.noise import Noise, k_norm_variance, kind_of
 
 NOISE_OF: Mapping[LossKind, str] = {
@@ -23,6 +24,11 @@ NOISE_OF: Mapping[LossKind, str] = {
     "pure": "k_norm",
 }
 """The noise that meets a budget of each kind."""
+
+BITS = 34
+"""A standard deviation of exact Gaussian noise is 2^34 steps of its grid or more."""
+WIDEST = 2.0**39
+"""From so many steps of the lattice on the sampler ends, and Gaussian noise is made of doubles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +44,7 @@ class SumRequest:
       norm: in which ``sensitivity`` is measured. 2: K-norm noise where the budget is pure. 1:
         independent Laplace noise.
       keys: most keys that two neighbours differ in, within one period.
+      exact: whether noise in floating point is refused.
     """
 
     dimension: int
@@ -51,6 +58,7 @@ class SumRequest:
     options: Mapping[str, Any]
     norm: int = 2
     keys: int = 2
+    exact: bool = False
 
     @property
     def kind(self) -> str:
@@ -111,6 +119,42 @@ def lattice_variances(
     return tuple(results[scale] for scale in scales)
 
 
+def finer(stddev: float) -> int:
+    """Bits that the grid of exact Gaussian noise is finer than the lattice.
+
+    stddev: in steps of the lattice.
+    """
+    return max(0, BITS + 1 - math.frexp(stddev)[1])
+
+
+@lru_cache(maxsize=1 << 12)
+def fine_variances(
+    sigma: float, scales: tuple[float, ...], ratio: float = 1.0, bits: int = 0
+) -> tuple[int, ...]:
+    """Variance of exact Gaussian noise of each coordinate on its grid, rounded up.
+
+    Larger than (ratio sigma scale)^2 by ``WIDER``^2, with which it costs no more than Gaussian
+    noise of that size. bits: significant ones to which it is rounded up in addition; 0: all.
+    """
+    results = {}
+    for scale in set(scales):
+        size = Fraction(sigma) * Fraction(scale) * Fraction(ratio) * 2 ** finer(sigma * scale)
+        square = math.ceil((size * WIDER) ** 2)
+        drop = max(0, square.bit_length() - bits) if bits else 0
+        results[scale] = -(-square >> drop) << drop
+    return tuple(results[scale] for scale in scales)
+
+
+def to_lattice(fine: Ints, sigma: float, scales: tuple[float, ...]) -> Ints:
+    """Fine steps (n, K, a), which are written over, to the nearest steps of the lattice: that is
+    post-processing."""
+    each = [min(finer(sigma * scale), 62) for scale in scales]
+    bits = np.int64(each[0]) if len(set(each)) == 1 else np.asarray(each, dtype=np.int64)
+    fine += (np.int64(1) << bits) >> 1
+    fine >>= bits
+    return fine
+
+
 def draw_units(
     kind: str,
     noise: Noise,
@@ -123,8 +167,9 @@ def draw_units(
     """Independent units of noise on the lattice, all in one bulk call.
 
     Args:
-      kind: "gaussian", "k_norm" and "laplace" (real-valued, rounded to the lattice:
-        post-processing), or "discrete_gaussian" (on the lattice from the start).
+      kind: "gaussian" (exact on a finer grid, real-valued from ``WIDEST`` on), "k_norm" and
+        "laplace" (real-valued), all rounded to the lattice, which is post-processing; or
+        "discrete_gaussian" (on the lattice from the start).
       noise: the keyed noise of the stride.
       labels: (m, 2) uint64. digests: (m, K, 2) uint64.
       noise_scale: sigma or b. scales: (d,) lattice units; coordinates of scale 0 get no noise.
@@ -137,14 +182,12 @@ def draw_units(
     active, some = _noisy(scales)
     if not active or noise_scale == 0:
         return np.zeros((m, keys, d), dtype=np.int64)
-    if kind == "discrete_gaussian":
+    if kind in ("gaussian", "discrete_gaussian"):
         own = tuple(some.tolist())
-        drawn = _discrete(noise, labels, digests, noise_scale, own, multipliers)
+        draw = partial(_exact if kind == "gaussian" else _discrete, noise, noise_scale, own)
+        drawn = _by_size(draw, labels, digests, multipliers, len(own))
     else:
-        raw = _real(kind, noise, labels, digests, noise_scale, some)
-        if multipliers is not None:
-            raw *= multipliers[:, None, None]
-        drawn = np.rint(raw, out=raw).astype(np.int64)
+        drawn = _rounded(_real(kind, noise, labels, digests, noise_scale, some), multipliers)
     if len(active) == d:
         return drawn
     out = np.zeros((m, keys, d), dtype=np.int64)
@@ -181,26 +224,69 @@ def _real(
     return sample(labels, digests, len(scales)) * (noise_scale * scales)
 
 
-def _discrete(
-    noise: Noise,
+def _rounded(raw: Floats, multipliers: Floats | None) -> Ints:
+    if multipliers is not None:
+        raw *= multipliers[:, None, None]
+    return np.rint(raw, out=raw).astype(np.int64)
+
+
+def _by_size(
+    draw: Callable[[float, Digests, Digests], Ints],
     labels: Digests,
     digests: Digests,
-    noise_scale: float,
-    scales: tuple[float, ...],
     multipliers: Floats | None,
+    width: int,
 ) -> Ints:
-    """Discrete Gaussians: one bulk call for each distinct multiplier."""
+    """Units of whole numbers: one bulk call for each distinct multiplier."""
     if multipliers is None or (multipliers == multipliers[:1]).all():
         item = 1.0 if multipliers is None or not multipliers.size else float(multipliers[0])
-        return noise.discrete_gaussian(
-            labels, digests, lattice_variances(noise_scale, scales, item)
-        )
-    out = np.empty((*digests.shape[:2], len(scales)), dtype=np.int64)
+        return draw(item, labels, digests)
+    out = np.empty((*digests.shape[:2], width), dtype=np.int64)
     for multiplier in np.unique(multipliers):
         rows = np.flatnonzero(multipliers == multiplier)
-        variances = lattice_variances(noise_scale, scales, float(multiplier))
-        out[rows] = noise.discrete_gaussian(labels[rows], digests[rows], variances)
+        out[rows] = draw(float(multiplier), labels[rows], digests[rows])
     return out
+
+
+def _discrete(
+    noise: Noise,
+    noise_scale: float,
+    scales: tuple[float, ...],
+    multiplier: float,
+    labels: Digests,
+    digests: Digests,
+) -> Ints:
+    """Discrete Gaussians on the lattice."""
+    return noise.discrete_gaussian(
+        labels, digests, lattice_variances(noise_scale, scales, multiplier)
+    )
+
+
+def _exact(
+    noise: Noise,
+    noise_scale: float,
+    scales: tuple[float, ...],
+    multiplier: float,
+    labels: Digests,
+    digests: Digests,
+) -> Ints:
+    """Gaussian noise: discrete on a fine grid, and rounded to the lattice."""
+    sigma = noise_scale * multiplier
+    if not fits_sampler(sigma, scales):
+        some = np.asarray(scales)
+        return _rounded(_real("gaussian", noise, labels, digests, sigma, some), None)
+    fine = noise.discrete_gaussian(labels, digests, fine_variances(sigma, scales))
+    return to_lattice(fine, sigma, scales)
+
+
+def drawn_as(kind: str, sigma: float, scales: Sequence[float]) -> str:
+    """How noise of a kind is drawn: ``discrete_gaussian`` where Gaussian noise is exact."""
+    return "discrete_gaussian" if kind == "gaussian" and fits_sampler(sigma, scales) else kind
+
+
+def fits_sampler(sigma: float, scales: Sequence[float]) -> bool:
+    """Whether Gaussian noise of such a size is drawn exactly."""
+    return sigma * max(scales, default=0.0) < WIDEST
 
 
 def unit_variance(kind: str, noise_scale: float, scales: Sequence[float]) -> float:
@@ -216,7 +302,8 @@ def unit_variance(kind: str, noise_scale: float, scales: Sequence[float]) -> flo
 def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: float) -> PrivacyLoss:
     """Loss of a record that moves ``units`` units of noise by its whole sensitivity, adaptively.
 
-    Gaussian: mu^2 = units (Delta / sigma)^2. Discrete Gaussian: rho = units Delta^2 / (2 sigma^2).
+    Gaussian: mu^2 = units (Delta / sigma)^2, drawn in whole numbers too
+    (``dpcore.noise.discrete_gaussian``). Discrete Gaussian: rho = units Delta^2 / (2 sigma^2).
     K-norm and Laplace: eps = units Delta / b, Delta in l2 and in l1. Sources: Dong, Roth,
     Su (2022); Canonne, Kamath, Steinke (2020); Hardt, Talwar (2010); Dwork, McSherry, Nissim,
     Smith (2006).

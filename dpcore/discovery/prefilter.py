@@ -7,15 +7,16 @@ waited until the period's end, and been forgotten there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Floats, Ints, accumulate
+from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
 from weir.dpcore.continual.blt import BufferedSum
-from weir.dpcore.continual.unit import noisy_coordinates
+from weir.dpcore.continual.unit import fine_variances, finer, noisy_coordinates
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Noises
 from weir.dpcore.discovery.waiting import KeyCells
@@ -33,7 +34,8 @@ PIECE: Final = 512
 LONGEST: Final = 1 << 14
 """Ticks of a period, at most: behind that the errors of single precision are too large."""
 LARGEST: Final = 9.1
-"""No normal is larger (``dpcore.noise.gaussian``)."""
+"""No normal made of doubles is larger (``dpcore.noise.gaussian``); a key with a larger exact one is
+not set aside."""
 
 
 def prefilter(
@@ -84,7 +86,6 @@ def _looks_ahead(rule: DiscoveryRule, noises: Noises, low: int, high: int) -> bo
     mechanism = rule.mechanism
     return (
         isinstance(mechanism, BufferedSum)
-        and mechanism.exact is None
         and mechanism.noise_scale > 0
         and mechanism.scales[rule.coordinate] > 0
         and high - low <= LONGEST
@@ -106,7 +107,7 @@ def _below(
     cells: sorted by tick.
     """
     unit = mechanism.noise_scale * mechanism.scales[rule.coordinate]
-    coordinate = noisy_coordinates(mechanism.scales).index(rule.coordinate)
+    draw = drawing(mechanism, noise, noisy_coordinates(mechanism.scales).index(rule.coordinate))
     ticks = len(bars)
     # One step of the lattice for the rounding of the noise, one for sums and thresholds in floats.
     margin = 2 / unit + error(mechanism, ticks) + float(bars.max()) / unit * ticks * 2.0**-22
@@ -129,7 +130,8 @@ def _below(
         chain = history[-1].copy()
         labels = label(0, low + begin + np.arange(n))
         units = np.zeros((TICKS + len(buffers), n_keys), dtype=np.float32)
-        units[:n] = noise.float32_gaussian(labels, history, coordinate)
+        units[:n] = draw(labels, history)
+        ok &= (np.abs(units[:n]) < LARGEST).all(axis=0)
         units[TICKS:] = buffers
         noisy = _product(within[:n], units)
         counts = np.zeros((n, n_keys), dtype=np.float32)
@@ -142,6 +144,37 @@ def _below(
         if n == TICKS:
             buffers = _product(after, units)
     return ok
+
+
+def drawing(
+    mechanism: BufferedSum, noise: KeyedNoise, coordinate: int
+) -> Callable[[Digests, Digests], Singles]:
+    """Labels and digests -> draws of a coordinate, in standard deviations: within ERROR of those of
+    what is released."""
+    if mechanism.exact is None:
+        return partial(_normals, noise, coordinate)
+    active = noisy_coordinates(mechanism.scales)
+    scale = mechanism.scales[active[coordinate]]
+    (variance,) = fine_variances(mechanism.noise_scale, (scale,))
+    variances = tuple(variance if i == coordinate else 0 for i in range(len(active)))
+    step = 2.0 ** -finer(mechanism.noise_scale * scale) / (mechanism.noise_scale * scale)
+    return partial(_whole, noise, coordinate, variances, step)
+
+
+def _normals(noise: KeyedNoise, coordinate: int, labels: Digests, digests: Digests) -> Singles:
+    return noise.float32_gaussian(labels, digests, coordinate)
+
+
+def _whole(
+    noise: KeyedNoise,
+    coordinate: int,
+    variances: tuple[int, ...],
+    step: float,
+    labels: Digests,
+    digests: Digests,
+) -> Singles:
+    drawn = noise.discrete_gaussian(labels, digests, variances)[:, :, coordinate]
+    return (drawn * step).astype(np.float32)
 
 
 def _product(left: Singles, right: Singles) -> Singles:

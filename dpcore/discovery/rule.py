@@ -39,11 +39,10 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
     Returns:
       (m,) x with P[noise >= x] <= chance, in whole steps:
 
-      * Gaussian: sd Q^-1(chance), and half a step for each number that was rounded to the lattice;
-      * discrete Gaussian: sqrt(2 V ln(1 / chance)), since a sum of discrete Gaussians is
-        sub-Gaussian with the sum V of their parameters (Canonne, Kamath, Steinke 2020: E exp(s X)
-        <= exp(s^2 sigma^2 / 2) for every s). Where it is correlated it is drawn on a finer grid:
-        half a step for its rounding, and variances that were rounded up (``continual.exact``);
+      * Gaussian: sd Q^-1(chance), and half a step for each number that was rounded to the lattice.
+        In whole numbers no event is more likely than under rounded Gaussians but for a factor
+        1 + 2^-17 (``dpcore.noise.discrete_gaussian``), whose roundings on the fine grid are
+        covered by that of the deviation to ``oversize``;
       * K-norm: the Chernoff bound: a coordinate of density exp(-||x||_2) in d dimensions has the
         generating function (1 - s^2)^(-(d + 1) / 2), the Fourier transform of a Cauchy density at
         an imaginary point, and -ln(1 - s^2) / s^2 grows, so units of unequal sizes reach no
@@ -52,16 +51,13 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
     """
     kind, _ = mechanism.real_noise
     stddev = rounded_up(mechanism.stddev(ticks, None)[:, coordinate])
-    if kind == "discrete_gaussian":
-        out = stddev * rounded_up(np.sqrt(-2 * np.log(chance)))
-        exact = getattr(mechanism, "exact", None)
-        if exact is not None:
-            out = out * exact.wider + mechanism.roundings(ticks) / 2
-    elif is_pure(kind):
-        out = _pure(mechanism, coordinate, ticks, chance) + mechanism.roundings(ticks) / 2
+    if is_pure(kind):
+        out = _pure(mechanism, coordinate, ticks, chance)
     else:
-        out = stddev * rounded_up(-ndtri(chance)) + mechanism.roundings(ticks) / 2
-    return np.ceil(out).astype(np.int64)
+        exact = kind == "discrete_gaussian"
+        wider, less = (mechanism.oversize * (1 + 2.0**-16), 1 + 2.0**-17) if exact else (1.0, 1.0)
+        out = stddev * wider * rounded_up(-ndtri(chance / less))
+    return np.ceil(out + mechanism.roundings(ticks) / 2).astype(np.int64)
 
 
 def _pure(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats) -> Floats:

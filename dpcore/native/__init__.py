@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 612012359
+VERSION = 2828399096
 """Checksum of the sources: a module that was built from others is not used. Its test tells it."""
 
 

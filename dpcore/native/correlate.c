@@ -53,16 +53,21 @@ WEIR_INLINE int64_t times(int64_t value, int64_t number) {
   return (int64_t)((uint64_t)above * (uint64_t)high * 2048 + (uint64_t)((middle + (1 << 20)) >> 21));
 }
 
+#define ONE ((int64_t)1 << 53)
+
 /* One tick of `filtered_units`: buffers are (poles + 1, columns), the last row is carried. */
 WEIR_WIDE static void exact_tick(int64_t *own, int64_t *buffers, int64_t *scratch, const int64_t *theta,
                                  const int64_t *omega, const int64_t *curve, Py_ssize_t poles,
                                  Py_ssize_t columns, int bits) {
   int64_t inverse = curve[0], scale = curve[1], step = curve[2], half = (int64_t)1 << (bits - 1);
   int64_t *come = scratch, *total = scratch + columns, *carried = buffers + poles * columns;
+  int flat = inverse == ONE && scale == ONE && !step; /* then `times` changes nothing, and adds nothing */
   for (Py_ssize_t i = 0; i < columns; i++) {
-    come[i] = times((int64_t)((uint64_t)own[i] << bits), inverse);
+    come[i] = (int64_t)((uint64_t)own[i] << bits);
     total[i] = 0;
   }
+  if (!flat)
+    for (Py_ssize_t i = 0; i < columns; i++) come[i] = times(come[i], inverse);
   for (Py_ssize_t j = 0; j < poles; j++) {
     int64_t *u = buffers + j * columns, t = theta[j], o = omega[j];
     for (Py_ssize_t i = 0; i < columns; i++) {
@@ -70,10 +75,13 @@ WEIR_WIDE static void exact_tick(int64_t *own, int64_t *buffers, int64_t *scratc
       u[i] = times(u[i], t) + come[i];
     }
   }
-  for (Py_ssize_t i = 0; i < columns; i++) {
-    own[i] += (times(total[i], scale) + carried[i] + half) >> bits;
-    carried[i] += times(come[i] + total[i], step);
-  }
+  if (flat)
+    for (Py_ssize_t i = 0; i < columns; i++) own[i] += (total[i] + carried[i] + half) >> bits;
+  else
+    for (Py_ssize_t i = 0; i < columns; i++) {
+      own[i] += (times(total[i], scale) + carried[i] + half) >> bits;
+      carried[i] += times(come[i] + total[i], step);
+    }
 }
 
 PyObject *weir_correlate_exact(PyObject *self, PyObject *args) {

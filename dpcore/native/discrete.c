@@ -59,14 +59,31 @@ WEIR_WIDE static uint64_t unlike(const uint64_t *restrict words, const int64_t *
   return seen;
 }
 
+/* Marks the undecided ones, and counts them. */
+static Py_ssize_t hard(const uint64_t *state, int64_t *values, int n) {
+  Py_ssize_t count = 0;
+  for (int i = 0; i < n; i++)
+    if (state[i] >> 1) {
+      values[i] = HARD;
+      count++;
+    }
+  return count;
+}
+
 /* Samples of (seed, coordinate) points, until all are accepted or undecided; n <= SIZE. */
 static Py_ssize_t settle(const weir_streams *streams, const uint64_t *points, const int64_t *columns,
                          const constants *c, int same, int64_t *out, int n) {
   uint64_t source[2 * SIZE], words[2 * SIZE], state[SIZE];
   int64_t values[SIZE], at[SIZE], column[SIZE];
-  Py_ssize_t undecided = 0;
-  for (int i = 0; i < n; i++) at[i] = i;
-  for (uint64_t number = 0; n; number++) {
+  weir_aes_blocks(&streams->stream, points, words, n);
+  uint64_t seen = same ? alike(words, c, out, state, n) : unlike(words, columns, c, out, state, n);
+  Py_ssize_t undecided = seen >> 1 ? hard(state, out, n) : 0;
+  int left = 0;
+  for (int i = 0; i < n; i++) {
+    at[left] = i;
+    left += !state[i];
+  }
+  for (uint64_t number = 1; (n = left); number++) {
     if (number == ATTEMPTS) {
       for (int i = 0; i < n; i++) out[at[i]] = HARD;
       return undecided + n;
@@ -76,27 +93,20 @@ static Py_ssize_t settle(const weir_streams *streams, const uint64_t *points, co
       source[2 * i + 1] = points[2 * at[i] + 1];
     }
     weir_aes_blocks(&streams->stream, source, words, n);
-    uint64_t seen;
     if (same) {
       seen = alike(words, c, values, state, n);
     } else {
       for (int i = 0; i < n; i++) column[i] = columns[at[i]];
       seen = unlike(words, column, c, values, state, n);
     }
-    if (seen >> 1)
-      for (int i = 0; i < n; i++)
-        if (state[i] >> 1) {
-          values[i] = HARD;
-          undecided++;
-        }
-    int left = 0;
+    undecided += seen >> 1 ? hard(state, values, n) : 0;
+    left = 0;
     for (int i = 0; i < n; i++) {
       int64_t place = at[i];
       out[place] = values[i]; /* a rejected one is written over later */
       at[left] = place;
       left += !state[i];
     }
-    n = left;
   }
   return undecided;
 }

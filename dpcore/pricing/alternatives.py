@@ -106,16 +106,8 @@ def sums_for(
     return {
         name: partial(over, name)
         for name, cls in results.items()
-        if noise in cls.kinds and cls.serves(leaf.overs) and _offered(name, noise, terms)
+        if noise in cls.kinds and cls.serves(leaf.overs)
     }
-
-
-def _offered(name: str, noise: str, terms: Terms) -> bool:
-    """Whether a noise of a mechanism is priced: some only where the config names both, or where
-    no other noise can keep the guarantee."""
-    if noise not in CONTINUAL_SUMS[name].by_name:
-        return True
-    return name == terms.continual_sum and noises_for(terms) == (noise,)
 
 
 def best_way(
@@ -132,7 +124,7 @@ def best_way(
     """
     check_named(terms, joined)
     noises, usual = noises_of_sums(terms), noises_for(terms)
-    spare = tuple(noise for noise in noises if noise not in usual)
+    spare = tuple(noise for noise in noises if is_pure(noise) and noise not in usual)
     return pick(terms, tries(terms, noises, ways), spare)
 
 
@@ -318,9 +310,9 @@ class MechanismConfig(Section):
     )
     noise: Literal["gaussian", "discrete_gaussian", "k_norm", "gumbel", "laplace"] | None = Field(
         default=None,
-        description="gaussian, discrete_gaussian (integers, zCDP), k_norm or laplace (both pure: "
-        "they serve delta = 0); of models that choose vertices gumbel or laplace. Without it the "
-        "plan prices them.",
+        description="gaussian (exact wherever it can be), discrete_gaussian (exact, or refused), "
+        "k_norm or laplace (both pure: they serve delta = 0); of models that choose vertices "
+        "gumbel or laplace. Without it the plan prices them.",
         examples=["gaussian"],
     )
     pure: bool | None = Field(

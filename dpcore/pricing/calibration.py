@@ -12,9 +12,9 @@ from weir.dpcore.accounting.groupings import CellPowers
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.accounting.joint import over_groupings
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.continual.unit import NOISE_OF
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.noise import is_pure, kind_of
+from weir.dpcore.pricing.noises import must_be_exact
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.registry import CONTINUAL_SUMS
 
@@ -215,15 +215,9 @@ def calibrated(
         "horizon": terms.horizon,
         "budget": budget,
         "norm": leaf.norm,
+        "exact": budget.kind == "gdp" and must_be_exact(terms),
         **{option: value for option, value in terms.options if option in cls.settings},
     }
-    asked = terms.continual_sum == name and terms.noise != "gaussian"
-    if budget.kind == "zcdp" and NOISE_OF[budget.kind] in cls.by_name and not asked:
-        raise ConfigError(
-            "mechanism.noise",
-            NOISE_OF[budget.kind],
-            f"is served by {name} where mechanism.continual_sum names it; add that.",
-        )
 
     def unit() -> ContinualSum:
         built = cls.calibrated(scales=(1.0,) * leaf.dimension, sensitivity=1.0, **common)
@@ -242,8 +236,7 @@ def calibrated(
         common["pattern"] = pattern.once() if leaf.once else pattern
         if "known_keys" in cls.settings:
             common["known_keys"] = terms.known_keys
-    if cls.by_name:
-        common["keys"] = _keys(terms, common.get("pattern"))
+    common["keys"] = _keys(terms, common.get("pattern"))
     scales = leaf.scales(unit)
     sensitivity = terms.factor * leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
     groups, kind = terms.groups, budget.kind

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.noise import KINDS, is_pure
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.registry import CONTINUAL_SUMS
 
 FINEST = 2.0**-40
 """Smallest delta that real-valued noise serves: each normal is made from 64 random bits, so that
@@ -29,10 +28,9 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
     asked, delta = terms.noise, terms.delta
     if asked is None and delta == 0:
         return ("k_norm",)
-    if 0 < delta < FINEST and asked in (None, "gaussian"):
-        only_real = "discrete_gaussian" not in kinds_of(terms.continual_sum)
-        if asked is not None or only_real:
-            raise too_fine(delta)
+    if 0 < delta < FINEST and asked == "gaussian":
+        raise too_fine(delta)
+    if 0 < delta < FINEST and asked is None:
         return ("discrete_gaussian",)
     if asked is None:
         return ("gaussian", "discrete_gaussian")
@@ -80,10 +78,14 @@ def noises_of_sums(terms: Terms) -> tuple[str, ...]:
     """Which noises are priced for a sum: those of ``noises_for``, and where neither the noise nor
     the mechanism is named, every pure noise (``Terms.pure``, ``covers_pure``).
 
+    Gaussian noise of sums is discrete wherever it can be: it has one name, and where the other is
+    asked for, ``must_be_exact`` refuses noise that is made of doubles.
+
     Raises:
       ConfigError: the noise that was named cannot keep the guarantee, or is not one of a sum.
     """
     noises = noises_for(terms)
+    noises = tuple(dict.fromkeys(noise.removeprefix("discrete_") for noise in noises))
     if not any(noise in KINDS for noise in noises):
         raise ConfigError(
             "mechanism.noise",
@@ -99,11 +101,6 @@ def noises_of_sums(terms: Terms) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*noises, *filter(is_pure, KINDS))))
 
 
-def kinds_of(named: str | None) -> tuple[str, ...]:
-    """Noises of the mechanism that the user named; all of them without a name.
-
-    A name that is no continual sum is a way to combine several with Gaussian noise.
-    """
-    if named is None:
-        return tuple(KINDS)
-    return tuple(CONTINUAL_SUMS[named].kinds) if named in CONTINUAL_SUMS else ("gaussian",)
+def must_be_exact(terms: Terms) -> bool:
+    """Whether Gaussian noise of sums that is made of doubles is refused."""
+    return terms.noise == "discrete_gaussian" or 0 < terms.delta < FINEST
