@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.noise.discrete_gaussian import WIDER
 
 
 class ConstantNoise:
@@ -15,7 +17,7 @@ class ConstantNoise:
     With value 1, a tree's release minus the exact sum counts the nodes in it.
 
     Args:
-      value: what each draw returns (integers for the discrete Gaussian).
+      value: what each draw returns, in standard deviations where it is a discrete Gaussian.
       first_tick: index of the first tick of the stride.
     """
 
@@ -65,8 +67,8 @@ class ConstantNoise:
     def discrete_gaussian(
         self, labels: Digests, digests: Digests, variances: Sequence[int]
     ) -> Ints:
-        """(m, K, d), all ``value``; 0 where the variance is 0."""
-        row = np.where(np.array([variance > 0 for variance in variances]), int(self.value), 0)
+        """(m, K, d), all ``value`` times the deviation; 0 where the variance is 0."""
+        row = np.array([round(self.value * math.sqrt(square) / WIDER) for square in variances])
         return np.broadcast_to(row, (*digests.shape[:2], len(variances))).astype(np.int64)
 
 

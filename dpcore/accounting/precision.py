@@ -3,8 +3,8 @@
 Real-valued noise is drawn in double precision and rounded to the lattice. From 2^53 steps on a
 double is a multiple of 2: noise of that size misses every other step, and whether an output can
 occur at all then depends on the exact sum below it, which is what the noise is there to hide. So
-noise is refused whose tails reach 2^53 steps. Exact noise (``discrete_gaussian``) is made in
-integers: its sampler ends at a standard deviation of 2^40 steps, and is refused beyond.
+noise is refused whose tails reach 2^53 steps. Exact noise is made in integers: its sampler ends
+at a standard deviation of 2^39 steps, beyond which noise is made of doubles.
 
 Well below that doubles are uneven already: ``unevenness`` tells how much of the guarantee it takes.
 The plan warns from ``UNEVEN`` on, and is refused where that is all of the guarantee.
@@ -76,6 +76,10 @@ class Rounded(Protocol):
     def real_noise(self) -> tuple[str, float]:
         """Kind of the noise, and the standard deviation of the largest number that is rounded."""
 
+    @property
+    def drawn_exactly(self) -> bool:
+        """Whether no double is in it."""
+
 
 def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
     """Refuses a plan whose rounding to doubles tells as much of a record as its guarantee allows.
@@ -91,7 +95,7 @@ def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
     """
     share = 0.0
     for part in sums:
-        if part.noise_scale > 0:
+        if part.noise_scale > 0 and not part.drawn_exactly:
             share = max(share, unevenness(*part.real_noise, part.sensitivity / part.noise_scale))
     if share >= 1:
         raise ConfigError(

@@ -92,12 +92,14 @@ def statement(
 
 
 def of_sums(text: str, sums: Sequence[Any]) -> str:
-    """A statement, with what some of the noise adds: that it is exact though it is correlated, and
-    what is lost where it is fitted to the whole clock."""
-    if any(getattr(part, "exact", None) is not None for part in sums):
+    """A statement, with what some of the noise adds: that it is not exact, and what is lost where
+    it is fitted to the whole clock."""
+    gaussian = [part for part in sums if part.real_noise[0] == "gaussian"]
+    doubles = sorted({part.name for part in gaussian if not part.drawn_exactly})
+    if doubles:
         text += (
-            " Correlated noise is discrete Gaussian and computed in integers; what their roundings "
-            "move is in the loss, so that nothing rests on floating point."
+            f" Noise of {' and '.join(doubles)} is computed in double precision, where it is not "
+            "exactly Gaussian."
         )
     if not any(part.caveat for part in sums):
         return text

@@ -108,7 +108,8 @@ class ContinualSum(ABC):
     by_gain: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        refuse_coarse(self.name, *self.real_noise)
+        if not self.drawn_exactly:
+            refuse_coarse(self.name, *self.real_noise)
 
     # ---- what a subclass supplies
 
@@ -172,14 +173,20 @@ class ContinualSum(ABC):
     @property
     @abstractmethod
     def real_noise(self) -> tuple[str, float]:
-        """Kind of the noise, ``discrete_gaussian`` where Gaussian noise is exact, and the largest
-        standard deviation, in steps of the fixed-point grid, of a number that is rounded to it.
-        ``dpcore.accounting.precision`` refuses what is too coarse."""
+        """Kind of the noise, and the largest standard deviation, in steps of the fixed-point grid,
+        of a number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too
+        coarse."""
+
+    @property
+    def drawn_exactly(self) -> bool:
+        """Whether Gaussian noise is drawn in whole numbers, not made of doubles."""
+        return False
 
     @property
     def oversize(self) -> float:
-        """Most by which the standard deviation of exact noise exceeds what is stated."""
-        return float(WIDER)
+        """Most by which the standard deviation of exact noise, and its roundings on its own grid,
+        exceed what is stated: a factor."""
+        return float(WIDER) ** 2
 
     # ---- shared
 
@@ -230,7 +237,7 @@ class ContinualSum(ABC):
             unknown["pattern"] = pattern
         check_request(cls.name, cls.kinds, request, cls.serves(overs), unknown)
         fitted = cls.fitted(request)
-        if exact and fitted.real_noise[0] != "discrete_gaussian":
+        if exact and not fitted.drawn_exactly:
             raise ConfigError(
                 "mechanism.noise",
                 "discrete_gaussian",

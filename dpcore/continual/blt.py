@@ -153,8 +153,12 @@ class BufferedSum(ContinualSum):
     def real_noise(self) -> tuple[str, float]:
         """The sum over all buffers is rounded: its standard deviation at the last tick."""
         squares = float(self.form.noise_squares(self.horizon))
-        kind = "gaussian" if self.exact is None else "discrete_gaussian"
-        return kind, self.noise_scale * max(self.scales, default=0.0) * math.sqrt(squares)
+        return "gaussian", self.noise_scale * max(self.scales, default=0.0) * math.sqrt(squares)
+
+    @property
+    def drawn_exactly(self) -> bool:
+        """Unless its roundings take too much."""
+        return self.exact is not None
 
     @property
     def fixed(self) -> FixedPoint:

@@ -193,8 +193,7 @@ class EndedSum(ContinualSum):
     def real_noise(self) -> tuple[str, float]:
         """The noise of the worst tick is rounded."""
         worst = math.sqrt(self._largest_square)
-        kind = "gaussian" if self.exact is None else "discrete_gaussian"
-        return kind, self.noise_scale * max(self.scales, default=0.0) * worst
+        return "gaussian", self.noise_scale * max(self.scales, default=0.0) * worst
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
@@ -219,6 +218,11 @@ class EndedSum(ContinualSum):
         """Variance of z_t, or of z_t - z_{t - over}, in units of sigma^2: (m,)."""
         at = np.minimum(np.asarray(ticks), self.horizon - 1)
         return np.asarray(variances(*self._parts, over)[at])
+
+    @property
+    def drawn_exactly(self) -> bool:
+        """Unless its roundings take too much."""
+        return self.exact is not None
 
     @property
     def fixed(self) -> FixedPoint:

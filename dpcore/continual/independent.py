@@ -16,7 +16,7 @@ from weir.dpcore.continual.blt import check_room
 from weir.dpcore.continual.unit import (
     SumRequest,
     draw_units,
-    drawn_as,
+    fits_sampler,
     loss_of_units,
     unit_variance,
     within_horizon,
@@ -121,8 +121,13 @@ class CoverSum(UnitSum):
     def real_noise(self) -> tuple[str, float]:
         """Each unit is rounded by itself; whole numbers add up."""
         stddev = math.sqrt(self.unit_variance) * self.largest_multiplier
-        kind = drawn_as(self.kind, self.noise_scale * self.largest_multiplier, self.scales)
-        return kind, stddev * max(self.scales, default=0.0)
+        return self.kind, stddev * max(self.scales, default=0.0)
+
+    @property
+    def drawn_exactly(self) -> bool:
+        """Up to the largest size of the sampler."""
+        size = self.noise_scale * self.largest_multiplier
+        return self.kind == "gaussian" and fits_sampler(size, self.scales)
 
     @abstractmethod
     def cover(self, tick: int) -> tuple[Node, ...]:

@@ -189,6 +189,11 @@ class LearnedSum(ContinualSum):
         return self.inner.real_noise
 
     @property
+    def drawn_exactly(self) -> bool:
+        """As the sum's."""
+        return self.inner.drawn_exactly
+
+    @property
     def adaptive(self) -> bool:
         """As the sum's."""
         return self.inner.adaptive

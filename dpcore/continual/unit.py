@@ -279,11 +279,6 @@ def _exact(
     return to_lattice(fine, sigma, scales)
 
 
-def drawn_as(kind: str, sigma: float, scales: Sequence[float]) -> str:
-    """How noise of a kind is drawn: ``discrete_gaussian`` where Gaussian noise is exact."""
-    return "discrete_gaussian" if kind == "gaussian" and fits_sampler(sigma, scales) else kind
-
-
 def fits_sampler(sigma: float, scales: Sequence[float]) -> bool:
     """Whether Gaussian noise of such a size is drawn exactly."""
     return sigma * max(scales, default=0.0) < WIDEST

@@ -54,9 +54,9 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
     if is_pure(kind):
         out = _pure(mechanism, coordinate, ticks, chance)
     else:
-        exact = kind == "discrete_gaussian"
-        wider, less = (mechanism.oversize * (1 + 2.0**-16), 1 + 2.0**-17) if exact else (1.0, 1.0)
-        out = stddev * wider * rounded_up(-ndtri(chance / less))
+        exact = mechanism.drawn_exactly
+        size, chance = (mechanism.oversize, chance / (1 + 2.0**-17)) if exact else (1.0, chance)
+        out = stddev * size * rounded_up(-ndtri(chance))
     return np.ceil(out + mechanism.roundings(ticks) / 2).astype(np.int64)
 
 

@@ -225,7 +225,7 @@ class Constants(NamedTuple):
         """Constants of coordinates with these variances, each in [1, 2^80]."""
         alike = len(set(variances)) == 1
         rows = [_constants(variance) for variance in (variances[:1] if alike else variances)]
-        return cls(*np.array(rows, dtype=np.uint64).T.copy())
+        return cls(*np.array(rows, dtype=np.uint64).reshape(-1, 5).T.copy())
 
     def at(self, column: Ints) -> Constants:
         """Constants of each element. column: (n,) index of a coordinate."""

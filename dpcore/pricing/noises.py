@@ -28,9 +28,7 @@ def noises_for(terms: Terms) -> tuple[str, ...]:
     asked, delta = terms.noise, terms.delta
     if asked is None and delta == 0:
         return ("k_norm",)
-    if 0 < delta < FINEST and asked == "gaussian":
-        raise too_fine(delta)
-    if 0 < delta < FINEST and asked is None:
+    if 0 < delta < FINEST and asked in (None, "gaussian"):
         return ("discrete_gaussian",)
     if asked is None:
         return ("gaussian", "discrete_gaussian")

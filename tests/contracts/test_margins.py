@@ -227,11 +227,11 @@ def test_margins_of_all_aggregates_cover_at_every_number_of_events(users: bool, 
 @pytest.fixture
 def loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is 15 times what margins are made of."""
-    for name in ("gaussian", "k_norm", "laplace"):
+    for name in ("gaussian", "discrete_gaussian", "k_norm", "laplace"):
         real = getattr(KeyedNoise, name)
 
         def louder(self: KeyedNoise, *args: Any, real: Any = real) -> Any:
-            return WRONG * real(self, *args)
+            return real(self, *args) * int(WRONG)
 
         monkeypatch.setattr(KeyedNoise, name, louder)
 

@@ -98,7 +98,7 @@ def test_pure_noise_is_priced_and_taken_where_it_is_better(delta: float) -> None
 @pytest.mark.parametrize("delta", [1e-11, 1e-12, 1e-14])
 def test_pure_noise_is_not_taken_where_delta_does_not_cover_its_tails(delta: float) -> None:
     plan = plan_of(ONE, delta)
-    assert plan.program.loss(None).kind == ("zcdp" if delta < 1e-12 else "gdp")
+    assert plan.program.loss(None).kind == "gdp"
     assert not any("not covered by delta" in text for text in plan.warnings)
     named = plan_of(ONE, delta, mechanism={"noise": "laplace"})
     assert any("not covered by delta" in text for text in named.warnings)
@@ -110,7 +110,6 @@ def test_both_losses_are_priced_and_the_plan_says_why() -> None:
     assert losses["k_norm"]["kind"] == "pure" and losses["k_norm"]["value"] == pytest.approx(1)
     assert losses["k_norm"]["mu"] == pytest.approx(1.2322, abs=1e-3)
     assert losses["gaussian"]["mu"] == pytest.approx(0.2367, abs=1e-4)
-    assert losses["discrete_gaussian"]["mu"] is None
     assert "2.99 times the error" in shown["choice"]
     assert "epsilon 1 (mu 1.23), where gaussian noise costs mu 0.237" in shown["choice"]
     total = plan_of({"n": {"count": "events"}}).to_json()

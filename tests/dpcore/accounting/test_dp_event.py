@@ -10,6 +10,7 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
+from weir.dpcore.accounting.calibrate import zcdp_rho
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.plan import Plan
 
@@ -41,8 +42,8 @@ def test_gaussian_plans_are_priced_alike(mechanism: str, window: str) -> None:
     assert RdpAccountant().compose(event).get_epsilon(DELTA) >= 0.9, "a looser accountant"
 
 
-def test_discrete_gaussian_plans_are_priced_no_higher() -> None:
-    event = plan("noise: discrete_gaussian").dp_event()
+def test_concentrated_losses_are_priced_no_higher() -> None:
+    event = PrivacyLoss("zcdp", zcdp_rho(1.0, DELTA)).dp_event()
     assert isinstance(event, dp_accounting.ZCDpEvent)
     found = RdpAccountant().compose(event).get_epsilon(DELTA)
     assert 0.9 <= found <= 1.0 * (1 + 1e-3)

@@ -59,7 +59,7 @@ def leaf_of(
     if events > 1:
         terms = terms_of({"ticks": 4, "keys": 2, "events": events})
     rule: ByAbsent = "covered" if terms.cell_relation != "replace_one" else "never"
-    channels, outputs = outputs_of(aggregates, False, events, rule)
+    channels, outputs = outputs_of(aggregates, events, rule)
     return ChannelLeaf(channels, outputs, overs_of(outputs), terms, norm)
 
 

@@ -58,7 +58,7 @@ def leaf_of(bodies: list[dict[str, Any]], relation: Relation, events: int = 1) -
     terms = config({"n": {"count": "events"}}, relation=relation).terms()
     if events > 1:
         terms = terms_of({"ticks": 4, "keys": 2, "events": events})
-    channels, outputs = outputs_of(made, False, events)
+    channels, outputs = outputs_of(made, events)
     return ChannelLeaf(channels, outputs, overs_of(outputs), terms)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.noise.discrete_gaussian import WIDER
 
 
 class Recorder:
@@ -43,6 +47,13 @@ class Recorder:
             self.values[node] = 1 + 7919 * len(self.drawn)
             out[i] = self.values[node]
         return out
+
+    def discrete_gaussian(
+        self, labels: Digests, digests: Digests, variances: Sequence[int]
+    ) -> Ints:
+        """As ``gaussian``, in standard deviations."""
+        sizes = np.array([math.sqrt(square) / WIDER for square in variances], dtype=np.float64)
+        return np.rint(self.gaussian(labels, digests, len(sizes)) * sizes).astype(np.int64)
 
     def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """As ``gaussian``."""

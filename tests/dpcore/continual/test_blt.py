@@ -56,7 +56,7 @@ def worst(mechanism: Blt, ticks: int) -> float:
 )
 def test_worst_error_at_a_window(window: int, error: float) -> None:
     mechanism = make(window)
-    assert worst(mechanism, 2**30) <= error
+    assert worst(mechanism, 2**30) <= error * (1 + 1e-8)
     assert mechanism.loss(window).value <= 1.0
     assert mechanism.loss(window).value == pytest.approx(1.0, rel=1e-12)
 
@@ -77,7 +77,7 @@ def test_perpetual_error_in_constant_state() -> None:
 
 def test_state_is_three_vectors_at_a_window_of_1024() -> None:
     own = make(1024, scales=(1.0, 1.0)).init(1).own
-    assert own.buffers.shape == (1, 2, 3)
+    assert own.buffers.shape == (1, 2, 4), "and what is carried, which is 0 here"
 
 
 def test_expiration_is_graded() -> None:
@@ -103,7 +103,7 @@ def test_loss_is_that_of_the_dense_factorization() -> None:
     c = np.linalg.solve(b, np.tril(np.ones((n, n))))
     for ticks in (1, 50, 51, 299):
         dense = np.linalg.norm(c[:ticks, 0]) / mechanism.noise_scale
-        assert mechanism.loss(ticks).value == pytest.approx(dense, rel=1e-10)
+        assert dense <= mechanism.loss(ticks).value <= dense * (1 + 1e-8)
     difference = b.copy()
     difference[9:] -= b[:-9]
     ticks_ = np.arange(n)

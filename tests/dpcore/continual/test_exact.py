@@ -13,7 +13,7 @@ from tests.dpcore.continual.test_blt import KEYS, noise
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Ints
-from weir.dpcore.continual import blt, ended, exact
+from weir.dpcore.continual import blt, ended, exact, unit
 from weir.dpcore.continual.base import ContinualSum, canonical_mechanism
 from weir.dpcore.continual.blt import Blt
 from weir.dpcore.continual.columns import between
@@ -25,14 +25,14 @@ from weir.dpcore.plan import Plan
 CLASSES = (Blt, EndedSum)
 
 
-def make(cls: Any, n: int | None = 40, rho: float = 0.5, **more: Any) -> Any:
+def make(cls: Any, n: int | None = 40, mu: float = 1.0, **more: Any) -> Any:
     request: dict[str, Any] = {"overs": (None,), "window": None, "scales": (1.0, 2.0**9), **more}
     return cls.calibrated(
         dimension=len(request["scales"]),
         sensitivity=1.0,
         horizon=n,
-        budget=PrivacyLoss("zcdp", rho),
-        **request,
+        budget=PrivacyLoss("gdp", mu),
+        **{"exact": True, **request},
     )
 
 
@@ -42,10 +42,11 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def at(bits: int) -> None:
         monkeypatch.setattr(exact, "BITS", bits)
+        monkeypatch.setattr(unit, "BITS", bits)
         monkeypatch.setattr(exact, "MOST", 0.9)
         blt.fixed_of.cache_clear()
         ended.fixed_of.cache_clear()
-        exact.fine_variances.cache_clear()
+        unit.fine_variances.cache_clear()
 
     yield at
     monkeypatch.undo()
@@ -109,9 +110,9 @@ def shifts(mechanism: Any, zeta: Ints, change: Ints, n: int) -> Any:
 
 
 def attained(mechanism: Any, n: int, first: int, sizes: Any, seed: int) -> tuple[float, Any]:
-    """rho of a change of a record at a tick, in shares of the scales; and the roundings of rows."""
+    """mu of a change of a record at a tick, in shares of the scales; and the roundings of rows."""
     sigma, scales = mechanism.noise_scale, np.asarray(mechanism.scales)
-    fine = scales * 2.0 ** np.array([exact.finer(sigma, s) for s in scales])
+    fine = scales * 2.0 ** np.array([unit.finer(sigma * s) for s in scales])
     deviation = sigma * fine * sizes_of(mechanism, n)[:, None]
     rng = np.random.default_rng(seed)
     zeta = np.rint(rng.normal(size=(n, len(scales))) * deviation).astype(np.int64)
@@ -119,7 +120,7 @@ def attained(mechanism: Any, n: int, first: int, sizes: Any, seed: int) -> tuple
     change[first] = np.trunc(np.asarray(sizes) * fine)
     moved = shifts(mechanism, zeta[:, None], change, n) / deviation
     clean = np.linalg.solve(mechanism.materialize(n), np.cumsum(change / fine, axis=0)) / sigma
-    return float((moved**2).sum() / 2), moved + clean
+    return math.sqrt((moved**2).sum()), moved + clean
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -128,13 +129,13 @@ def test_no_record_moves_rows_by_more_than_is_charged(cls: Any, bits: int, coars
     """Two runs with the same releases: their noise differs by the change and by roundings."""
     coarse(bits)
     n, worst, most = 30, 0.0, 0.0
-    mechanism = make(cls, n, rho=50.0, scales=(1.0, 0.25))
+    mechanism = make(cls, n, mu=10.0, scales=(1.0, 0.25))
     for seed in range(3):
         first = seed * 7 % n
         for sizes in ((1, 0), (0, -1), (0.6, 0.8), (0.1, 0)):
-            rho, rounding = attained(mechanism, n, first, sizes, seed)
-            worst, most = max(worst, rho), max(most, float(np.abs(rounding).max()))
-            assert rho <= mechanism.loss(n - first).value
+            mu, rounding = attained(mechanism, n, first, sizes, seed)
+            worst, most = max(worst, mu), max(most, float(np.abs(rounding).max()))
+            assert mu <= mechanism.loss(n - first).value
     assert most <= mechanism.fixed.rounding
     assert most > mechanism.fixed.rounding / 40
     assert worst > 0.9 * mechanism.loss(n).value or bits < 34
@@ -147,22 +148,19 @@ def test_roundings_that_are_not_charged_are_found(
     """The replay above rejects a price of sums alone: roundings of 40 rows add to it."""
     coarse(3)
     monkeypatch.setattr(FixedPoint, "rounded", lambda *_: 0.0)
-    mechanism = make(cls, 30, rho=0.2, scales=(0.5, 0.25))
+    mechanism = make(cls, 30, mu=0.63, scales=(0.5, 0.25))
     results = [attained(mechanism, 30, 0, (1, 0), seed)[0] for seed in range(3)]
-    assert max(results) > 1.05 * mechanism.loss(30).value
+    assert max(results) > 1.02 * mechanism.loss(30).value
 
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_budgets_are_kept_and_roundings_take_little(cls: Any) -> None:
-    mechanism, wide = make(cls, 1000, rho=0.02), make(cls, 1000, rho=0.02, keys=200)
-    plain = cls.calibrated(
-        dimension=2, scales=(1.0, 2.0**9), sensitivity=1.0, overs=(None,), window=None,
-        horizon=1000, budget=PrivacyLoss("gdp", 0.2),
-    )  # fmt: skip
-    assert 0.02 * (1 - 1e-6) < mechanism.loss(None).value <= 0.02
-    assert 1 < mechanism.noise_scale / plain.noise_scale < 1 + 1e-5
+    mechanism, wide = make(cls, 1000, mu=0.2), make(cls, 1000, mu=0.2, keys=200)
+    plain = replace(mechanism, exact=None)
+    assert 0.2 * (1 - 1e-6) < mechanism.loss(None).value <= 0.2
+    assert 1 < mechanism.loss(None).value / plain.loss(None).value < 1 + 1e-5
     assert wide.noise_scale > mechanism.noise_scale
-    assert mechanism.real_noise[0] == "discrete_gaussian"
+    assert mechanism.drawn_exactly and not plain.drawn_exactly
     assert mechanism.state_bytes() <= 2 * plain.state_bytes()
 
 
@@ -170,7 +168,7 @@ def test_a_user_is_charged_for_roundings_in_every_key() -> None:
     pattern = Pattern(40, 40, 6, 1, 5, 6, None, 30)
     for cls in CLASSES:
         few, many = make(cls, pattern=pattern), make(cls, pattern=pattern, keys=6000)
-        assert few.exact.keys == 60 and few.loss(None).value <= 0.5
+        assert few.exact.keys == 60 and few.loss(None).value <= 1
         alike = replace(many, exact=exact.Exact(60))
         assert many.loss(None).value > alike.loss(None).value
         assert few.loss_of_periods(2, None, 3).value > few.loss(None).value
@@ -239,7 +237,7 @@ def battery(mechanism: Any, mutant: str) -> list[str]:
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_noise_has_its_size_and_mutants_are_rejected(cls: Any) -> None:
-    mechanism = make(cls, 12, rho=1e-7, scales=(1.0,))
+    mechanism = make(cls, 12, mu=4e-4, scales=(1.0,))
     assert battery(mechanism, "") == []
     assert "scale" in battery(mechanism, "scale")
     assert "keys" in battery(mechanism, "keys")
@@ -249,7 +247,7 @@ def test_noise_has_its_size_and_mutants_are_rejected(cls: Any) -> None:
 @pytest.mark.parametrize("cls", CLASSES)
 def test_all_steps_of_the_lattice_occur(cls: Any) -> None:
     """Noise of less than a step is what it would be on a finer grid, to the nearest step."""
-    mechanism = make(cls, 4, rho=8.0, scales=(1.0,))
+    mechanism = make(cls, 4, mu=4.0, scales=(1.0,))
     keys = [b"%d" % i for i in range(20000)]
     chain = np.zeros((2, len(keys), 2), dtype=np.uint64)
     drawn = mechanism.draw(mechanism.init_noise(len(keys)), chain, chain[1:], noise(0, keys))[1]
@@ -261,13 +259,8 @@ def test_all_steps_of_the_lattice_occur(cls: Any) -> None:
 
 def test_without_exact_noise_nothing_is_in_the_canonical_form() -> None:
     for cls in CLASSES:
-        facts = canonical_mechanism(make(cls))
-        assert facts["exact"] == {"keys": 2}
-        plain = cls.calibrated(
-            dimension=1, scales=(1.0,), sensitivity=1.0, overs=(None,), window=None, horizon=40,
-            budget=PrivacyLoss("gdp", 1.0),
-        )  # fmt: skip
-        assert "exact" not in canonical_mechanism(plain)
+        assert canonical_mechanism(make(cls))["exact"] == {"keys": 2}
+        assert "exact" not in canonical_mechanism(replace(make(cls), exact=None))
 
 
 PLAN = """
@@ -282,34 +275,36 @@ mechanism: {continual_sum: NAME, noise: discrete_gaussian}
 
 
 @pytest.mark.parametrize("name", ["blt", "ended"])
-def test_only_a_plan_that_names_both_has_it(name: str) -> None:
+def test_it_is_exact_wherever_it_can_be_and_is_refused_elsewhere_where_it_must(name: str) -> None:
     text = PLAN.replace("NAME", name)
-    plan = Plan.from_yaml(text)
-    assert [part.exact for part in plan.program.sums] == [exact.Exact(2)]  # type: ignore[attr-defined]
-    assert plan.guarantee.epsilon <= 1 and "computed in integers" in plan.guarantee.statement
+    must = Plan.from_yaml(text)
     grouped = Plan.from_yaml(text.replace("m]", "m], groups: [[], [k], [k, m]]"))
     assert grouped.program.sums[0].exact == exact.Exact(6)  # type: ignore[attr-defined]
     fine = Plan.from_yaml(text.replace(", noise: discrete_gaussian", "").replace("1e-6", "1e-14"))
-    assert fine.program.sums[0].exact == exact.Exact(2)  # type: ignore[attr-defined]
-    for other in ("noise: discrete_gaussian", f"continual_sum: {name}"):
-        plain = Plan.from_yaml(
-            text.replace(f"continual_sum: {name}, noise: discrete_gaussian", other)
-        )
-        priced = {(item.mechanism, item.noise) for item in plain.alternatives}
-        assert (name, "discrete_gaussian") not in priced
-        assert "computed in integers" not in plain.guarantee.statement
-    with pytest.raises(ConfigError, match="cannot serve"):
+    by_itself = Plan.from_yaml(text.replace(", noise: discrete_gaussian", ""))
+    for plan in (must, fine, by_itself):
+        assert [part.exact for part in plan.program.sums] == [exact.Exact(2)]  # type: ignore[attr-defined]
+        assert plan.guarantee.epsilon <= 1 and "double precision" not in plan.guarantee.statement
+        assert {item.noise for item in plan.alternatives} & {"gaussian", "discrete_gaussian"} == {
+            "gaussian"
+        }
+    assert must.program == by_itself.program
+    with pytest.raises(ConfigError, match="toeplitz.*made of doubles"):
         Plan.from_yaml(text.replace(name, "toeplitz"))
+    doubles = Plan.from_yaml(text.replace(name, "toeplitz").replace("discrete_", ""))
+    assert "Noise of toeplitz is computed in double" in doubles.guarantee.statement
 
 
-def test_clocks_whose_roundings_take_too_much_are_refused() -> None:
+def test_clocks_whose_roundings_take_too_much_have_noise_of_doubles() -> None:
     with pytest.raises(ConfigError, match="cannot be correlated over no end"):
         make(Blt, None)
-    assert make(Blt, None, window=10_000).loss(10_000).value <= 0.5
+    assert not make(Blt, None, exact=False).drawn_exactly
+    assert make(Blt, None, window=10_000).loss(10_000).value <= 1
     with pytest.raises(ConfigError, match="or more; raise epsilon"):
-        make(Blt, rho=1e-12, scales=(2.0**20,))
+        make(Blt, mu=1e-4, scales=(2.0**25,))
+    assert make(Blt, mu=1e-4, scales=(2.0**25,), exact=False).exact is None
     with pytest.raises(ConfigError, match="leaves no budget"):
-        make(Blt, rho=0.0)
+        make(Blt, mu=0.0)
 
 
 def test_numbers_fit_their_integers() -> None:

@@ -118,7 +118,7 @@ def test_merging_tree_has_at_most_two_nodes_a_level_and_three_halves_log():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("kind", ["gdp", "zcdp", "pure"])
+@pytest.mark.parametrize("kind", ["gdp", "pure"])
 def test_the_loss_counted_node_by_node(name, kind):
     """Nodes that hold a record, over the ticks from its arrival on: never above, and attained."""
     mechanism = ALL[name](kind)
@@ -166,7 +166,7 @@ def test_losses_in_figures():
     assert build(Hybrid, **pure).loss(None).value == 0.5
 
 
-@pytest.mark.parametrize("kind", ["gdp", "zcdp", "pure"])
+@pytest.mark.parametrize("kind", ["gdp", "pure"])
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7, 2.3])
 @pytest.mark.parametrize("cls", [Tree, WindowTree, MergingTree, Hybrid, Independent])
 def test_calibration_never_exceeds_the_budget(cls, kind, value):

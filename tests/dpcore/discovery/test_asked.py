@@ -44,7 +44,7 @@ def test_a_count_of_its_own_gets_its_share_and_ends_with_the_period(noise) -> No
     assert rule.hidden and counting.hidden and not any(part.hidden for part in rest)
     assert rule.mechanism == counting.mechanism and rule.touched == 12
     assert program.channels[counting.channels[0]].takes == "newcomers"
-    power = 2 if noise == "gaussian" else 1
+    power = 1 if noise == "k_norm" else 2
     spent = [part.loss(168).value ** power for part in program.parts]
     assert math.isclose(spent[-1] / sum(spent), 0.6, rel_tol=1e-6)
     assert counting.loss(10**6) == counting.loss(None) == counting.loss(1)

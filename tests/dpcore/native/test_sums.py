@@ -18,7 +18,6 @@ TICKS, KEYS, FIRST = 5, 3, 40
 
 CASES = {
     "count": (Channel.make("count"),),
-    "whole count": (Channel.make("count", whole=True),),
     "sum": (Channel.make("count"), Channel.make("value", "v", (0.0, 2.0))),
     "centred": (Channel.make("value", "v", (-2.0, 2.0), centre=0.5),),
     "above 0": (Channel.make("value", "v", (0.5, 1.5)),),
