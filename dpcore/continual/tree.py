@@ -135,8 +135,8 @@ class Tree(PrefixTree):
         tick.
       Guarantee: against everything released within n ticks of its arrival, n <= T or None, a record
         has met at most k = floor(log2 n) + 1 nodes (T for None), and outputs are sums of nodes'
-        noisy sums, so adaptively mu^2 = k (Delta / sigma)^2; rho = k Delta^2 / (2 sigma^2) on the
-        lattice; eps = k Delta / b for pure noise. The record of tick 0 attains it for every n.
+        noisy sums, so adaptively mu^2 = k (Delta / sigma)^2; eps = k Delta / b for pure noise. The
+        record of tick 0 attains it for every n.
         For: record i is in the node of level l if digit l of i is 0, and first meets it 2^l - (i
         mod 2^l) ticks after its arrival. If l_1 < ... < l_k are such levels, i mod 2^(l_k) lacks
         the others' digits, so the k-th node takes at least 1 + 2^(l_1) + ... + 2^(l_(k-1)) >=
@@ -232,7 +232,7 @@ class Hybrid(PrefixTree):
         tick.
       Guarantee: for ever, against everything released. A record lies in at most k + 1 nodes, all of
         its own epoch's tree: mu^2 = (k + 1) (Delta / (sqrt(k + 1) sigma))^2 = (Delta / sigma)^2
-        (rho = Delta^2 / (2 sigma^2); eps = (k + 1) Delta / ((k + 1) b) = Delta / b). Which epoch is
+        (eps = (k + 1) Delta / ((k + 1) b) = Delta / b). Which epoch is
         decided by the public clock, and other epochs' trees use its outputs only, so the epochs
         compose in parallel, adaptively: the maximum, not the sum.
         The record of an epoch's first tick attains it when the epoch ends.

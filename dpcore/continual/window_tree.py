@@ -84,9 +84,8 @@ class WindowTree(CoverSum):
         tick.
       Guarantee: against everything released within n <= W ticks of its arrival. For that long a
         record is inside the window, hence only in noisy nodes; no node is noised twice. It lies in
-        h + 1 nodes, so adaptively mu^2 = (h + 1) (Delta / sigma)^2;
-        rho = (h + 1) Delta^2 / (2 sigma^2) on the lattice; eps = (h + 1) Delta / b for pure
-        noise. A record of a block's first tick attains it at n = W. For n > W: nothing, unless the
+        h + 1 nodes, so adaptively mu^2 = (h + 1) (Delta / sigma)^2; eps = (h + 1) Delta / b for
+        pure noise. A record of a block's first tick attains it at n = W. For n > W: nothing, unless the
         stream ends first. For a user (``pattern``) W covers the period and the window after it, so
         that the clean prefix holds no part of the period; a level's nodes hold as many of the
         contributions as fit, and losses of pure noise add up over contributions.

@@ -14,8 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import ndtri, ndtri_exp
 
 from weir.dpcore import native
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise import discrete_gaussian as module
 from weir.dpcore.noise.acceptance import (
@@ -27,6 +29,7 @@ from weir.dpcore.noise.acceptance import (
     exp_bounds,
     settle,
 )
+from weir.dpcore.noise.discrete_gaussian import WIDER
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.streams import Streams
 
@@ -324,3 +327,45 @@ def test_an_attempts_extensions_have_their_own_blocks(root):
     assert len(seen) == 8
     with pytest.raises(OverflowError):
         module._extension(streams, seeds[0], 0, 1 << 24, 1)
+
+
+def quantiles(s: float, reach: float = 3.0) -> tuple[Floats, Floats]:
+    """m / s, and s times the normal quantiles of P[X >= m], for m = 1, 2, .. up to ``reach`` s^2:
+    as far as the tail of s turns from a normal one to that of single steps."""
+    top = int(reach * s * s) + 2
+    weights = -((np.arange(top + int(40 * s) + 10) / s) ** 2) / 2
+    tails = np.logaddexp.accumulate(weights[::-1])[::-1]
+    tails -= np.logaddexp(tails[0], tails[1])
+    return np.arange(1, top) / s, -ndtri_exp(tails[1:top]) * s
+
+
+@pytest.mark.parametrize("s", [4.0, 16.0, 64.0])
+def test_the_lemma_holds_at_every_step(s: float) -> None:
+    """Both bounds of the proof, and how far off they are: the truth is 1 + 1 / (24 s^2)."""
+    v, y = quantiles(s)
+    more = np.append(np.diff(y) - 1, 2 * y[0] - 1)  # the last: of the step 0
+    near = np.append(np.maximum(v[1:], 1) / s, 1 / s**2)
+    assert (more[:-1] <= near[:-1]).all() and more[-1] <= near[-1]
+    far = v[:-1] > 4
+    w = v[:-1][far]
+    assert (more[:-1][far] <= (1 + w**-2) / (1 - 2 / (s * w) - 2 * w**-4) - 1).all()
+    assert (y / s <= v + 1e-12).all() and (y / s >= v - 2 / s - 2 / v**3)[v > 4].all()
+    assert more.max() * 24 * s * s == pytest.approx(1, abs=0.01)
+    assert float(WIDER - 1) >= 2.0**-17 and float(WIDER - 1) > 2.0**-19 + 2.0**-18 + 2.0**-33
+
+
+@pytest.mark.parametrize("moved", [1, 3, 10])
+def test_tests_of_two_neighbours_are_no_better_than_of_gaussians_and_a_smaller_price_is_rejected(
+    moved: int,
+) -> None:
+    """The best tests of X against X + D, at a small s where the difference shows."""
+    s = 2.0
+    steps = np.arange(-400, 401)
+    mass = np.exp(-(steps**2) / (2 * s * s))
+    mass /= mass.sum()
+    below = np.concatenate([[0.0], np.cumsum(mass)])  # P[X < m] for m = -400 .. 401
+    first, second = 1 - below[moved:], below[: len(below) - moved]  # P[X >= m], P[X < m - D]
+    some = (first > 1e-9) & (second > 1e-9)
+    apart = -ndtri(first[some]) - ndtri(second[some])
+    assert apart.max() <= moved / s * (1 + 1 / (24 * s * s) + 1e-3)
+    assert apart.max() > moved / s * (1 + 1e-3), "a Gaussian's own price is a little too low here"
