@@ -278,6 +278,26 @@ def test_the_histogram_has_noise_of_the_scale_that_is_paid_for_and_of_no_other()
     assert abs(norm.cdf(1 / 1.2) - norm.cdf(1)) > error, "a scale that is off would show"
 
 
+def test_the_clip_is_twice_the_highest_bin_whose_noisy_count_is_above_the_threshold() -> None:
+    mechanism, keys = mechanism_of(plan_of()), 20_000
+    sizes = np.zeros(40, dtype=np.int64)
+    sizes[[12, 20, 21, 25, 30]] = (900, 25, 18, 15, 9)
+    threshold = -norm.ppf(0.001 / 40) * mechanism.sizes_scale
+    assert mechanism.threshold == pytest.approx(threshold, rel=1e-4)
+    assert mechanism.sizes_scale == pytest.approx(1 / mechanism.loss(None).value, rel=1e-6)
+    found = norm.sf((threshold - sizes) / mechanism.sizes_scale)
+    highest = found * np.append(np.cumprod(1 - found[:0:-1])[::-1], 1.0)
+    expected = np.zeros(40)
+    np.add.at(expected, np.minimum(np.arange(40) + 2, 39), highest)
+    clip = mechanism.decided(
+        np.tile(sizes, (keys, 1)), noise_of(keys, 3), np.zeros((keys, 2), dtype=np.uint64)
+    )
+    shares = np.bincount(clip, minlength=40) / keys
+    error = 4 * np.sqrt(np.maximum(expected, 1 / keys) / keys)
+    assert (np.abs(shares - expected) < error).all()
+    assert (expected[[14, 22, 27, 32]] > 0.005).all(), "each of these bins is the highest at times"
+
+
 @pytest.mark.parametrize(("scale", "right"), [(1.0, True), (1.25, False)])
 def test_under_pure_noise_the_histogram_has_laplace_noise(scale: float, right: bool) -> None:
     """A bin that lies two scales above the threshold is missed in e^-2 / 2 of keys."""
@@ -295,10 +315,10 @@ def test_under_pure_noise_the_histogram_has_laplace_noise(scale: float, right: b
 
 def test_an_empty_histogram_gives_the_start_value_almost_always() -> None:
     mechanism = mechanism_of(plan_of())
-    keys = 3000
+    keys = 10_000
     sizes = np.zeros((keys, 40), dtype=np.int64)
     clip = mechanism.decided(sizes, noise_of(keys, 2), np.zeros((keys, 2), dtype=np.uint64))
-    assert (clip != mechanism.start).mean() < 0.02
+    assert abs((clip != mechanism.start).mean() - 0.001) < 4 * math.sqrt(0.001 / keys)
     assert mechanism.edges[mechanism.start] == pytest.approx(11.05, rel=0.01)
     assert mechanism.edges[mechanism.start - 1] < 10
 
