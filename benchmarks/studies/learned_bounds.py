@@ -1,14 +1,21 @@
 """What does a clip cost that is learned in private from the first ticks, then frozen?
 
-    python -m benchmarks.studies.learned_bounds [--bikes hour.csv] [--cache .cache] [--draws 3000]
+    python -m benchmarks.studies.learned_bounds [--bikes hour.csv] [--ratings u.data]
+        [--cache .cache] [--draws 30000]
 
 The expected error of a sum's last total (what is clipped off, and noise), over that of the best
-fixed clip, which nobody knows. ``times`` 1 and 2, and a public top in place of learning. Departure
-delays of flights (336,776 events of 2013, the first 36 days learned), purchases at a CD shop
-(customers as the unit, the first 60 of 546 days), and rentals of bikes by the hour, which grow all
-the time (``hour.csv`` of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is; the first
-73 of 731 days). Draws are of the histogram alone: the error for a clip is exact. Half a minute;
-writes benchmarks/studies/results/learned_bounds.csv.
+fixed clip, which nobody knows. ``times`` 1, 2 and 4, and a public top in place of learning.
+Departure delays of flights (336,776 events of 2013, the first 36 days learned), purchases at a CD
+shop (customers as the unit, the first 60 of 546 days), what a user's movie ratings of a day add up
+to (``u.data`` of MovieLens 100K: user, item, rating, seconds; users of a day as the unit, the
+first 42 of 215 days), and rentals of bikes by the hour, which grow all the time (``hour.csv`` of
+the UCI data set "Bike Sharing", or WEIR_BIKES says where it is; the first 73 of 731 days).
+
+Bins end at ``top`` over powers of sqrt(2), so ``top`` also decides where bins lie in the data:
+``least``, ``most`` and ``mean`` are over eight tops within a factor of sqrt(2). ``percent_chance``
+is that mean with the threshold that noise alone passes with a chance of 1 %, in place of 0.1 %.
+Draws are of the histogram alone: the error for a clip is exact. Half a minute; writes
+benchmarks/studies/results/learned_bounds.csv.
 """
 
 from __future__ import annotations
@@ -19,11 +26,12 @@ import io
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, ndtri
 
 from examples.flights import data as flights
 from examples.shop import data as shop
@@ -34,7 +42,7 @@ from weir.dpcore.noise.prf import KeyedNoise
 from weir.dpcore.plan import Plan
 
 OUT = Path(__file__).parent / "results" / "learned_bounds.csv"
-EPSILONS, TIMES = (0.5, 1.0, 4.0), (1, 2)
+EPSILONS, TIMES, PLACES = (0.5, 1.0, 4.0), (1, 2, 4), 8
 CONFIG = """
 name: learned
 schema: {{time: at, id: id{unit}}}
@@ -104,6 +112,19 @@ def rentals(path: Path) -> Stream:
     return Stream("bikes an hour, events", 731, 73, 1e6, values, at, values[at < 73])
 
 
+def stars(path: Path) -> Stream:
+    """Stars that a user gives in a day."""
+    rows = np.loadtxt(path, dtype=np.int64)
+    days = (rows[:, 3] - rows[:, 3].min()) // 86_400
+    cells, places = np.unique(np.stack([days, rows[:, 0]]), axis=1, return_inverse=True)
+    values, at = np.bincount(places.ravel(), rows[:, 2]), cells[0]
+    ticks = int(days.max()) + 1
+    first = (ticks - 1) // 5
+    privacy = ", unit: user, per: 1d, contributions: {ticks: 1, keys: 1, events: 1}"
+    name = "movie ratings, users of a day"
+    return Stream(name, ticks, first, 1e5, values, at, values[at < first], privacy)
+
+
 def plan_of(stream: Stream, epsilon: float, clip: str) -> Plan:
     """A plan of one sum."""
     end = np.datetime64("2020-01-01") + stream.ticks
@@ -134,36 +155,59 @@ def study(stream: Stream, draws: int) -> Iterator[list[Any]]:
         best = float(risks(stream, fixed, unit).min())
         top = float(risks(stream, np.array([stream.top]), unit)[0])
         for times in TIMES:
-            learn = f"{{ticks: {stream.first}, top: {stream.top}, start: 100, times: {times}}}"
-            plan = plan_of(stream, epsilon, f"{{learn: {learn}}}")
-            (part,) = plan.program.parts  # type: ignore[attr-defined]
-            mechanism: LearnedSum = part.mechanism
-            own = plan.outputs[0].stddev_worst / mechanism.edges[mechanism.start]
-            made = Channel.make("sizes", "x", edges=(0.0, *mechanism.edges))
-            found = made.contribution(stream.sized).coordinate
-            sizes = np.bincount(found[found >= 0], minlength=len(mechanism.edges))
-            keys = [f"{i}".encode() for i in range(draws)]
-            root = KeyRing.derive(bytes(32), "n", bytes(32), ()).at(0)
-            noise, chain = KeyedNoise(root, 0, keys, 0), np.zeros((draws, 2), dtype=np.uint64)
-            clip = mechanism.decided(np.tile(sizes, (draws, 1)), noise, chain)
-            edges = np.asarray(mechanism.edges)[clip]
-            mean = float(risks(stream, edges, own).mean())
+            means, others, clips = [], [], []
+            for place in range(PLACES):
+                wide = stream._replace(top=stream.top * 2 ** (place / 2 / PLACES))
+                mechanism, unit = learned(wide, epsilon, times)
+                reach = -float(ndtri(0.01 / len(mechanism.edges)))
+                lower = replace(mechanism, threshold=reach * mechanism.sizes_scale)
+                edges, low = (chosen(stream, each, draws) for each in (mechanism, lower))
+                means.append(float(risks(stream, edges, unit).mean()))
+                others.append(float(risks(stream, low, unit).mean()))
+                clips.append(float(np.median(edges)))
+            over = [mean / best for mean in (means[0], min(means), max(means), np.mean(means))]
             yield [
-                stream.name, epsilon, times, round(mean / best, 2), round(top / best),
-                round(100 * mean / rest.sum(), 2), round(float(np.median(edges)), 1),
+                stream.name, epsilon, times, *(round(float(ratio), 2) for ratio in over),
+                round(float(np.mean(others)) / best, 2), round(top / best),
+                round(100 * means[0] / rest.sum(), 2), round(clips[0], 1),
             ]  # fmt: skip
+
+
+def learned(stream: Stream, epsilon: float, times: int) -> tuple[LearnedSum, float]:
+    """The mechanism of a plan, and the last total's standard deviation for a clip of 1."""
+    learn = f"{{ticks: {stream.first}, top: {stream.top!r}, start: 100, times: {times}}}"
+    plan = plan_of(stream, epsilon, f"{{learn: {learn}}}")
+    (part,) = plan.program.parts  # type: ignore[attr-defined]
+    mechanism: LearnedSum = part.mechanism
+    return mechanism, plan.outputs[0].stddev_worst / mechanism.edges[mechanism.start]
+
+
+def chosen(stream: Stream, mechanism: LearnedSum, draws: int) -> Any:
+    """(draws,) clips that it chooses."""
+    channel = Channel.make("sizes", "x", edges=(0.0, *mechanism.edges))
+    found = channel.contribution(stream.sized).coordinate
+    assert found is not None
+    sizes = np.bincount(found[found >= 0], minlength=len(mechanism.edges))
+    keys = [f"{i}".encode() for i in range(draws)]
+    root = KeyRing.derive(bytes(32), "n", bytes(32), ()).at(0)
+    noise, chain = KeyedNoise(root, 0, keys, 0), np.zeros((draws, 2), dtype=np.uint64)
+    clip = mechanism.decided(np.tile(sizes, (draws, 1)), noise, chain)
+    return np.asarray(mechanism.edges)[clip]
 
 
 def main() -> None:
     """Prints the table and writes it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bikes", type=Path, default=os.environ.get("WEIR_BIKES"))
+    parser.add_argument("--ratings", type=Path)
     parser.add_argument("--cache", type=Path, default=Path(".cache"))
-    parser.add_argument("--draws", type=int, default=3000)
+    parser.add_argument("--draws", type=int, default=30_000)
     args = parser.parse_args()
-    head = ["stream", "epsilon", "times", "over_best", "top_over_best", "percent_of_total", "clip"]
+    head = ["stream", "epsilon", "times", "over_best", "least", "most", "mean", "percent_chance"]
+    head += ["top_over_best", "percent_of_total", "clip"]
     rows = [head]
     streams = [delays(args.cache), dollars(args.cache)]
+    streams += [] if args.ratings is None else [stars(args.ratings)]
     streams += [] if args.bikes is None else [rentals(Path(args.bikes))]
     for stream in streams:
         for row in study(stream, args.draws):
