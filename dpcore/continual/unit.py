@@ -98,12 +98,10 @@ def noisy_coordinates(scales: tuple[float, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=256)
-def _noisy(scales: tuple[float, ...]) -> tuple[tuple[int, ...], Floats]:
+def _noisy(scales: tuple[float, ...]) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Those coordinates, and their scales: made once, as models have thousands."""
     active = noisy_coordinates(scales)
-    some = np.array([scales[i] for i in active], dtype=np.float64)
-    some.setflags(write=False)
-    return active, some
+    return active, scales if len(active) == len(scales) else tuple(scales[i] for i in active)
 
 
 @lru_cache(maxsize=4096)
@@ -127,7 +125,6 @@ def finer(stddev: float) -> int:
     return max(0, BITS + 1 - math.frexp(stddev)[1])
 
 
-@lru_cache(maxsize=1 << 12)
 def fine_variances(
     sigma: float, scales: tuple[float, ...], ratio: float = 1.0, bits: int = 0
 ) -> tuple[int, ...]:
@@ -136,20 +133,31 @@ def fine_variances(
     Larger than (ratio sigma scale)^2 by ``WIDER``^2, with which it costs no more than Gaussian
     noise of that size. bits: significant ones to which it is rounded up in addition; 0: all.
     """
-    results = {}
-    for scale in set(scales):
-        size = Fraction(sigma) * Fraction(scale) * Fraction(ratio) * 2 ** finer(sigma * scale)
-        square = math.ceil((size * WIDER) ** 2)
-        drop = max(0, square.bit_length() - bits) if bits else 0
-        results[scale] = -(-square >> drop) << drop
+    results = {scale: _fine_variance(sigma, scale, ratio, bits) for scale in set(scales)}
+    if len(results) == 1:  # in wide models, by the hundred thousand
+        return tuple(results.values()) * len(scales)
     return tuple(results[scale] for scale in scales)
+
+
+@lru_cache(maxsize=1 << 12)
+def _fine_variance(sigma: float, scale: float, ratio: float, bits: int) -> int:
+    size = Fraction(sigma) * Fraction(scale) * Fraction(ratio) * 2 ** finer(sigma * scale)
+    square = math.ceil((size * WIDER) ** 2)
+    drop = max(0, square.bit_length() - bits) if bits else 0
+    return int(-(-square >> drop) << drop)
+
+
+def _shifts(sigma: float, scales: tuple[float, ...]) -> Ints:
+    """Bits that grids are finer: (a,), or (1,) where all are alike."""
+    sizes = {scale: min(finer(sigma * scale), 62) for scale in set(scales)}
+    some = scales[:1] if len(set(sizes.values())) == 1 else scales
+    return np.array([sizes[scale] for scale in some], dtype=np.int64)
 
 
 def to_lattice(fine: Ints, sigma: float, scales: tuple[float, ...]) -> Ints:
     """Fine steps (n, K, a), which are written over, to the nearest steps of the lattice: that is
     post-processing."""
-    each = [min(finer(sigma * scale), 62) for scale in scales]
-    bits = np.int64(each[0]) if len(set(each)) == 1 else np.asarray(each, dtype=np.int64)
+    bits = _shifts(sigma, scales)
     fine += (np.int64(1) << bits) >> 1
     fine >>= bits
     return fine
@@ -183,9 +191,8 @@ def draw_units(
     if not active or noise_scale == 0:
         return np.zeros((m, keys, d), dtype=np.int64)
     if kind in ("gaussian", "discrete_gaussian"):
-        own = tuple(some.tolist())
-        draw = partial(_exact if kind == "gaussian" else _discrete, noise, noise_scale, own)
-        drawn = _by_size(draw, labels, digests, multipliers, len(own))
+        draw = partial(_exact if kind == "gaussian" else _discrete, noise, noise_scale, some)
+        drawn = _by_size(draw, labels, digests, multipliers, len(some))
     else:
         drawn = _rounded(_real(kind, noise, labels, digests, noise_scale, some), multipliers)
     if len(active) == d:
@@ -215,13 +222,18 @@ def real_units(
 
 
 def _real(
-    kind: str, noise: Noise, labels: Digests, digests: Digests, noise_scale: float, scales: Floats
+    kind: str,
+    noise: Noise,
+    labels: Digests,
+    digests: Digests,
+    noise_scale: float,
+    scales: tuple[float, ...],
 ) -> Floats:
     if kind == "gaussian":
         sample = noise.gaussian
     else:
         sample = noise.laplace if kind == "laplace" else noise.k_norm
-    return sample(labels, digests, len(scales)) * (noise_scale * scales)
+    return sample(labels, digests, len(scales)) * (noise_scale * np.asarray(scales))
 
 
 def _rounded(raw: Floats, multipliers: Floats | None) -> Ints:
@@ -273,8 +285,7 @@ def _exact(
     """Gaussian noise: discrete on a fine grid, and rounded to the lattice."""
     sigma = noise_scale * multiplier
     if not fits_sampler(sigma, scales):
-        some = np.asarray(scales)
-        return _rounded(_real("gaussian", noise, labels, digests, sigma, some), None)
+        return _rounded(_real("gaussian", noise, labels, digests, sigma, scales), None)
     fine = noise.discrete_gaussian(labels, digests, fine_variances(sigma, scales))
     return to_lattice(fine, sigma, scales)
 

@@ -85,10 +85,10 @@ class WindowTree(CoverSum):
       Guarantee: against everything released within n <= W ticks of its arrival. For that long a
         record is inside the window, hence only in noisy nodes; no node is noised twice. It lies in
         h + 1 nodes, so adaptively mu^2 = (h + 1) (Delta / sigma)^2; eps = (h + 1) Delta / b for
-        pure noise. A record of a block's first tick attains it at n = W. For n > W: nothing, unless the
-        stream ends first. For a user (``pattern``) W covers the period and the window after it, so
-        that the clean prefix holds no part of the period; a level's nodes hold as many of the
-        contributions as fit, and losses of pure noise add up over contributions.
+        pure noise. A record of a block's first tick attains it at n = W. For n > W: nothing,
+        unless the stream ends first. For a user (``pattern``) W covers the period and the window
+        after it, so that the clean prefix holds no part of the period; a level's nodes hold as many
+        of the contributions as fit, and losses of pure noise add up over contributions.
       Error: at most h + 1 units.
       Source: Bolot, Fawaz, Muthukrishnan, Nikolov, Taft (2013); Lou and Cheung, Definition 6.
 

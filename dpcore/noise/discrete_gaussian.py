@@ -108,34 +108,41 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
     Source: Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy (2020), for
     the distribution and its zCDP; Dong, Roth and Su (2022) for GDP. Envelope and lemma are ours.
     """
-    coordinates, envelopes, constants = _prepared(tuple(map(operator.index, variances)))
+    coordinates, envelopes, constants = _prepared(variances)
     shape = *streams.shape, len(variances)
-    if ciphers is not None and envelopes:
+    width = coordinates.size
+    if ciphers is not None and width:
         samples = _by_kernel(streams, coordinates, envelopes, constants)
-        if len(envelopes) == len(variances):
+        if width == len(variances):
             return samples
         out = np.zeros(shape, dtype=np.int64)
         out[..., coordinates] = samples
         return out
     out = np.zeros(shape, dtype=np.int64)
-    if envelopes:
-        for where, seeds in streams.chunks(max(1, _ELEMENTS // len(envelopes))):
+    if width:
+        for where, seeds in streams.chunks(max(1, _ELEMENTS // width)):
             samples = _sample(streams, seeds, coordinates, envelopes, constants)
             piece = out[where]
-            piece[..., coordinates] = samples.reshape(*piece.shape[:2], len(envelopes))
+            piece[..., coordinates] = samples.reshape(*piece.shape[:2], width)
     return out
 
 
-@functools.lru_cache(maxsize=256)
-def _prepared(variances: tuple[int, ...]) -> tuple[Ints, list[HalvingEnvelope], Constants]:
-    """Coordinates that have noise, their envelopes, and the constants of their attempts."""
-    for variance in variances:
+def _prepared(variances: Sequence[int]) -> tuple[Ints, list[HalvingEnvelope], Constants]:
+    """Coordinates that have noise, and their envelopes and constants: one where all are alike."""
+    sizes = {operator.index(variance) for variance in set(variances)}
+    for variance in sizes:
         if not 0 <= variance <= MAX_VARIANCE:
             raise ConfigError("variance", variance, "must lie in [0, 2^80] grid steps squared.")
-    live = [i for i, variance in enumerate(variances) if variance]
-    some = [variances[i] for i in live]
-    coordinates = np.array(live, dtype=np.int64)
+    if len(sizes) > 1 or 0 in sizes:
+        return _unlike(tuple(variances))
+    return np.arange(len(variances)), list(map(envelope, sizes)), Constants.of(list(sizes))
+
+
+@functools.lru_cache(maxsize=256)
+def _unlike(variances: tuple[int, ...]) -> tuple[Ints, list[HalvingEnvelope], Constants]:
+    coordinates = np.flatnonzero([variance > 0 for variance in variances])
     coordinates.setflags(write=False)
+    some = [int(variances[i]) for i in coordinates.tolist()]
     return coordinates, [envelope(variance) for variance in some], Constants.of(some)
 
 
@@ -156,7 +163,8 @@ def _by_kernel(
             _, seeds = next(alone.chunks(1))
             own = Constants(*(row[at : at + 1] if row.size > 1 else row for row in constants))
             here = slice(at, at + 1)
-            out[where] = _sample(alone, seeds, coordinates[here], envelopes[here], own)[0]
+            shape = envelopes[here] if len(envelopes) > 1 else envelopes
+            out[where] = _sample(alone, seeds, coordinates[here], shape, own)[0]
     return out
 
 
@@ -195,7 +203,7 @@ def _sample(
                 first + int(attempt),
             )
             low, high = (int(word) for word in words[attempt, element])
-            x = settle(envelopes[at], low, high, extend)
+            x = settle(envelopes[at if len(envelopes) > 1 else 0], low, high, extend)
             accepted[attempt, element] = x is not None
             values[attempt, element] = x or 0
         which = accepted.argmax(axis=0)

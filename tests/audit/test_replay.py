@@ -27,7 +27,7 @@ from weir.transforms.runtime.secret import SecretRef
 
 PAIRS = 40
 FAST = ("optimize.sfw_tree", "erm.output_perturbation", "online.pftal")
-PURE = ("tree, laplace", "merging_tree, k_norm", "window_tree, discrete_gaussian", "sliding, g")
+PURE = ("tree, laplace", "merging_tree, k_norm", "window_tree, gaussian", "sliding, g")
 CONFIGS = {name: text for name, text, _ in configs()}
 FOUND = next(text for name, text in CONFIGS.items() if name == "keys that are found, gaussian")
 COUNTS = """

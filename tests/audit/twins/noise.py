@@ -66,25 +66,26 @@ def fresh_on_retry() -> Iterator[None]:
     drawn = np.random.default_rng(0)
 
     def fresh(right: Any) -> Any:
-        def gaussian(self: KeyedNoise, labels: Any, digests: Any, dimension: int) -> Any:
-            return drawn.standard_normal((*digests.shape[:2], dimension))
+        def draw(self: KeyedNoise, labels: Any, digests: Any, variances: Any) -> Any:
+            sizes = np.sqrt(np.array(variances, dtype=np.float64))
+            return np.rint(drawn.normal(size=(*digests.shape[:2], len(sizes))) * sizes).astype(int)
 
-        return gaussian
+        return draw
 
-    with patched("weir.dpcore.noise.prf.KeyedNoise.gaussian", fresh):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.discrete_gaussian", fresh):
         yield
 
 
 @twin("noise reused across keys", SUM, "bytes", "keys share noise")
 def one_noise() -> Iterator[None]:
     def same(right: Any) -> Any:
-        def gaussian(self: KeyedNoise, labels: Any, digests: Any, dimension: int) -> Any:
-            drawn = right(self, labels, digests, dimension)
+        def draw(self: KeyedNoise, labels: Any, digests: Any, variances: Any) -> Any:
+            drawn = right(self, labels, digests, variances)
             return np.repeat(drawn[:, :1], drawn.shape[1], axis=1)
 
-        return gaussian
+        return draw
 
-    with patched("weir.dpcore.noise.prf.KeyedNoise.gaussian", same):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.discrete_gaussian", same):
         yield
 
 

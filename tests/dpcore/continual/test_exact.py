@@ -46,7 +46,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(exact, "MOST", 0.9)
         blt.fixed_of.cache_clear()
         ended.fixed_of.cache_clear()
-        unit.fine_variances.cache_clear()
+        unit._fine_variance.cache_clear()
 
     yield at
     monkeypatch.undo()
