@@ -69,13 +69,14 @@ def anew() -> Iterator[None]:
     runs = itertools.count()
 
     def fresh(right: Any) -> Any:
-        def gaussian(self: KeyedNoise, labels: Any, digests: Any, dimension: int) -> Any:
-            drawn = np.random.default_rng(next(runs))
-            return drawn.standard_normal((*digests.shape[:2], dimension))
+        def draw(self: KeyedNoise, labels: Any, digests: Any, variances: Any) -> Any:
+            sizes = np.sqrt(np.array(variances, dtype=np.float64))
+            drawn = np.random.default_rng(next(runs)).normal(size=(*digests.shape[:2], len(sizes)))
+            return np.rint(drawn * sizes).astype(np.int64)
 
-        return gaussian
+        return draw
 
-    with patched("weir.dpcore.noise.prf.KeyedNoise.gaussian", fresh):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.discrete_gaussian", fresh):
         yield
 
 
