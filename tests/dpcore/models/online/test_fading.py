@@ -131,13 +131,13 @@ def stream(seed: int) -> tuple[Any, Any, Any]:
     return x, np.clip(y, -1, 1), tick
 
 
-def error(made: Plan, data: Any, models: Any = None) -> float:
+def error(made: Plan, data: Any, models: Any = None, secret: bytes = bytes(range(32))) -> float:
     """Mean squared error of what was played at each tick, on its events."""
     x, y, tick = data
     if models is None:
         columns = {**{name: x[:, i] for i, name in enumerate(NAMES)}, "y": y}
         times = START + tick * HOUR + np.arange(len(tick)) % HOUR
-        (one,) = simulate(made, Events(times, None, columns), bytes(range(32)))
+        (one,) = simulate(made, Events(times, None, columns), secret)
         models = one.released[0].value[:, 0]
     own = models[tick]
     return float((((own[:, :P] * x).sum(axis=1) + own[:, P] - y) ** 2).mean())
