@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import HEADER, MARKER, SCHEMA, aside, collect, csv, ndjson
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.lines import without_marks
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
 
@@ -251,10 +252,12 @@ CSV_LINES = st.lists(
 @settings(max_examples=150)
 @given(CSV_LINES, st.booleans())
 @example([b"19970101,north,7,2,11.5", b"\r\r"], True)
+@example([b"\xef\xbb\xbf"], False)
 def test_csv_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last: bool) -> None:
     body = b"\n".join(lines) + (b"\n" if last else b"")
     events, dead = csv(HEAD + body, line_bytes=60)
-    given_lines = [n for n, line in enumerate(body.split(b"\n"), 2) if line not in (b"", b"\r")]
+    numbered = [(n, without_marks(line)) for n, line in enumerate(body.split(b"\n"), 2)]
+    given_lines = [n for n, line in numbered if line not in (b"", b"\r")]
     assert sorted([row["@position"] for row in events] + aside(dead)) == given_lines
     for size in (1, 64):
         assert repr(csv(HEAD + body, chunk_bytes=size, line_bytes=60)) == repr((events, dead))
