@@ -30,7 +30,7 @@ from weir.dpcore.pricing.calibration import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.pricing.user_periods import every_period, together
 from weir.dpcore.program import OutputInfo, Program
-from weir.dpcore.spaced import compiled
+from weir.dpcore.spaced import program_of
 from weir.dpcore.users.unit import ContributionBounds, Months, Periods, UserUnit
 from weir.dpcore.words import listing, plural
 
@@ -145,7 +145,7 @@ def for_ever(
         return None
     lasting = replace(terms, window=None, epsilon=epsilon, noise=chosen.noise)
     try:
-        other = compiled(config.algorithm, lasting, config.release_every).program
+        other = program_of(config.algorithm, lasting, config.release_every)
     except ConfigError:
         return None
     pairs = zip(outputs, other.describe(np.asarray(terms.ticks())), strict=True)
@@ -193,7 +193,7 @@ def groupings_of(
     for at in range(count if groups is not None else 1):
         only = None if groups is None else groups.only(at)
         alone = replace(terms, groupings=1, groups=only, noise=noise)
-        single = compiled(config.algorithm, alone, config.release_every).program
+        single = program_of(config.algorithm, alone, config.release_every)
         pairs = zip(known, single.describe(ticks), strict=True)
         more = min(times) / times[at]
         ratios = [more * a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst]

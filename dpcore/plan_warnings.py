@@ -19,7 +19,7 @@ from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.pricing.user_periods import CapPrice, cap_prices, costly_periods
 from weir.dpcore.program import OutputInfo, Program
-from weir.dpcore.spaced import compiled
+from weir.dpcore.spaced import program_of
 from weir.dpcore.words import listing, number
 
 COVERED = 1000
@@ -188,7 +188,7 @@ def _tried(
     over: int | None,
 ) -> Iterator[tuple[str, Hidden]]:
     try:
-        program = compiled(algorithm, terms, every).program
+        program = program_of(algorithm, terms, every)
     except ConfigError:
         return
     for info in program.describe(terms.ticks()):
@@ -226,7 +226,7 @@ def weight_prices(
         heavier = aggregate.model_copy(update={"weight": 2 * aggregate.weight})
         other = replace(algorithm, aggregates={**algorithm.aggregates, name: heavier})
         try:
-            heavy = compiled(other, fixed, config.release_every).program
+            heavy = program_of(other, fixed, config.release_every)
         except ConfigError:
             return ()
         ratios: dict[bool, list[float]] = {True: [], False: []}
@@ -257,7 +257,7 @@ def caps_priced(
             other = replace(other, noise=None if chosen is None else chosen.noise)
         elif chosen is not None:
             other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
-        built = compiled(config.algorithm, other, config.release_every).program
+        built = program_of(config.algorithm, other, config.release_every)
         if now is not None:
             return (built.released_stddev() or 0.0) / now
         pairs = zip(built.describe(ticks), outputs, strict=True)

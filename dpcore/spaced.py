@@ -197,6 +197,15 @@ def compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled:
         raise terms.written(error) from None
 
 
+def program_of(algorithm: Algorithm, terms: Terms, every: int | None) -> Program:
+    """The program alone: nothing is priced that cannot be chosen.
+
+    Raises:
+      ConfigError: as ``compiled``.
+    """
+    return compiled(algorithm, replace(terms, compare=False), every).program
+
+
 def _compiled(algorithm: Algorithm, terms: Terms, every: int | None) -> Compiled:
     if terms.person is not None and algorithm.only_events:
         raise ConfigError(

@@ -131,11 +131,17 @@ def best_way(
 def tries(
     terms: Terms, noises: Iterable[str], ways: Callable[[str], Mapping[str, Strategy[P]]]
 ) -> list[Try[P]]:
-    """Every way under every noise, priced; ways: see ``best_way``."""
+    """Every way under every noise, priced, or those that can be chosen (``Terms.compare``).
+
+    ways: see ``best_way``.
+    """
     results: list[Try[P]] = []
+    named = None if terms.compare else terms.continual_sum
     for noise in noises:
         budget = budget_of(noise, terms.epsilon, terms.delta)
         for name, build in ways(noise).items():
+            if named not in (None, name):
+                continue
             try:
                 offer = build(budget)
             except ConfigError as error:

@@ -52,6 +52,7 @@ class Terms:
       groups: these, where the unit is a user or their noise differs; None: an event moves the same
         in each.
       known_keys: keys that there are; None: any number.
+      compare: whether mechanisms that cannot be chosen are priced too, to be shown.
     """
 
     epsilon: float
@@ -76,6 +77,7 @@ class Terms:
     pure: bool = True
     declared: bool = False
     known_keys: int | None = None
+    compare: bool = True
 
     def written(self, error: ConfigError) -> ConfigError:
         """An error with the value of epsilon or delta in the config: what finds that it leaves too

@@ -120,11 +120,13 @@ def choose(
         return {name: partial(offer, make, split or names[0]) for name, make in unchosen.items()}
 
     among = _noises(terms, noises)
+    named = split or (names[0] if stepped else None)  # noise says little of what steps end at
+    terms = replace(terms, continual_sum=named)
     tried = tries(terms, among, ways)
     refuse_all(tried)
-    compared = [item._replace(program=None) for item in tries(terms, among, others)]
-    named = split or (names[0] if stepped else None)  # noise says little of what steps end at
-    return pick(replace(terms, continual_sum=named), [*tried, *compared])
+    if terms.compare:
+        tried += [item._replace(program=None) for item in tries(terms, among, others)]
+    return pick(terms, tried)
 
 
 def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:
