@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -131,37 +132,40 @@ def is_least(problem: DescentProblem, theta: Floats, convex_set: ConvexSet) -> N
     return np.asarray((least < -1e-9 * size) & (reached <= (1 - LOOSE) * least))
 
 
-def lift(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
-    """argmin of the gauge of P over all theta with Phi theta = Phi point: (d,) -> (d,).
+def lift(points: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
+    """argmin of the gauge of P over all theta with Phi theta = Phi point: (n, d) -> (n, d).
 
     A linear program for the l1 ball (HiGHS), closed form for the l2 ball; for others the root of
     how near Phi comes to the point from t P, as a function of t, to ``LOOSE``. A set that does not
-    hold 0 has no gauge to speak of: the point stays.
+    hold 0 has no gauge to speak of: the point stays. A result does not depend on the points next
+    to it.
 
     Args:
-      point: in P. phi: (m, d).
+      points: in P. phi: (m, d).
 
     Source: Kasiviswanathan, Nissim, Jin (2017), Algorithm 3, step 9; van den Berg, Friedlander
       (2008), "Probing the Pareto frontier for basis pursuit solutions", for the root.
     """
-    if not point.any():
-        return point
-    result = _least_gauge(point, phi, convex_set)
-    if result is None:
-        return point
-    # Rounding must not lead out of the set.
-    gauge = float(convex_set.gauge(result[None])[0])
-    return np.asarray(result / max(gauge, 1.0)) if gauge <= 1 + 1e-6 else point
+    lifted = points.copy()
+    some = np.flatnonzero(points.any(axis=1))
+    for at, result in zip(some, _least_gauges(points[some], phi, convex_set), strict=True):
+        if result is None:
+            continue
+        # Rounding must not lead out of the set.
+        gauge = float(convex_set.gauge(result[None])[0])
+        if gauge <= 1 + 1e-6:
+            lifted[at] = result / max(gauge, 1.0)
+    return lifted
 
 
-def _least_gauge(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats | None:
+def _least_gauges(points: Floats, phi: Floats, convex_set: ConvexSet) -> Sequence[Floats | None]:
     if isinstance(convex_set, L2Ball):
-        return np.asarray(np.linalg.lstsq(phi, phi @ point, rcond=None)[0], dtype=np.float64)
+        return [np.linalg.lstsq(phi, phi @ point, rcond=None)[0] for point in points]
     if isinstance(convex_set, L1Ball):
-        return _basis_pursuit(np.asarray(phi @ point), phi)
-    if not convex_set.contains(np.zeros((1, len(point))))[0]:
-        return None
-    return _from_below(point, phi, convex_set)
+        return [_basis_pursuit(np.asarray(phi @ point), phi) for point in points]
+    if not convex_set.contains(np.zeros((1, points.shape[1])))[0]:
+        return [None] * len(points)
+    return _from_below(points, phi, convex_set)
 
 
 def _basis_pursuit(target: Floats, phi: Floats) -> Floats | None:
@@ -178,41 +182,63 @@ def _basis_pursuit(target: Floats, phi: Floats) -> Floats | None:
     return np.asarray(both[:d] - both[d:])
 
 
-def _from_below(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
-    """A theta whose gauge is at most 1 + ``LOOSE`` times the least.
+class _Search:
+    """For a theta whose gauge is at most 1 + ``LOOSE`` times the least.
 
     How far Phi theta is from the target, over theta in t P, is convex in t and falls. With any
     residual r = target - Phi theta, no t below <r, target> / h(Phi' r) reaches it, h the support
     function of P. That is Newton's step where theta is the nearest, and never too far where it is
     not quite, so that t climbs towards the least gauge from below. What is left of r is then made
     good by the shortest vector that does, which gives a gauge above.
+
+    Attributes:
+      best: the theta. t: no gauge is below. target: (m,). theta: near it, in t P. rest: r.
     """
-    m, d = phi.shape
-    target = np.asarray(phi @ point)
-    spread = float(np.linalg.norm(phi, ord=2))
-    back_to = np.linalg.pinv(phi)
-    best, theta, t, rest = point, np.zeros(d), 0.0, target
-    least = float(convex_set.gauge(best[None])[0])
-    for _ in range(_NEWTON):
-        back = (phi.T @ rest)[None]
-        support = float(np.sum(convex_set.linear_oracle(-back) * back))
+
+    def __init__(self, point: Floats, phi: Floats, convex_set: ConvexSet) -> None:
+        self._phi, self._set = phi, convex_set
+        self.best, self.t, self.target = point, 0.0, np.asarray(phi @ point)
+        self.theta, self.rest = np.zeros_like(point), self.target
+        self._least = float(convex_set.gauge(point[None])[0])
+
+    def climbs(self) -> bool:
+        """Makes Newton's step; False: ``best`` is found."""
+        back = (self._phi.T @ self.rest)[None]
+        support = float(np.sum(self._set.linear_oracle(-back) * back))
         if support > 0:
-            t = max(t, float(rest @ target) / support)
-        if support <= 0 or least <= (1 + LOOSE) * t:
+            self.t = max(self.t, float(self.rest @ self.target) / support)
+        return support > 0 and self._least > (1 + LOOSE) * self.t
+
+    def near(self, theta: Floats, inverse: Floats) -> None:
+        """Takes the point of P that t brings near the target. inverse: of Phi."""
+        self.theta = self.t * theta
+        self.rest = self.target - self._phi @ self.theta
+        whole = self.theta + inverse @ self.rest
+        gauge = float(self._set.gauge(whole[None])[0])
+        if gauge < self._least:
+            self.best, self._least = whole, gauge
+
+
+def _from_below(points: Floats, phi: Floats, convex_set: ConvexSet) -> list[Floats]:
+    """What ``_Search`` finds for each point, all side by side."""
+    spread = float(np.linalg.norm(phi, ord=2))
+    inverse = np.asarray(np.linalg.pinv(phi), dtype=np.float64)
+    every = [_Search(point, phi, convex_set) for point in points]
+    live = every
+    for _ in range(_NEWTON):
+        live = [search for search in live if search.climbs()]
+        if not live:
             break
         problem = Embedded(
             phi,
-            np.eye(m)[None] * t * t,
-            (t * target)[None, None],
-            np.zeros(1),
-            np.array([1 / (t * spread) ** 2]),
-            np.full((1, 1), _SHARE * float(rest @ rest)),
+            np.stack([np.eye(len(phi)) * one.t * one.t for one in live]),
+            np.stack([(one.t * one.target)[None] for one in live]),
+            np.zeros(len(live)),
+            np.array([1 / (one.t * spread) ** 2 for one in live]),
+            np.array([[_SHARE * float(one.rest @ one.rest)] for one in live]),
         )
-        result = descend(problem, convex_set, (theta / t)[None, None], _STEPS)
-        theta = t * result.theta[0, 0]
-        rest = target - phi @ theta
-        whole = theta + back_to @ rest
-        gauge = float(convex_set.gauge(whole[None])[0])
-        if gauge < least:
-            best, least = whole, gauge
-    return best
+        start = np.stack([(one.theta / one.t)[None] for one in live])
+        solved = descend(problem, convex_set, start, _STEPS)
+        for one, theta in zip(live, solved.theta[:, 0], strict=True):
+            one.near(theta, inverse)
+    return [search.best for search in every]

@@ -182,8 +182,8 @@ class Projected(MomentsProgram):
         problem = Embedded(
             self._phi, quadratic.convex, quadratic.right, nothing[:, 0], nothing[:, 0], nothing
         )
-        for row, target in np.argwhere(~is_least(problem, theta, self.set)):
-            theta[row, target] = lift(theta[row, target], self._phi, self.set)
+        wide = ~is_least(problem, theta, self.set)
+        theta[wide] = lift(theta[wide], self._phi, self.set)
         return theta
 
     def loss(self, ticks: int | None) -> PrivacyLoss:

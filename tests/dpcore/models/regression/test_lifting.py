@@ -38,13 +38,13 @@ def test_a_sparse_model_comes_back_when_m_is_enough(d: int, m: int, k: int) -> N
     spread = np.linalg.lstsq(phi, phi @ theta, rcond=None)[0]
     ball = L1Ball(float(np.abs(spread).sum()), d)
     assert np.abs(spread - theta).max() > 0.01
-    np.testing.assert_allclose(lift(spread, phi, ball), theta, atol=1e-9)
+    np.testing.assert_allclose(lift(spread[None], phi, ball)[0], theta, atol=1e-9)
 
 
 def test_it_does_not_when_m_is_too_small() -> None:
     phi = RandomProjection(12, 300, 1).matrix
     theta = sparse_model(300, 6, 1.0)
-    found = lift(theta, phi, L1Ball(1.0, 300))
+    found = lift(theta[None], phi, L1Ball(1.0, 300))[0]
     assert np.abs(found - theta).max() > 0.05
     assert np.abs(found).sum() < 0.9
     np.testing.assert_allclose(phi @ found, phi @ theta, atol=1e-9)
@@ -57,7 +57,7 @@ def test_groups_come_back_too() -> None:
     spread = np.linalg.lstsq(phi, phi @ theta, rcond=None)[0]
     ball = GroupL1Ball.even(10.0, 4, 160)
     assert np.linalg.norm(spread - theta) > 0.5 * np.linalg.norm(theta)
-    assert np.linalg.norm(lift(spread, phi, ball) - theta) < 0.02 * np.linalg.norm(theta)
+    assert np.linalg.norm(lift(spread[None], phi, ball)[0] - theta) < 0.02 * np.linalg.norm(theta)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -65,7 +65,7 @@ def test_no_other_model_of_that_image_has_a_smaller_gauge(name: str) -> None:
     convex_set, phi = SETS[name], RandomProjection(20, D, 4).matrix
     rng = np.random.default_rng(1)
     point = convex_set.project(0.3 * rng.standard_normal((1, D)))[0]
-    found = lift(point, phi, convex_set)
+    found = lift(point[None], phi, convex_set)[0]
     np.testing.assert_allclose(phi @ found, phi @ point, atol=1e-6)
     gauge = float(convex_set.gauge(found[None])[0])
     assert gauge < 0.97 * float(convex_set.gauge(point[None])[0])
@@ -80,8 +80,8 @@ def test_both_ways_to_lift_agree() -> None:
     phi = RandomProjection(20, D, 4).matrix
     point = np.linalg.lstsq(phi, phi @ sparse_model(D, 12, 1.0), rcond=None)[0]
     ball = L1Ball(9.0, D)
-    by_program = lift(point, phi, ball)
-    by_root = lift(point, phi, GroupL1Ball.even(9.0, 1, D))
+    by_program = lift(point[None], phi, ball)[0]
+    by_root = lift(point[None], phi, GroupL1Ball.even(9.0, 1, D))[0]
     least = np.abs(by_program).sum()
     assert least - 1e-9 <= np.abs(by_root).sum() <= (1 + LOOSE) * least + 1e-9
     np.testing.assert_allclose(phi @ by_root, phi @ by_program, atol=1e-9)
@@ -90,8 +90,8 @@ def test_both_ways_to_lift_agree() -> None:
 def test_a_set_without_zero_keeps_its_model() -> None:
     phi = RandomProjection(5, 12, 0).matrix
     point = np.full(12, 1 / 12)
-    assert np.array_equal(lift(point, phi, Simplex(1.0, 12)), point)
-    assert np.array_equal(lift(np.zeros(12), phi, L1Ball(1.0, 12)), np.zeros(12))
+    assert np.array_equal(lift(point[None], phi, Simplex(1.0, 12))[0], point)
+    assert np.array_equal(lift(np.zeros(12)[None], phi, L1Ball(1.0, 12))[0], np.zeros(12))
 
 
 def embedded(n: int, m: int, d: int, noise: float) -> tuple[PrivateQuadratic, np.ndarray]:
@@ -129,8 +129,8 @@ def test_models_over_the_projected_set(name: str, radius: float, noise: float) -
     assert np.all(values <= there.min(axis=1, keepdims=True) + gap + 1e-9)
     settled = is_least(problem, theta, convex_set)[:, 0]
     for i in np.flatnonzero(settled):
-        lifted = lift(theta[i, 0], phi, convex_set)
-        assert float(convex_set.gauge(lifted[None])[0]) >= 1 - 2e-3
+        lifted = lift(theta[i, :1], phi, convex_set)
+        assert float(convex_set.gauge(lifted)[0]) >= 1 - 2e-3
     if radius == 4.0 and not noise:
         assert not settled.any()
         assert np.all(values[:, 0] - best[:, 0] <= 1e-7 * size)
@@ -147,3 +147,12 @@ def test_a_model_does_not_depend_on_who_is_beside_it() -> None:
         assert np.array_equal(
             solve_embedded(part, phi, spread, ball, 1e-7, 5000).theta[0], whole[i]
         )
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_lifted_model_does_not_depend_on_those_next_to_it(name: str) -> None:
+    convex_set, phi = SETS[name], RandomProjection(20, D, 4).matrix
+    sizes = np.array([[0.3], [0.0], [0.1], [1.0]])
+    points = convex_set.project(sizes * np.random.default_rng(2).standard_normal((4, D)))
+    alone = [lift(point[None], phi, convex_set)[0] for point in points]
+    assert np.array_equal(lift(points, phi, convex_set), alone)
