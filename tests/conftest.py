@@ -19,6 +19,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import objsize
 import pytest
 from hypothesis import settings
 
@@ -31,6 +32,10 @@ ALL_SLOW = b"\npytestmark = pytest.mark.slow"
 # A suite in the background of a shell ignores Ctrl-C, and so would what its tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Beam's cache of state measures what is put into it; to look for what lies in a module too takes a
+# third of a short pipeline.
+objsize.default_settings.update(exclude_modules_globals=False)
 
 gc.disable()  # until all is collected: it goes through what only grows, again and again
 
