@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from tests.transforms.blocks import Block
+from tests.transforms.cells import Bag, One
 from tests.transforms.test_erm_pipeline import plan
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm import incremental as erm_training
 from weir.dpcore.training import WHOLE, whole_init, whole_step
+from weir.transforms.beam.assemble import AssembleDoFn
 from weir.transforms.operators import jobs
 from weir.transforms.operators import partial_rows as row_leaf
 from weir.transforms.operators.assembly import Assembly, outline
@@ -220,6 +222,22 @@ def test_an_assembly_releases_in_order_whatever_comes_first(seed: int, noise: An
         ):
             assert len(list(small.take(payload))) < 3
     assert stored is not None and len(small.dump()) == len(stored)
+
+
+@pytest.mark.parametrize("models_first", [True, False])
+def test_models_are_stored_as_they_came_until_a_stride_does(models_first: bool, noise: Any) -> None:
+    payloads, strides = sent(noise)
+    outlines = [outline(stride)[1] for stride in strides]
+    models = [
+        encode_fitted(done.fitted)
+        for done in Cells(noise).go(WHOLE, *((payload, 0) for payload in payloads))
+    ]
+    held, early, found = One(), Bag(), list[NoisyStride]()
+    for payload in [*models, *outlines] if models_first else [*outlines, *models]:
+        found += AssembleDoFn(TRAINING, PLAN.layout).process((0, payload), held, early)
+        assert early.values == ([] if held.values else models[: len(early.values)])
+    assert bool(held.values) and not early.values
+    assert (np.concatenate([stride.arrays[0] for stride in found]) == expected(noise)).all()
 
 
 def test_an_assembly_waits_only_from_the_tick_that_is_fitted() -> None:

@@ -328,7 +328,7 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             [TrainDoFn.RUN.name, TrainDoFn.KEPT.name]
             + [TrainDoFn.WAITING.name, TrainDoFn.TIMER.name]
         ),
-        assemble.STEP_NAME: [AssembleDoFn.HELD.name],
+        assemble.STEP_NAME: [AssembleDoFn.EARLY.name, AssembleDoFn.HELD.name],
         deduplicate.STEP_NAME: sorted(
             [deduplicate.DropSeen.HEAD.name]
             + [getattr(deduplicate.DropSeen, f"SLICE_{place}").name for place in range(RING)]

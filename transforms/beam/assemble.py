@@ -2,7 +2,8 @@
 
 A tick waits until the models of all its jobs are there, and ticks behind it wait for it: a heavy
 fit costs time, never order. The watermark waits too: Train holds it back until a job is done, and
-what waits here is sent on with the models that it waited for.
+what waits here is sent on with the models that it waited for. Where strides come behind the
+models, as in bounded input, models are kept as they came until a stride does.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from weir.transforms.operators.stride import NoisyStride
 
 STEP_NAME = "Assemble"
 HELD_STATE = "held"
-# Runners find stored state by this name: it never changes (tests hold it to a file).
+EARLY_STATE = "early"
+# Runners find stored state by these names: they never change (tests hold it to a file).
 
 
 class AssembleDoFn(Step):
     """(block, stride without arrays or models) -> NoisyStride. Holds no rows and no secret."""
 
     HELD = userstate.ReadModifyWriteStateSpec(HELD_STATE, coders.BytesCoder())
+    EARLY = userstate.BagStateSpec(EARLY_STATE, coders.BytesCoder())
 
     def __init__(self, training: Training, layout: str) -> None:
         self._training, self._layout = training, bytes.fromhex(layout)
@@ -38,10 +41,17 @@ class AssembleDoFn(Step):
         self,
         element: tuple[int, bytes],
         held: Any = beam.DoFn.StateParam(HELD),  # noqa: B008
+        early: Any = beam.DoFn.StateParam(EARLY),  # noqa: B008
     ) -> Iterator[NoisyStride]:
         """Sends on what is whole."""
         block, payload = element
         assembly = Assembly(self._training, self._layout, block, held.read())
+        if assembly.early(payload):
+            early.add(payload)
+            return
+        for models in early.read():
+            yield from assembly.take(models)
+        early.clear()
         yield from assembly.take(payload)
         held.write(assembly.dump())
 

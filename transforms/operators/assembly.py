@@ -65,6 +65,10 @@ class Assembly:
             arrays += models
         return pack(KIND, arrays, self._layout)
 
+    def early(self, payload: bytes) -> bool:
+        """Whether a payload is models of a tick whose stride is not there: nothing waits for it."""
+        return not self._strides and kind_of(payload) == FITTED
+
     def take(self, payload: bytes) -> Iterator[NoisyStride]:
         """A stride without arrays, or models; yields the strides that are whole now, in order."""
         if kind_of(payload) == FITTED:
