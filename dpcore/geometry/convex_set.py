@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -274,6 +274,7 @@ def largest_of(n: int) -> float:
     return math.fsum(above - below) * _STEP
 
 
+@lru_cache(maxsize=256)
 def largest_size_of(n: int) -> float:
     """E max |g_i| of n independent standard normals; absolute error below 1e-9."""
     if n == 1:

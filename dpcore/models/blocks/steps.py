@@ -121,7 +121,7 @@ class StepsLevel(FitLevel):
     def kind(self) -> LossKind:
         return kind_of(self.length.kind)
 
-    @property
+    @cached_property
     def cost(self) -> Fraction:
         sums = zip(TIMES, self.gradients, strict=True)
         most = max(steps * _cost(noise) for steps, noise in sums)
