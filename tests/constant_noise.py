@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -65,11 +64,16 @@ class ConstantNoise:
         return self.gaussian(labels, digests, dimension)
 
     def discrete_gaussian(
-        self, labels: Digests, digests: Digests, variances: Sequence[int]
+        self,
+        labels: Digests,
+        digests: Digests,
+        variances: Sequence[int] | Sequence[tuple[int, ...]],
     ) -> Ints:
         """(m, K, d), all ``value`` times the deviation; 0 where the variance is 0."""
-        row = np.array([round(self.value * math.sqrt(square) / WIDER) for square in variances])
-        return np.broadcast_to(row, (*digests.shape[:2], len(variances))).astype(np.int64)
+        sizes = np.sqrt(np.array(variances, dtype=np.float64)) / float(WIDER)
+        steps = np.rint(self.value * sizes).astype(np.int64)
+        row = steps if steps.ndim == 1 else steps[:, None]
+        return np.broadcast_to(row, (*digests.shape[:2], steps.shape[-1])).copy()
 
 
 class NoNoise(ConstantNoise):

@@ -232,7 +232,7 @@ class EndedSum(ContinualSum):
     @property
     def oversize(self) -> float:
         """Variances that change with the tick are rounded up."""
-        return super().oversize if self.exact is None else 1 + 2.0**-VARIANCE_BITS
+        return super().oversize if self.exact is None else 1 + 2.0 ** (1 - VARIANCE_BITS)
 
     def init_noise(self, n_keys: int) -> EndedState | FixedState:
         """Empty buffers."""

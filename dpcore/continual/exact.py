@@ -60,9 +60,9 @@ LIMIT = 61
 FAR = 40.0
 MOST = 2.0**-10
 """Share of the budget that roundings may take: where they take more, noise is made of doubles."""
-VARIANCE_BITS = 8
-"""A variance that changes with the tick is rounded up to so many bits, by 0.4 % on average: ticks
-share tables and calls."""
+VARIANCE_BITS = 11
+"""A variance that changes with the tick is rounded up to so many bits, by 0.05 % at most: ticks
+share tables."""
 
 
 class FixedState(NamedTuple):
@@ -215,16 +215,10 @@ def discrete_units(
       ratios: (n,) sigma_t / sigma.
     """
     labels = label(0, noise.first_tick + np.arange(len(chain)))
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for t, ratio in enumerate(ratios.tolist()):
-        bits = 0 if ratio == 1 else VARIANCE_BITS
-        groups.setdefault(fine_variances(sigma, scales, ratio, bits), []).append(t)
-    if len(groups) == 1:
-        return noise.discrete_gaussian(labels, chain, next(iter(groups)))
-    out = np.empty((*chain.shape[:2], len(scales)), dtype=np.int64)
-    for variances, rows in groups.items():
-        out[rows] = noise.discrete_gaussian(labels[rows], chain[rows], variances)
-    return out
+    if (ratios == 1).all():
+        return noise.discrete_gaussian(labels, chain, fine_variances(sigma, scales))
+    each = [fine_variances(sigma, scales, ratio, VARIANCE_BITS) for ratio in ratios.tolist()]
+    return noise.discrete_gaussian(labels, chain, each)
 
 
 def curves_of(scales: Floats) -> Ints:

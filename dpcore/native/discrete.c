@@ -111,46 +111,52 @@ static Py_ssize_t settle(const weir_streams *streams, const uint64_t *points, co
   return undecided;
 }
 
+/* known: how many constants there are: 1, or one a coordinate, or these of every label. */
 static Py_ssize_t sample(const weir_streams *streams, const uint64_t *coordinates, Py_ssize_t width,
-                         const constants *c, int same, int64_t *out) {
+                         const constants *c, Py_ssize_t known, int64_t *out) {
   uint64_t seeds[2 * PAIRS], points[2 * SIZE];
   int64_t columns[SIZE];
-  Py_ssize_t undecided = 0, made = 0;
-  int n = 0;
+  Py_ssize_t undecided = 0, made = 0, key = 0, base = 0;
+  int n = 0, same = known == 1;
   for (Py_ssize_t first = 0; first < streams->pairs; first += PAIRS) {
     Py_ssize_t pairs = streams->pairs - first < PAIRS ? streams->pairs - first : PAIRS;
     weir_seeds(streams, first, pairs, seeds);
-    for (Py_ssize_t i = 0; i < pairs; i++)
+    for (Py_ssize_t i = 0; i < pairs; i++, key++) {
+      if (key == streams->keys) {
+        key = 0;
+        base += known > width ? width : 0;
+      }
       for (Py_ssize_t j = 0; j < width; j++) {
         points[2 * n] = seeds[2 * i] ^ coordinates[j] << 24;
         points[2 * n + 1] = seeds[2 * i + 1];
-        columns[n++] = (int64_t)j;
+        columns[n++] = (int64_t)(base + j);
         if (n == SIZE) {
           undecided += settle(streams, points, columns, c, same, out + made, n);
           made += n;
           n = 0;
         }
       }
+    }
   }
   return undecided + settle(streams, points, columns, c, same, out + made, n);
 }
 
 PyObject *weir_discrete(PyObject *self, PyObject *args) {
   (void)self;
-  Py_buffer views[WEIR_NAMED + 3]; /* and coordinates (C,), constants (5, C) or (5, 1), powers (2048,) */
+  Py_buffer views[WEIR_NAMED + 3]; /* and coordinates (C,), constants (5, 1), (5, C) or (5, m C), powers (2048,) */
   weir_streams streams;
   if (!weir_take(args, views, WEIR_NAMED + 3, 1u << 5)) return NULL;
   Py_ssize_t width = views[6].len / 8, known = views[7].len / 40, undecided = 0;
   int fits = weir_streams_of(views, &streams) && views[5].len == 8 * streams.pairs * width && width &&
-             views[7].len == 40 * known && (known == 1 || known == width) && views[8].len == 8 * 2048;
+             views[7].len == 40 * known && (known == 1 || known == width || (streams.keys && known == streams.pairs / streams.keys * width)) && views[8].len == 8 * 2048;
   if (fits) {
     const uint64_t *rows = views[7].buf;
     constants c = {rows, rows + known, rows + 2 * known, rows + 3 * known, rows + 4 * known, views[8].buf};
     Py_BEGIN_ALLOW_THREADS
-    undecided = sample(&streams, views[6].buf, width, &c, known == 1, views[5].buf);
+    undecided = sample(&streams, views[6].buf, width, &c, known, views[5].buf);
     Py_END_ALLOW_THREADS
   }
-  PyObject *done = weir_give(views, WEIR_NAMED + 3, fits ? NULL : "out must be (m, K, C), coordinates (C,), constants (5, C) or (5, 1), powers (2048,).");
+  PyObject *done = weir_give(views, WEIR_NAMED + 3, fits ? NULL : "out must be (m, K, C), coordinates (C,), constants (5, 1), (5, C) or (5, m C), powers (2048,).");
   if (!done) return NULL;
   Py_DECREF(done);
   return PyLong_FromSsize_t(undecided);

@@ -6,6 +6,7 @@ import functools
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,9 @@ _MARGIN = np.uint64(MARGIN)
 _UNDECIDED = np.iinfo(np.int64).min
 
 
-def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
+def discrete_gaussian(
+    streams: Streams, variances: Sequence[int] | Sequence[tuple[int, ...]]
+) -> Ints:
     """Exact samples of P(x) ~ exp(-x^2 / 2 S) on the integers, S = variances[i] for coordinate i.
 
     **Method.** Rejection, each attempt on one 16-byte block of the sample's own stream: u uniform
@@ -97,7 +100,7 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
 
     Args:
       streams: of (label, user key) pairs.
-      variances: d whole numbers in [0, 2^80]; 0 gives 0.
+      variances: d whole numbers in [0, 2^80]; 0 gives 0. Or m tuples of them, one a label.
 
     Returns:
       (m, K, d) int64.
@@ -108,6 +111,9 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
     Source: Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy (2020), for
     the distribution and its zCDP; Dong, Roth and Su (2022) for GDP. Envelope and lemma are ours.
     """
+    if variances and isinstance(variances[0], tuple):
+        return _of_labels(streams, cast("Sequence[tuple[int, ...]]", variances))
+    variances = cast("Sequence[int]", variances)
     coordinates, envelopes, constants = _prepared(variances)
     shape = *streams.shape, len(variances)
     width = coordinates.size
@@ -125,6 +131,18 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
             piece = out[where]
             piece[..., coordinates] = samples.reshape(*piece.shape[:2], width)
     return out
+
+
+def _of_labels(streams: Streams, variances: Sequence[tuple[int, ...]]) -> Ints:
+    """Samples where every label has variances of its own."""
+    every = [variance for row in variances for variance in row]
+    if ciphers is None or not every or 0 in every or max(every) > MAX_VARIANCE:
+        keys = slice(None)
+        parts = [streams.part(slice(i, i + 1), keys) for i in range(len(variances))]
+        own = [discrete_gaussian(part, row) for part, row in zip(parts, variances, strict=True)]
+        return np.concatenate(own)
+    coordinates = np.arange(len(variances[0]))
+    return _by_kernel(streams, coordinates, list(map(envelope, every)), Constants.of(every))
 
 
 def _prepared(variances: Sequence[int]) -> tuple[Ints, list[HalvingEnvelope], Constants]:
@@ -159,12 +177,13 @@ def _by_kernel(
     if ciphers.discrete(*named, out, places, table, POWERS):
         for where in zip(*np.nonzero(out == _UNDECIDED), strict=True):
             label, key, at = (int(place) for place in where)
+            row = at + (label * coordinates.size if len(envelopes) > coordinates.size else 0)
             alone = streams.part(slice(label, label + 1), slice(key, key + 1))
             _, seeds = next(alone.chunks(1))
-            own = Constants(*(row[at : at + 1] if row.size > 1 else row for row in constants))
-            here = slice(at, at + 1)
+            here = slice(row, row + 1)
+            own = Constants(*(field[here] if field.size > 1 else field for field in constants))
             shape = envelopes[here] if len(envelopes) > 1 else envelopes
-            out[where] = _sample(alone, seeds, coordinates[here], shape, own)[0]
+            out[where] = _sample(alone, seeds, coordinates[at : at + 1], shape, own)[0]
     return out
 
 

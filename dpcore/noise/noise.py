@@ -39,9 +39,13 @@ class Noise(Protocol):
         """Density proportional to exp(-||x||_2): (m, K, dimension)."""
 
     def discrete_gaussian(
-        self, labels: Digests, digests: Digests, variances: Sequence[int]
+        self,
+        labels: Digests,
+        digests: Digests,
+        variances: Sequence[int] | Sequence[tuple[int, ...]],
     ) -> Ints:
-        """Exact discrete Gaussians, (m, K, d) int64: variances[i] is sigma^2 of coordinate i."""
+        """Exact discrete Gaussians, (m, K, d) int64: variances[i] is sigma^2 of coordinate i, or
+        variances[l] those of label l."""
 
     def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Gumbel variables, for a selection: (m, K, dimension)."""

@@ -285,9 +285,13 @@ class KeyedNoise:
         return k_norm(self._streams(K_NORM, labels, digests), dimension)
 
     def discrete_gaussian(
-        self, labels: Digests, digests: Digests, variances: Sequence[int]
+        self,
+        labels: Digests,
+        digests: Digests,
+        variances: Sequence[int] | Sequence[tuple[int, ...]],
     ) -> Ints:
-        """Exact discrete Gaussians, sigma^2 = variances[i] for coordinate i: (m, K, d) int64."""
+        """Exact discrete Gaussians, sigma^2 = variances[i] for coordinate i, or of each label:
+        (m, K, d) int64."""
         return discrete_gaussian(self._streams(DISCRETE_GAUSSIAN, labels, digests), variances)
 
     def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:

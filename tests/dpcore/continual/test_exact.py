@@ -209,10 +209,14 @@ class Watched:
     def discrete_gaussian(self, labels: Any, digests: Any, variances: Any) -> Ints:
         self.calls += 1
         if self.mutant == "doubles":
-            real = self.inner.gaussian(labels, digests, len(variances))
+            real = self.inner.gaussian(labels, digests, 1)
             return np.rint(real * 2.0**40).astype(np.int64)
         if self.mutant == "scale":
-            variances = [int(value * 0.9) for value in variances]
+            flat = isinstance(variances[0], int)
+            less = [
+                tuple(int(0.9 * v) for v in row) for row in ([variances] if flat else variances)
+            ]
+            variances = less[0] if flat else less
         drawn = self.inner.discrete_gaussian(labels, digests, variances)
         return drawn[:, :1] + 0 * drawn if self.mutant == "keys" else drawn
 

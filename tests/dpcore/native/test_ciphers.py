@@ -141,6 +141,28 @@ def test_discrete_gaussians_are_the_same(
     assert same(both(noise.discrete_gaussian, labels, digests, variances))
 
 
+@pytest.mark.parametrize(
+    "each",
+    [
+        [(4,), (10**6,), (2**80,)],
+        [(50, 50), (7, 9), (7, 9)],
+        [(3, 3)] * 3,
+        [(0, 5), (8, 2), (1, 0)],
+    ],
+    ids=["one", "two", "alike", "some without"],
+)
+@pytest.mark.parametrize("keys", [1, 300])
+def test_discrete_gaussians_of_labels_are_those_of_each_label(
+    both: Any, each: list[tuple[int, ...]], keys: int
+) -> None:
+    noise, labels, digests = named(3, keys)
+    whole = both(noise.discrete_gaussian, labels, digests, each)
+    assert same(whole)
+    for i, row in enumerate(each):
+        here = slice(i, i + 1)
+        assert (whole[0][here] == noise.discrete_gaussian(labels[here], digests[here], row)).all()
+
+
 def test_a_hundred_thousand_discrete_gaussians(both: Any) -> None:
     noise, labels, digests = named(25, 1000)
     assert same(both(noise.discrete_gaussian, labels, digests, [10**6, 10**6, 3, 2**70]))
@@ -170,6 +192,9 @@ def test_undecided_attempts_are_settled(both: Any) -> None:
     assert ciphers.discrete(*own.named, out, places, constants, POWERS) == 1
     assert (out == np.iinfo(np.int64).min).sum() == 1
     assert same(both(noise.discrete_gaussian, *at, [100] * 100))
+    both_labels = labels[UNDECIDED - 1 :], digests[UNDECIDED - 1 :]
+    each = [(3,) * 100, (100,) * 100]
+    assert same(both(noise.discrete_gaussian, *both_labels, each))
 
 
 def test_what_does_not_fit_is_refused(compiled: Any) -> None:
