@@ -14,7 +14,7 @@ import numpy as np
 
 from weir.dpcore.accounting.groupings import noise_words
 from weir.dpcore.accounting.guarantee import NO_ASSUMPTIONS, Guarantee, RuntimeAssumptions
-from weir.dpcore.accounting.precision import refuse_uneven
+from weir.dpcore.accounting.precision import made_of_doubles, refuse_uneven
 from weir.dpcore.aggregates.private_keys import found_by
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.algorithm import Bias
@@ -44,6 +44,7 @@ from weir.dpcore.plan_warnings import (
 )
 from weir.dpcore.pricing.calibration import Alternative, band_of
 from weir.dpcore.pricing.choice import loss_json, reason
+from weir.dpcore.pricing.noises import must_be_exact
 from weir.dpcore.pricing.terms import FAR, LAST
 from weir.dpcore.pricing.user_periods import CapPrice
 from weir.dpcore.program import CAPACITY, OutputInfo, Program
@@ -112,6 +113,8 @@ class Plan:
         keys = config.keys()
         built = compiled(config.algorithm, terms, config.release_every)
         program, alternatives = built.program, built.alternatives
+        if program.doubles and must_be_exact(terms):
+            raise made_of_doubles(" and ".join(program.doubles))
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
         warnings = warnings_for(config, guarantee, terms.horizon, built, share)

@@ -18,7 +18,7 @@ from weir.dpcore.accounting.guarantee import (
     RuntimeAssumptions,
 )
 from weir.dpcore.accounting.joint import of_one
-from weir.dpcore.accounting.statement import of_sums, statement, user_statement
+from weir.dpcore.accounting.statement import of_noise, statement, user_statement
 from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.config.durations import show_duration
 from weir.dpcore.config.schema import Schema
@@ -89,7 +89,7 @@ def guarantee_of(
             once=terms.clock.once,
             by_hash=terms.person.caps.by_hash,
         )
-        return replace(reported, statement=of_sums(text, program.sums))
+        return replace(reported, statement=of_noise(text, program))
     has_id = config.schema_.id is not None
     if has_id and circumstances.id_horizon is not None:
         copies = (Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES)
@@ -105,7 +105,7 @@ def guarantee_of(
         groupings=terms.groupings,
         once=terms.clock.once,
     )
-    return replace(reported, statement=of_sums(text, program.sums))
+    return replace(reported, statement=of_noise(text, program))
 
 
 class ForEver(NamedTuple):

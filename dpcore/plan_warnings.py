@@ -301,7 +301,7 @@ def warnings_for(
         result.append(
             "The guarantee is so strict, and its noise so large in steps of the fixed-point grid, "
             "that the rounding of doubles is not small compared with it. Take a larger epsilon, "
-            "or, where it can serve, mechanism.noise: discrete_gaussian, which is exact."
+            "or mechanism.noise: discrete_gaussian, which rejects it."
         )
     if config.yaml11_numbers:
         result.append(

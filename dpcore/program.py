@@ -278,6 +278,13 @@ class Program(ABC):
         return ()
 
     @property
+    def doubles(self) -> tuple[str, ...]:
+        """What has Gaussian noise that is made of doubles, by name."""
+        gaussian = [part for part in self.sums if part.real_noise[0] == "gaussian"]
+        some = {part.name for part in gaussian if part.noise_scale > 0 and not part.drawn_exactly}
+        return tuple(sorted(some))
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """Numbers of a key in each noisy array, where a leaf may be the sum of those of several
         ticks; () where it may not."""

@@ -86,6 +86,11 @@ class Spaced(Program):
         """Where the noise comes from."""
         return self.program.sums
 
+    @property
+    def doubles(self) -> tuple[str, ...]:
+        """As the program's."""
+        return self.program.doubles
+
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """As the program's."""
         return self.program.bound(columns, n_events)

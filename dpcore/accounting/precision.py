@@ -61,6 +61,17 @@ def refuse_coarse(
         )
 
 
+def made_of_doubles(name: str) -> ConfigError:
+    """The error where exact noise is needed and something has none."""
+    return ConfigError(
+        "mechanism.noise",
+        "discrete_gaussian",
+        f"is needed, as it is written or as privacy.delta is below 2^-40, and noise of {name} is "
+        "made of doubles here. Take another mechanism, set a delta of 1e-12 or more, or raise "
+        "epsilon.",
+    )
+
+
 class Rounded(Protocol):
     """What is said of noise that is rounded to the lattice, as continual sums say it."""
 
@@ -103,7 +114,7 @@ def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
             epsilon,
             f"asks for noise so large that its rounding to doubles alone may tell {share:.3g} "
             "times as much of an event as the guarantee allows: raise epsilon or delta, protect "
-            "for a shorter time, or try mechanism.noise: discrete_gaussian.",
+            "for a shorter time, or name another mechanism.",
         )
     return share
 

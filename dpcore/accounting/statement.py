@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from weir.dpcore.accounting.contributions import Pattern
@@ -91,17 +90,15 @@ def statement(
     return " ".join([text, *circumstances.limits])
 
 
-def of_sums(text: str, sums: Sequence[Any]) -> str:
+def of_noise(text: str, program: Any) -> str:
     """A statement, with what some of the noise adds: that it is not exact, and what is lost where
     it is fitted to the whole clock."""
-    gaussian = [part for part in sums if part.real_noise[0] == "gaussian"]
-    doubles = sorted({part.name for part in gaussian if not part.drawn_exactly})
-    if doubles:
+    if program.doubles:
         text += (
-            f" Noise of {' and '.join(doubles)} is computed in double precision, where it is not "
-            "exactly Gaussian."
+            f" Noise of {' and '.join(program.doubles)} is computed in double precision, where it "
+            "is not exactly Gaussian."
         )
-    if not any(part.caveat for part in sums):
+    if not any(part.caveat for part in program.sums):
         return text
     return (
         f"{text} The loss does not fade by degrees: all of it may fall on the releases right after "

@@ -12,10 +12,9 @@ import numpy as np
 
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
-from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.accounting.precision import made_of_doubles, refuse_coarse
 from weir.dpcore.arrays import Digests, Floats, Ints, accumulate, arrays_of, reproducible
 from weir.dpcore.continual.unit import SumRequest, check_request
-from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import add_wide, total_of, wide_modulo
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.discrete_gaussian import WIDER
@@ -237,13 +236,8 @@ class ContinualSum(ABC):
             unknown["pattern"] = pattern
         check_request(cls.name, cls.kinds, request, cls.serves(overs), unknown)
         fitted = cls.fitted(request)
-        if exact and not fitted.drawn_exactly:
-            raise ConfigError(
-                "mechanism.noise",
-                "discrete_gaussian",
-                f"is not served by {cls.name} here, whose noise is made of doubles; leave it out, "
-                "or take another mechanism.",
-            )
+        if exact and fitted.noise_scale > 0 and not fitted.drawn_exactly:
+            raise made_of_doubles(cls.name)
         return fitted
 
     def summed(self, leaves: Ints) -> Ints:

@@ -206,7 +206,7 @@ class BufferedSum(ContinualSum):
         self, own: FixedState, noise: Noise, chain: Digests, scales: tuple[float, ...]
     ) -> tuple[FixedState, Ints]:
         """Exact noise on the fine grids of the noisy coordinates."""
-        zeta = discrete_units(noise, chain, self.noise_scale, scales, np.ones(len(chain)))
+        zeta = discrete_units(noise, chain, self.noise_scale, scales)
         return filtered_units(self.fixed, own, zeta, curves_of(np.ones(len(chain) + 1)))
 
     def materialize(self, n: int) -> Floats:

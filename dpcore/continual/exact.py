@@ -43,8 +43,10 @@ from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.unit import (
     BITS,
+    WIDEST,
     SumRequest,
     fine_variances,
+    fits_sampler,
     loss_of_units,
     noise_scale_for,
     noisy_coordinates,
@@ -61,7 +63,7 @@ FAR = 40.0
 MOST = 2.0**-10
 """Share of the budget that roundings may take: where they take more, noise is made of doubles."""
 VARIANCE_BITS = 11
-"""A variance that changes with the tick is rounded up to so many bits, by 0.05 % at most: ticks
+"""A variance that changes with the tick is rounded up to so many bits, by 0.1 % at most: ticks
 share tables."""
 
 
@@ -79,6 +81,7 @@ class FixedPoint:
       theta, omega: (m,) units of 2^-53. fraction: bits after the point of a buffer.
       rounding: what roundings move a row and coordinate by at most, in sigmas.
       widening: what changes of sums grow by through rounded coefficients: a factor.
+      most: noise of the largest tick, in sigmas.
     """
 
     theta: tuple[int, ...]
@@ -86,6 +89,7 @@ class FixedPoint:
     fraction: int
     rounding: float
     widening: float
+    most: float
 
     def state(self, n_keys: int, coordinates: int) -> FixedState:
         """Empty buffers."""
@@ -127,7 +131,7 @@ def fixed_point(
     # Variances of y and of buffers over those of what they take in; then of anything that is added.
     squares = [min(1 / (pole * (2 - pole)), ends) for pole in form.poles]
     longest = max(*squares, float(form.noise_squares(horizon)), 1.0)
-    taken = 2.0 ** (BITS + 1) * max(most, float((r.max() / e).max()))
+    taken = WIDEST * max(1.0, float((r.max() / e).max()) / most)
     size = (1 + varied) * FAR * taken * math.sqrt(longest)
     fraction = min(LIMIT - 1 - BITS, math.floor(LIMIT - math.log2(size)))
     reach = sum(weight * 2.0**-POINT * last for weight, last in zip(omega, lasting, strict=True))
@@ -138,11 +142,12 @@ def fixed_point(
     rounding = 4 * eta * float((e * parts).max()) * 2.0**-BITS * (1 + 2.0**-30)
     ratio = float(e.max() / e.min()) / least
     kappa = ratio**2 * 2.0 ** (1 - POINT) * (64 * (1 + math.sqrt(len(r))) + sum(lasting))
-    # The sampler ends at a variance of 2^80, and ``times`` at coefficients of 2^59.
-    if fraction < 1 or kappa > 2.0**-10 or least < 2.0**-6 or most > 2.0 ** (38 - BITS):
+    # ``times`` ends at coefficients of 2^59, and the price of the sampler begins at 2^28 steps.
+    small = least < 2.0**-6 or float((r / e).min()) < 2.0**-6
+    if fraction < 1 or kappa > 2.0**-10 or small:
         raise too_long(horizon)
     theta = tuple(int(value * 2.0**POINT) for value in form.theta)
-    return FixedPoint(theta, omega, fraction, rounding, 1 + 2 * kappa + 2.0**-30)
+    return FixedPoint(theta, omega, fraction, rounding, 1 + 2 * kappa + 2.0**-30, most)
 
 
 def too_long(horizon: int | None) -> ConfigError:
@@ -152,8 +157,8 @@ def too_long(horizon: int | None) -> ConfigError:
         "mechanism.noise",
         "discrete_gaussian",
         f"cannot be correlated over {shown}: its roundings would take too much of the guarantee. "
-        "Set clock.end or privacy.protect_for to fewer ticks, raise epsilon or delta, name "
-        "blt, or leave mechanism.continual_sum out.",
+        "Set clock.end or privacy.protect_for to fewer ticks, raise epsilon or delta, or leave "
+        "mechanism out.",
     )
 
 
@@ -176,13 +181,12 @@ def noise_scale(
     sigma = change * fixed.widening / (budget - rounded)
     while fixed.loss(change / sigma, rounded).value > budget:
         sigma = math.nextafter(sigma, math.inf)
-    if sigma * max(request.scales, default=0.0) >= 2.0 ** (BITS + 1):
+    if not fits_sampler(sigma * fixed.most, request.scales):
         raise ConfigError(
             "privacy.epsilon",
             None,
-            f"asks for correlated exact noise of 2^{BITS + 1} steps of the fixed-point grid or "
-            "more; raise epsilon or delta, protect for a shorter time, or write "
-            "mechanism.noise: gaussian.",
+            f"asks for correlated exact noise of {WIDEST:.2g} steps of the fixed-point grid or "
+            "more; raise epsilon or delta, or protect for a shorter time.",
         )
     return sigma
 
@@ -206,16 +210,22 @@ def exact_loss(
 
 
 def discrete_units(
-    noise: Noise, chain: Digests, sigma: float, scales: tuple[float, ...], ratios: Floats
+    noise: Noise,
+    chain: Digests,
+    sigma: float,
+    scales: tuple[float, ...],
+    ratios: Floats | None = None,
 ) -> Ints:
     """zeta of each tick on the fine grids: (n, K, a) int64.
 
+    The variance of a tick follows from that tick alone, however ticks are cut into strides.
+
     Args:
       chain: (n, K, 2), digests of all leaves until each tick. scales: of the noisy coordinates.
-      ratios: (n,) sigma_t / sigma.
+      ratios: (n,) sigma_t / sigma; None: 1 at every tick there is.
     """
     labels = label(0, noise.first_tick + np.arange(len(chain)))
-    if (ratios == 1).all():
+    if ratios is None:
         return noise.discrete_gaussian(labels, chain, fine_variances(sigma, scales))
     each = [fine_variances(sigma, scales, ratio, VARIANCE_BITS) for ratio in ratios.tolist()]
     return noise.discrete_gaussian(labels, chain, each)

@@ -12,7 +12,7 @@ from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum, SumState
-from weir.dpcore.continual.unit import SumRequest
+from weir.dpcore.continual.unit import SumRequest, draw_units
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise, is_pure, label
@@ -21,6 +21,8 @@ LEVEL = (1 << 40) - 1
 """Of the label of the histogram's noise: no sum has so many levels."""
 FULL = 1 << 20
 """Steps of the clip, whatever it is."""
+FINE = 20
+"""Noise of the histogram is rounded to 2^-20 of a count."""
 ROOT = 1518500250
 """2^31 / sqrt(2), rounded up by less than a step."""
 
@@ -190,8 +192,13 @@ class LearnedSum(ContinualSum):
 
     @property
     def drawn_exactly(self) -> bool:
-        """As the sum's."""
+        """As the sum's: that of the bins is, but for bins whose noise is beyond any sampler."""
         return self.inner.drawn_exactly
+
+    @property
+    def oversize(self) -> float:
+        """As the sum's."""
+        return self.inner.oversize
 
     @property
     def adaptive(self) -> bool:
@@ -267,13 +274,13 @@ class LearnedSum(ContinualSum):
         """(K,) place of the clip, by one noisy look at all bins: (K, J)."""
         labels = label(LEVEL, self.ticks - 1)
         kind, norm = ("laplace", 1.0) if self._pure else ("gaussian", 2.0)
-        sample = noise.laplace if self._pure else noise.gaussian
-        drawn = sample(labels, chain[None], len(self.edges))[0]
+        fine = (2.0**FINE,) * len(self.edges)
+        drawn = draw_units(kind, noise, labels, chain[None], self.sizes_scale, fine)[0]
         noisy = replay.released(
             self.name,
             kind,
             sizes,
-            sizes + self.sizes_scale * drawn,
+            sizes + np.ldexp(drawn.astype(np.float64), -FINE),
             sensitivity=self._change(),
             scale=self.sizes_scale,
             where=labels,

@@ -54,9 +54,8 @@ def reach(mechanism: ContinualSum, coordinate: int, ticks: Ints, chance: Floats)
     if is_pure(kind):
         out = _pure(mechanism, coordinate, ticks, chance)
     else:
-        exact = mechanism.drawn_exactly
-        size, chance = (mechanism.oversize, chance / (1 + 2.0**-17)) if exact else (1.0, chance)
-        out = stddev * size * rounded_up(-ndtri(chance))
+        # Units of one sum may be of either kind where their sizes differ.
+        out = stddev * mechanism.oversize * rounded_up(-ndtri(chance / (1 + 2.0**-17)))
     return np.ceil(out + mechanism.roundings(ticks) / 2).astype(np.int64)
 
 

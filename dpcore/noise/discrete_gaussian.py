@@ -136,6 +136,8 @@ def discrete_gaussian(
 def _of_labels(streams: Streams, variances: Sequence[tuple[int, ...]]) -> Ints:
     """Samples where every label has variances of its own."""
     every = [variance for row in variances for variance in row]
+    if 0 in streams.shape:
+        return np.zeros((*streams.shape, len(variances[0])), dtype=np.int64)
     if ciphers is None or not every or 0 in every or max(every) > MAX_VARIANCE:
         keys = slice(None)
         parts = [streams.part(slice(i, i + 1), keys) for i in range(len(variances))]

@@ -65,6 +65,11 @@ class Pocg(ScaledRows):
         return self.descent.dimension
 
     @property
+    def doubles(self) -> tuple[str, ...]:
+        """Noise of iterates is on no grid."""
+        return ("online.pocg",)
+
+    @property
     def cap(self) -> int:  # type: ignore[override]  # a field of other programs
         """Rows a key and tick."""
         return self.descent.cap

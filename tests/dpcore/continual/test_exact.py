@@ -175,6 +175,47 @@ def test_a_user_is_charged_for_roundings_in_every_key() -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("n", [4, 30])
+def test_the_size_of_a_tick_is_the_same_however_ticks_are_cut(cls: Any, n: int) -> None:
+    """What is asked of the sampler: where sizes are close, most draws would be the same."""
+    mechanism = make(cls, n, scales=(1.0, 2.0**20))
+    data = np.zeros((n, 1, 2), dtype=np.int64)
+
+    def asked(strides: list[int]) -> list[Any]:
+        out: list[Any] = []
+
+        class Asked:
+            def __init__(self, first: int) -> None:
+                self.inner, self.first_tick = noise(first, KEYS[:1]), first
+
+            def leaf_digests(self, leaves: Ints) -> Any:
+                return self.inner.leaf_digests(leaves)
+
+            def discrete_gaussian(self, labels: Any, digests: Any, variances: Any) -> Ints:
+                each = isinstance(variances[0], tuple)
+                out.extend(variances if each else [variances] * len(labels))
+                return self.inner.discrete_gaussian(labels, digests, variances)
+
+        state, at = mechanism.init(1), 0
+        for size in strides:
+            state, _ = mechanism.step(state, data[at : at + size], Asked(at))
+            at += size
+        return out
+
+    whole = asked([n])
+    assert len(whole) == n
+    for cut in ([1] * n, [n - 1, 1], [1, n - 1], [n // 2, n - n // 2]):
+        assert asked(cut) == whole
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_no_keys_are_no_noise(cls: Any) -> None:
+    mechanism = make(cls, 5)
+    _, (released,) = mechanism.step(mechanism.init(0), np.zeros((5, 0, 2), np.int64), noise(0, ()))
+    assert released.shape == (5, 0, 2)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
 def test_strides_and_blocks_of_keys_change_no_bit(cls: Any) -> None:
     mechanism = make(cls, 30, scales=(1.0, 0.0, 2.0**9))
     leaves = np.random.default_rng(3).integers(-9, 9, (30, len(KEYS), 3))
@@ -293,7 +334,7 @@ def test_it_is_exact_wherever_it_can_be_and_is_refused_elsewhere_where_it_must(n
             "gaussian"
         }
     assert must.program == by_itself.program
-    with pytest.raises(ConfigError, match="toeplitz.*made of doubles"):
+    with pytest.raises(ConfigError, match="noise of toeplitz is made of doubles"):
         Plan.from_yaml(text.replace(name, "toeplitz"))
     doubles = Plan.from_yaml(text.replace(name, "toeplitz").replace("discrete_", ""))
     assert "Noise of toeplitz is computed in double" in doubles.guarantee.statement
@@ -304,9 +345,10 @@ def test_clocks_whose_roundings_take_too_much_have_noise_of_doubles() -> None:
         make(Blt, None)
     assert not make(Blt, None, exact=False).drawn_exactly
     assert make(Blt, None, window=10_000).loss(10_000).value <= 1
+    assert make(Blt, mu=1e-4, scales=(2.0**25,)).drawn_exactly
     with pytest.raises(ConfigError, match="or more; raise epsilon"):
-        make(Blt, mu=1e-4, scales=(2.0**25,))
-    assert make(Blt, mu=1e-4, scales=(2.0**25,), exact=False).exact is None
+        make(Blt, mu=1e-4, scales=(2.0**27,))
+    assert make(Blt, mu=1e-4, scales=(2.0**27,), exact=False).exact is None
     with pytest.raises(ConfigError, match="leaves no budget"):
         make(Blt, mu=0.0)
 
@@ -315,9 +357,34 @@ def test_numbers_fit_their_integers() -> None:
     """Far beyond any draw: every number of the filter at 40 standard deviations."""
     for mechanism in (make(Blt, 4096), make(EndedSum, 4096), make(Blt, None, window=1 << 20)):
         fixed: FixedPoint = mechanism.fixed
-        assert fixed.fraction >= 8 and fixed.rounding < 2.0**-20 and fixed.widening < 1 + 2.0**-16
+        assert fixed.fraction >= 4 and fixed.rounding < 2.0**-20 and fixed.widening < 1 + 2.0**-16
     mechanism = make(EndedSum, 300)
-    far = np.rint(40 * 2.0**35 * sizes_of(mechanism, 300) / math.sqrt(300)).astype(np.int64)
+    sizes = sizes_of(mechanism, 300)
+    assert mechanism.fixed.most == sizes.max()
+    far = np.rint(40 * 2.0**39 * sizes / sizes.max() / math.sqrt(300)).astype(np.int64)
     state: FixedState = mechanism.fixed.state(1, 1)
     after, out = filtered_units(mechanism.fixed, state, far[:, None, None], curves(mechanism, 300))
     assert (np.abs(after.buffers) < 2**61).all() and (out > 0).all()
+
+
+MODEL = """
+name: plan
+schema: {time: t}
+clock: {start: 2024-01-01, period: 1d, end: 2024-03-01}
+privacy: {epsilon: EPSILON, delta: DELTA, protect_for: all}
+model: {algorithm: NAME, features: [x, z], target: y, ranges: {x: [0, 1], z: [0, 1], y: [0, 1]}}
+"""
+
+
+def model(name: str, epsilon: float, delta: float) -> Plan:
+    text = MODEL.replace("NAME", name).replace("EPSILON", str(epsilon))
+    return Plan.from_yaml(text.replace("DELTA", str(delta)))
+
+
+def test_models_are_exact_or_named_and_refused_where_they_must_be() -> None:
+    assert not model("regression.incremental", 0.25, 1e-6).program.doubles
+    for name in ("regression.two_trees", "online.pocg"):
+        statement = model(name, 1.0, 1e-6).guarantee.statement
+        assert "is computed in double precision" in statement
+        with pytest.raises(ConfigError, match="doubles here"):
+            model(name, 4.0, 1e-13)
