@@ -76,7 +76,7 @@ def test_many_jobs_one_after_the_other_release_what_one_would_have(
     recording = Recording("sums", ticks=600, events=40_000)
     pace = Pace.soon(5, HOUR_A_SECOND)
     with Post(pubsub_server.host, "replaced") as post, third_worker(flink_cluster):
-        # What was acknowledged is seen as long as the checkpoint before it is one of the three retained.
+        # Of what was acknowledged one knows while a checkpoint before it is one of three retained.
         often = "engine: {checkpoint_every: 2s}\n"
         job = over_messages(tmp_path, recording, post, pace, ", readers: 3", every=1, extra=often)
         state = StateFolder(str(tmp_path / ".weir" / "rehearsal"))
