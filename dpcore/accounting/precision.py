@@ -66,9 +66,9 @@ def made_of_doubles(name: str) -> ConfigError:
     return ConfigError(
         "mechanism.noise",
         "discrete_gaussian",
-        f"is needed, as it is written or as privacy.delta is below 2^-40, and noise of {name} is "
-        "made of doubles here. Take another mechanism, set a delta of 1e-12 or more, or raise "
-        "epsilon.",
+        f"noise of {name} is made of doubles here, and exact noise is needed: it is named, or "
+        "privacy.delta is below 2^-40. Take another mechanism, set a delta of 1e-12 or more, or "
+        "raise epsilon.",
     )
 
 

@@ -324,7 +324,7 @@ def test_a_delta_below_the_grain_of_real_noise_is_served_by_exact_noise_only() -
         noises = {a.noise for a in plan.alternatives}
         assert noises == {"gaussian"} and all(part.drawn_exactly for part in plan.program.sums)
         sound(plan)
-        with pytest.raises(ConfigError, match="toeplitz here, whose noise is made of doubles"):
+        with pytest.raises(ConfigError, match="noise of toeplitz is made of doubles"):
             build(privacy__delta=delta, mechanism={"continual_sum": "toeplitz"})
         assert build(privacy__delta=delta, mechanism={"continual_sum": "blt"}).alternatives
     assert build(privacy__delta=1e-12).alternatives[0].noise == "gaussian"
