@@ -142,9 +142,9 @@ def fixed_point(
     rounding = 4 * eta * float((e * parts).max()) * 2.0**-BITS * (1 + 2.0**-30)
     ratio = float(e.max() / e.min()) / least
     kappa = ratio**2 * 2.0 ** (1 - POINT) * (64 * (1 + math.sqrt(len(r))) + sum(lasting))
-    # ``times`` ends at coefficients of 2^59, and the price of the sampler begins at 2^28 steps.
-    small = least < 2.0**-6 or float((r / e).min()) < 2.0**-6
-    if fraction < 1 or kappa > 2.0**-10 or small:
+    # The sampler ends at 2^40 steps, its price begins at 2^28; ``times`` ends at 2^59.
+    uneven = least < 2.0**-6 or float((r / e).min()) < 2.0**-6 or most > 2.0**4
+    if fraction < 1 or kappa > 2.0**-10 or uneven:
         raise too_long(horizon)
     theta = tuple(int(value * 2.0**POINT) for value in form.theta)
     return FixedPoint(theta, omega, fraction, rounding, 1 + 2 * kappa + 2.0**-30, most)

@@ -208,6 +208,26 @@ def test_the_size_of_a_tick_is_the_same_however_ticks_are_cut(cls: Any, n: int) 
         assert asked(cut) == whole
 
 
+@pytest.mark.parametrize("cells", [4, 12, 32])
+@pytest.mark.parametrize("scale", [1.0, 2.0**20, 2.0**34])
+def test_every_tick_of_users_is_within_the_sampler(cells: int, scale: float) -> None:
+    """Noise of ticks differs by the root of a user's cells: beyond 16 times it is of doubles."""
+    mechanism = make(
+        EndedSum, 100, scales=(scale,), exact=False,
+        pattern=Pattern(100, 100, cells, 1, 1, cells, None, cells),
+    )  # fmt: skip
+    sizes = sizes_of(mechanism, 100)
+    assert mechanism.drawn_exactly == (sizes.max() <= 16)
+    if mechanism.drawn_exactly:
+        data = np.zeros((100, 1, 1), dtype=np.int64)
+        mechanism.step(mechanism.init(1), data, noise(0, KEYS[:1]))
+        drawn = [
+            unit.fine_variances(mechanism.noise_scale, (scale,), ratio, exact.VARIANCE_BITS)[0]
+            for ratio in sizes.tolist()
+        ]
+        assert min(drawn) >= 2**56 and max(drawn) <= 2**80
+
+
 @pytest.mark.parametrize("cls", CLASSES)
 def test_no_keys_are_no_noise(cls: Any) -> None:
     mechanism = make(cls, 5)

@@ -134,7 +134,7 @@ def test_buffers_of_integers_move_on_with_the_same_bits(
 ) -> None:
     rng = np.random.default_rng(keys)
     theta, omega = (tuple(rng.integers(1, 2**52, poles).tolist()) for _ in range(2))
-    fixed = exact.FixedPoint(theta, omega, 13, 0.0, 1.0)
+    fixed = exact.FixedPoint(theta, omega, 13, 0.0, 1.0, 1.0)
     state = exact.FixedState(rng.integers(-(2**57), 2**57, (keys, 3, poles + 1)))
     before = state.buffers.copy()
     zeta = rng.integers(-(2**40), 2**40, (17, keys, 3))
