@@ -98,7 +98,8 @@ class EndedSum(ContinualSum):
         variance at most that of a key from the first tick on.
       Noise: in integers and exact, mu of the same change and of roundings, as
         ``dpcore.continual.exact`` proves. Where these would take more than a thousandth of the
-        budget it is made of doubles, which are not exactly Gaussian.
+        budget, or the noise of a tick is more than 16 sigma, as it is for many contributions of a
+        user, it is made of doubles, which are not exactly Gaussian.
       Source: matrix mechanisms for running sums under adaptive input: Denisov, McMahan, Rush,
         Smith, Thakurta (2022); buffered linear Toeplitz noise: Dvijotham, McMahan, Pillutla,
         Steinke, Thakurta (2024). Gains and scales for a clock that ends: derived in this project.

@@ -156,7 +156,8 @@ def too_long(horizon: int | None) -> ConfigError:
     return ConfigError(
         "mechanism.noise",
         "discrete_gaussian",
-        f"cannot be correlated over {shown}: its roundings would take too much of the guarantee. "
+        f"cannot be correlated over {shown}: its roundings would take too much of the guarantee, "
+        "or its ticks differ too much in size. "
         "Set clock.end or privacy.protect_for to fewer ticks, raise epsilon or delta, or leave "
         "mechanism out.",
     )

@@ -15,9 +15,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.independent import UNBOUNDED, CoverSum, Node
 from weir.dpcore.continual.kary_tree import sizes_of
-from weir.dpcore.continual.unit import (
-    SumRequest,
-)
+from weir.dpcore.continual.unit import SumRequest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise.noise import Noise, is_pure, label

@@ -191,7 +191,7 @@ def draw_units(
     if not active or noise_scale == 0:
         return np.zeros((m, keys, d), dtype=np.int64)
     if kind in ("gaussian", "discrete_gaussian"):
-        draw = partial(_exact if kind == "gaussian" else _discrete, noise, noise_scale, some)
+        draw = partial(_whole, kind, noise, noise_scale, some)
         drawn = _by_size(draw, labels, digests, multipliers, len(some))
     else:
         drawn = _rounded(_real(kind, noise, labels, digests, noise_scale, some), multipliers)
@@ -260,7 +260,8 @@ def _by_size(
     return out
 
 
-def _discrete(
+def _whole(
+    kind: str,
     noise: Noise,
     noise_scale: float,
     scales: tuple[float, ...],
@@ -268,24 +269,13 @@ def _discrete(
     labels: Digests,
     digests: Digests,
 ) -> Ints:
-    """Discrete Gaussians on the lattice."""
-    return noise.discrete_gaussian(
-        labels, digests, lattice_variances(noise_scale, scales, multiplier)
-    )
-
-
-def _exact(
-    noise: Noise,
-    noise_scale: float,
-    scales: tuple[float, ...],
-    multiplier: float,
-    labels: Digests,
-    digests: Digests,
-) -> Ints:
-    """Gaussian noise: discrete on a fine grid, and rounded to the lattice."""
+    """Discrete Gaussians on the lattice, or Gaussian noise: on a finer grid, and rounded."""
+    if kind == "discrete_gaussian":
+        variances = lattice_variances(noise_scale, scales, multiplier)
+        return noise.discrete_gaussian(labels, digests, variances)
     sigma = noise_scale * multiplier
     if not fits_sampler(sigma, scales):
-        return _rounded(_real("gaussian", noise, labels, digests, sigma, scales), None)
+        return _rounded(_real(kind, noise, labels, digests, sigma, scales), None)
     fine = noise.discrete_gaussian(labels, digests, fine_variances(sigma, scales))
     return to_lattice(fine, sigma, scales)
 

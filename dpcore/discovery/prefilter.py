@@ -152,17 +152,13 @@ def drawing(
     """Labels and digests -> draws of a coordinate, in standard deviations: within ERROR of those of
     what is released."""
     if mechanism.exact is None:
-        return partial(_normals, noise, coordinate)
+        return partial(noise.float32_gaussian, coordinate=coordinate)
     active = noisy_coordinates(mechanism.scales)
     scale = mechanism.scales[active[coordinate]]
     (variance,) = fine_variances(mechanism.noise_scale, (scale,))
     variances = tuple(variance if i == coordinate else 0 for i in range(len(active)))
     step = 2.0 ** -finer(mechanism.noise_scale * scale) / (mechanism.noise_scale * scale)
     return partial(_whole, noise, coordinate, variances, step)
-
-
-def _normals(noise: KeyedNoise, coordinate: int, labels: Digests, digests: Digests) -> Singles:
-    return noise.float32_gaussian(labels, digests, coordinate)
 
 
 def _whole(
