@@ -20,7 +20,6 @@ from weir.dpcore.continual.unit import fine_variances, finer, noisy_coordinates
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Noises
 from weir.dpcore.discovery.waiting import KeyCells
-from weir.dpcore.noise.gaussian import ERROR, Singles
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise
 
@@ -36,6 +35,9 @@ LONGEST: Final = 1 << 14
 LARGEST: Final = 9.1
 """No normal made of doubles is larger (``dpcore.noise.gaussian``); a key with a larger exact one is
 not set aside."""
+ERROR: Final = 2.0**-20
+"""How far a draw of at most that size is off in single precision."""
+Singles = NDArray[np.float32]
 
 
 def prefilter(
@@ -49,8 +51,7 @@ def prefilter(
     """Keys that are certainly not found in the period [low, high): (K,) bool.
 
     A key with too few users is none. Of others a bound of their noise at every tick is compared
-    with the threshold: single precision and a table of normals, plus all the errors that they can
-    have.
+    with the threshold: single precision, plus all the errors that it can have.
 
     Args:
       names: (K,) of keys that are not live. cells: all their leaves of the period.
@@ -152,13 +153,17 @@ def drawing(
     """Labels and digests -> draws of a coordinate, in standard deviations: within ERROR of those of
     what is released."""
     if mechanism.exact is None:
-        return partial(noise.float32_gaussian, coordinate=coordinate)
+        return partial(_normals, noise, coordinate)
     active = noisy_coordinates(mechanism.scales)
     scale = mechanism.scales[active[coordinate]]
     (variance,) = fine_variances(mechanism.noise_scale, (scale,))
     variances = tuple(variance if i == coordinate else 0 for i in range(len(active)))
     step = 2.0 ** -finer(mechanism.noise_scale * scale) / (mechanism.noise_scale * scale)
     return partial(_whole, noise, coordinate, variances, step)
+
+
+def _normals(noise: KeyedNoise, coordinate: int, labels: Digests, digests: Digests) -> Singles:
+    return noise.gaussian(labels, digests, coordinate + 1)[:, :, coordinate].astype(np.float32)
 
 
 def _whole(

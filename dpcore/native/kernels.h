@@ -78,7 +78,6 @@ PyObject *weir_leaf_digests(PyObject *self, PyObject *args);
 PyObject *weir_logarithm(PyObject *self, PyObject *args);
 PyObject *weir_lookup(PyObject *self, PyObject *args);
 PyObject *weir_mac(PyObject *self, PyObject *args);
-PyObject *weir_near(PyObject *self, PyObject *args);
 PyObject *weir_newlines(PyObject *self, PyObject *args);
 PyObject *weir_normal(PyObject *self, PyObject *args);
 PyObject *weir_number(PyObject *self, PyObject *args);

@@ -20,7 +20,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import ciphers
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.discrete_gaussian import discrete_gaussian
-from weir.dpcore.noise.gaussian import Singles, float32_gaussian, gaussian, k_norm
+from weir.dpcore.noise.gaussian import gaussian, k_norm
 from weir.dpcore.noise.generalised_gaussian import generalised_gaussian
 from weir.dpcore.noise.selection import gumbel, laplace, select_gumbel
 from weir.dpcore.noise.streams import (
@@ -274,11 +274,6 @@ class KeyedNoise:
     def gaussian(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard normals. labels: (m, 2) uint64; digests: (m, K, 2) -> (m, K, dimension)."""
         return gaussian(self._streams(GAUSSIAN, labels, digests), dimension)
-
-    def float32_gaussian(self, labels: Digests, digests: Digests, coordinate: int) -> Singles:
-        """One coordinate of ``gaussian``, within ``gaussian.ERROR``: (m, K) float32.
-        For looking ahead at a fraction of the time; nothing that is released may be made of it."""
-        return float32_gaussian(self._streams(GAUSSIAN, labels, digests), coordinate)
 
     def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Density proportional to exp(-||x||_2). Shapes as in ``gaussian``."""

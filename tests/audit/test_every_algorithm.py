@@ -27,7 +27,7 @@ FOUND = "keys that are found, gaussian"
 LUCK = 1.15
 """A bound of 95 % is above the truth now and then, and claims of sums are the truth."""
 DRAWS = (
-    "gaussian", "float32_gaussian", "k_norm", "discrete_gaussian", "gumbel", "laplace",
+    "gaussian", "k_norm", "discrete_gaussian", "gumbel", "laplace",
     "generalised_gaussian",
 )  # fmt: skip
 

@@ -12,7 +12,6 @@ import pytest
 from weir.dpcore.leaves import hashes
 from weir.dpcore.native import ciphers
 from weir.dpcore.noise import discrete_gaussian, gaussian, prf, streams
-from weir.dpcore.noise import gaussian as normals
 from weir.dpcore.noise.acceptance import POWERS, Constants
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
@@ -38,10 +37,9 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
     def call(work: Callable[..., Any], *of: Any) -> tuple[Any, Any]:
         fast = work(*of)
         with monkeypatch.context() as patch:
-            for module in (streams, discrete_gaussian, hashes, gaussian, prf, streams):
+            for module in (streams, discrete_gaussian, hashes, prf):
                 patch.setattr(module, "ciphers", None)
-            for module in (normals, gaussian):
-                patch.setattr(module, "kernels", None)
+            patch.setattr(gaussian, "kernels", None)
             return fast, work(*of)
 
     return call
@@ -78,11 +76,6 @@ def draws() -> Iterator[Any]:
         yield pytest.param(lambda n, *a, c=count: n.gumbel(*a, c), id=f"gumbel-{count}")
         yield pytest.param(lambda n, *a, c=count: n.laplace(*a, c), id=f"laplace-{count}")
         yield pytest.param(lambda n, *a, c=count: n.k_norm(*a, c), id=f"k_norm-{count}")
-    for coordinate in (0, 1, 6):
-        yield pytest.param(
-            lambda n, *a, c=coordinate: n.float32_gaussian(*a, c),
-            id=f"float32_gaussian-{coordinate}",
-        )
     yield pytest.param(lambda n, *a: n.generalised_gaussian(*a, 5, 3.0), id="generalised")
 
 
@@ -94,17 +87,15 @@ def test_draws_are_the_same_to_the_bit(both: Any, draw: Draw, ticks: int, keys: 
 
 
 def test_a_hundred_thousand_normals(both: Any) -> None:
-    """Far tails and the table's edges among them."""
+    """Far tails among them."""
     at = named(30, 1000)
     assert same(both(at[0].gaussian, *at[1:], 4))
-    assert same(both(at[0].float32_gaussian, *at[1:], 1))
 
 
 def test_no_streams_and_no_words(both: Any) -> None:
     for ticks, keys in ((0, 3), (3, 0), (0, 0)):
         noise, labels, digests = named(ticks, keys)
         assert same(both(noise.gaussian, labels, digests, 4))
-        assert same(both(noise.float32_gaussian, labels, digests, 0))
         assert same(both(noise.discrete_gaussian, labels, digests, [5, 6]))
         assert same(both(noise.leaf_digests, np.zeros((ticks, keys, 2), dtype=np.int64)))
     noise, labels, digests = named(2, 3)
@@ -117,7 +108,6 @@ def test_arrays_need_not_be_contiguous(both: Any) -> None:
     pieces = labels[::2], digests[::2, 10:40:3]
     for work in (
         lambda: some.gaussian(*pieces, 3),
-        lambda: some.float32_gaussian(*pieces, 3),
         lambda: some.discrete_gaussian(*pieces, [9, 0, 10**9]),
         lambda: noise.leaf_digests(np.arange(6 * 50 * 6).reshape(6, 50, 6)[:, :, ::2]),
         lambda: noise.cell_digests(np.arange(12)[::2], np.arange(48).reshape(6, 8)[:, 1::3]),
@@ -215,8 +205,6 @@ def test_what_does_not_fit_is_refused(compiled: Any) -> None:
     ticks = np.array([0, 2])
     with pytest.raises(ValueError, match="below n"):
         compiled.cell_digests(key, two, ticks, np.zeros((2, 1)), two.copy())
-    with pytest.raises(ValueError, match="single precision"):
-        compiled.near(key, key, two, two, wide, np.zeros(4), np.zeros(1), np.zeros(1 << 15))
     with pytest.raises(ValueError, match="coordinates"):
         compiled.discrete(key, key, two, two, wide, np.zeros(8), np.zeros(2), np.zeros(7), POWERS)
     with pytest.raises(ValueError, match=r"out \(n, d\)"):
