@@ -138,11 +138,13 @@ class StateFolder:
 
     def acknowledged(self) -> datetime | None:
         """When messages were last acknowledged, as far as readers could note it here."""
+        return max((note.at for note in self._acknowledged()), default=None)
+
+    def _acknowledged(self) -> list[acked.Note]:
+        """What each reader has noted."""
         inside = sinks_place.join(self.path, acked.FOLDER)
         texts = [sinks_place.read(sinks_place.join(inside, note)) for note in _notes(inside)]
-        return max(
-            (datetime.fromisoformat(acked.noted(text)[1]) for text in texts if text), default=None
-        )
+        return [acked.noted(text) for text in texts if text]
 
     def forget_acknowledged(self) -> None:
         """The subscription gives again what was acknowledged."""
@@ -163,14 +165,16 @@ class StateFolder:
           resume: as the user says it. place: its URI.
 
         Raises:
-          ConfigError: there was a newer one when messages were last acknowledged.
+          ConfigError: there is a newer one, and messages were acknowledged that were read when this
+            one was complete, or when a newer one was.
         """
-        last = self.acknowledged()
-        written = None if last is None else _written(place)
-        if last is None or written is None:
+        notes = self._acknowledged()
+        written = _written(place) if notes else None
+        newer = [item for item in self._metadata() if written is not None and item[0] > written]
+        if not newer:
             return
-        newer = [item for item in self._metadata() if written < item[0] <= last.timestamp()]
-        if newer:
+        first, last = min(newer)[0], max(note.at for note in notes)
+        if first <= last.timestamp() or any(written < note.began.timestamp() for note in notes):
             raise ConfigError(
                 "--resume",
                 resume,

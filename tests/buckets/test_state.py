@@ -15,7 +15,7 @@ from weir.pipelines.runners import dataflow_template, flink
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
 from weir.transforms.runtime import counters, fence, files
 from weir.transforms.runtime import stored_counts as kept_counts
-from weir.transforms.runtime.acked import Acknowledged, Outdated
+from weir.transforms.runtime.acked import Acknowledged, Outdated, ReadTurn
 
 STREAM = SMALL.replace(
     "{csv: events.csv}", "{pubsub: {subscription: projects/acme-1/subscriptions/all}}"
@@ -55,7 +55,7 @@ def test_a_stream_goes_on_from_the_newest_whole_checkpoint(config: Path, folder:
     older = state.before(latest)
     assert older is not None and older.endswith("savepoints/savepoint-2")
     notes = Acknowledged(folder, "s", 0)
-    notes.note(7)
+    notes.note(ReadTurn(7, 0))
     with pytest.raises(Outdated):
         Acknowledged(folder, "s", 0).check(7)
     with pytest.raises(ConfigError, match="is older than what was acknowledged"):

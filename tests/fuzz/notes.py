@@ -35,7 +35,7 @@ def _counts() -> Reader:
 
 def _acknowledged() -> Reader:
     folder = Path(tempfile.mkdtemp())
-    acked.Acknowledged(str(folder), "s", 0).note(4)
+    acked.Acknowledged(str(folder), "s", 0).note(acked.ReadTurn(4, 0))
     (path,) = (folder / acked.FOLDER).iterdir()
     good = path.read_bytes()
 

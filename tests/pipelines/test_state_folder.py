@@ -138,12 +138,13 @@ def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> Non
     refuse_restart(job.sink, state, saved.as_uri())
 
 
-def acknowledge(state: StateFolder, age: float, turn: int = 7) -> None:
-    """What a reader leaves that acknowledged so long before checkpoints of age 0."""
+def acknowledge(state: StateFolder, age: float, read: float = 100) -> None:
+    """What a reader leaves that acknowledged so long before checkpoints of age 0 what it had read
+    so long before."""
     noted = Path(state.path) / acked.FOLDER / "s-0.json"
     noted.parent.mkdir(exist_ok=True)
-    at = datetime.fromtimestamp(1e9 - age, UTC).isoformat()
-    noted.write_text(json.dumps({"turn": turn, "at": at}))
+    began, at = (datetime.fromtimestamp(1e9 - moment, UTC).isoformat() for moment in (read, age))
+    noted.write_text(json.dumps({"turn": 7, "began": began, "at": at}))
 
 
 def test_older_than_what_was_acknowledged_is_refused_with_the_newest_that_has_it(
@@ -157,7 +158,7 @@ def test_older_than_what_was_acknowledged_is_refused_with_the_newest_that_has_it
     assert state.resolve(str(old)) == old.as_uri(), "nothing was acknowledged"
     acknowledge(state, 10)
     assert state.resolve(str(kept)) == kept.as_uri(), "the newest of that time"
-    with pytest.raises(ConfigError, match=r"chk-17 and not in it.*--rewind SNAPSHOT"):
+    with pytest.raises(ConfigError, match=r"chk-18 and not in it.*--rewind SNAPSHOT"):
         state.resolve(str(old))
     acknowledge(state, 8)
     with pytest.raises(ConfigError, match="chk-18 and not in it"):
@@ -166,6 +167,19 @@ def test_older_than_what_was_acknowledged_is_refused_with_the_newest_that_has_it
     assert state.resolve(str(old), rewound=True) == old.as_uri()
     state.forget_acknowledged()
     assert state.resolve(str(old)) == old.as_uri()
+
+
+def test_older_is_refused_where_no_checkpoint_of_the_acknowledgement_is_kept(config: Path) -> None:
+    """Flink keeps three: those that were complete when messages were acknowledged are gone soon."""
+    state, _ = begin(config)
+    saved = checkpoint(state, "savepoints/savepoint-1", 30)
+    checkpoint(state, "checkpoints/1a/chk-18", 5)
+    acknowledge(state, 10, read=31)
+    assert state.resolve(str(saved)) == saved.as_uri(), "read before it, so it may hold them"
+    acknowledge(state, 10, read=29)
+    with pytest.raises(ConfigError, match="chk-18 and not in it"):
+        state.resolve(str(saved))
+    assert state.resolve(str(saved), rewound=True) == saved.as_uri()
 
 
 def test_what_cannot_be_read_is_fallen_back_from_only_where_that_loses_nothing(

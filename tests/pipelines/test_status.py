@@ -133,7 +133,7 @@ def stopped(folder: Path, url: str, job: str, sink: Path) -> None:
     os.utime(newest, (1.7e9, 1.7e9))
     for path, content in (
         (kept_counts.FOLDER, {"events": 40, "source_errors": 2}),
-        (acked.FOLDER, {"turn": 3, "at": "2023-11-14T22:13:19+00:00"}),
+        (acked.FOLDER, {"turn": 3, **dict.fromkeys(("began", "at"), "2023-11-14T22:13:19+00:00")}),
     ):
         (Path(state.path) / path).mkdir()
         (Path(state.path) / path / f"{epoch:06d}-x.json").write_text(json.dumps(content))

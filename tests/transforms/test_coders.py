@@ -22,7 +22,7 @@ from weir.transforms.operators import partial_sums as partial
 from weir.transforms.operators.partial_sums import PartialLeaf
 from weir.transforms.operators.stride import NoisyStride
 from weir.transforms.runtime import fence, stored_counts
-from weir.transforms.runtime.acked import Acknowledged
+from weir.transforms.runtime.acked import Acknowledged, ReadTurn
 from weir.transforms.runtime.codec import (
     batch_from_bytes,
     batch_to_bytes,
@@ -180,7 +180,7 @@ def test_notes_and_positions_that_were_cut_are_refused(tmp_path: Path) -> None:
         with pytest.raises(CodecError, match="go on from an earlier checkpoint|Go on from"):
             coder.decode(data[:-3])
     note = Acknowledged(str(tmp_path), "s", 0)
-    note.note(4)
+    note.note(ReadTurn(4, 0))
     (path,) = (tmp_path / "_acknowledged").iterdir()
     path.write_bytes(path.read_bytes()[:7])
     with pytest.raises(CodecError, match="stored bytes cannot be read"):

@@ -22,7 +22,7 @@ from weir.transforms.operators.write import Write
 from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.runtime import counters, fence
 from weir.transforms.runtime import stored_counts as kept_counts
-from weir.transforms.runtime.acked import FOLDER, Acknowledged, Outdated
+from weir.transforms.runtime.acked import FOLDER, Acknowledged, Outdated, ReadTurn
 from weir.transforms.runtime.fence import Claim, Fence, Fenced
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted
@@ -63,7 +63,7 @@ def turn(one: Reader, number: int, *ids: str) -> None:
     one.begin(number)
     began = one.confirmations.began()
     one.leases.hold(ids)
-    one.confirmations.safe(began, ids, number)
+    one.confirmations.safe(began, ids, ReadTurn(number, 0))
 
 
 def test_numbers_are_given_once(folder: str, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_note_is_written_before_the_server_may_forget(folder: str) -> None:
 
 def test_a_reader_refuses_to_start_before_what_was_acknowledged(folder: str) -> None:
     server, mine = Server(), Fence(fence.claim(folder, "a"))
-    Acknowledged(folder, "s", 0).note(7)
+    Acknowledged(folder, "s", 0).note(ReadTurn(7, 0))
     with pytest.raises(Outdated, match=r"reader 0 is at turn 7 in it.*--rewind SNAPSHOT"):
         reader(mine, server).begin(7)
     reader(mine, server).begin(8)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from weir.transforms.beam.pubsub.leases import Confirmations
+from weir.transforms.runtime.acked import ReadTurn
 
 
 class Flink:
@@ -28,13 +29,13 @@ class Flink:
         self.too_far: list[int] = []
         self.noted = 0
 
-    def _acknowledge(self, ids: Sequence[str], turn: int) -> None:
+    def _acknowledge(self, ids: Sequence[str], turn: ReadTurn) -> None:
         """A turn is that of the message of the same number."""
         self.acknowledged += len(ids)
         self.unsafe += [one for one in ids if one not in self.completed]
-        self.noted += turn >= 0
-        if turn >= max((int(one[1:]) + 1 for one in self.completed), default=self._first):
-            self.too_far.append(turn)
+        self.noted += turn.number >= 0
+        if turn.number >= max((int(one[1:]) + 1 for one in self.completed), default=self._first):
+            self.too_far.append(turn.number)
 
     def step(self) -> None:
         """One thing that may happen."""
@@ -68,7 +69,7 @@ class Flink:
         declared, self._outstanding = self._outstanding, []
         self._dice.shuffle(declared)
         for began, ids in declared:
-            self.confirmations.safe(began, ids, int(ids[0][1:]))
+            self.confirmations.safe(began, ids, ReadTurn(int(ids[0][1:]), 0))
 
     def fail(self) -> None:
         """The job goes back to its last checkpoint; the news of the one under way never comes.
@@ -80,7 +81,7 @@ class Flink:
         late, self._outstanding = self._outstanding, []
         self.completed = set()
         for began, ids in late:
-            self.confirmations.safe(began, ids, int(ids[0][1:]))
+            self.confirmations.safe(began, ids, ReadTurn(int(ids[0][1:]), 0))
 
 
 @pytest.mark.slow
@@ -130,20 +131,20 @@ def test_what_was_pulled_before_a_restart_is_not_acknowledged_after_it() -> None
 def test_bundles_without_messages_carry_the_news() -> None:
     acknowledged: list[str] = []
     one = Confirmations(lambda ids, _: acknowledged.extend(ids), later=True)
-    one.safe(one.began(), ["a", "b"], 0)
+    one.safe(one.began(), ["a", "b"], ReadTurn(0, 0))
     assert not acknowledged
-    one.safe(one.began(), [], 1)
+    one.safe(one.began(), [], ReadTurn(1, 0))
     assert acknowledged == ["a", "b"]
-    one.safe(one.began(), ["c"], 2)
+    one.safe(one.began(), ["c"], ReadTurn(2, 0))
     one.restart()
-    one.safe(one.began(), [], 2)
-    one.safe(one.began(), [], 3)
+    one.safe(one.began(), [], ReadTurn(2, 0))
+    one.safe(one.began(), [], ReadTurn(3, 0))
     assert acknowledged == ["a", "b"], "c comes again"
 
 
 def test_other_runners_are_taken_at_their_word() -> None:
     acknowledged: list[str] = []
     one = Confirmations(lambda ids, _: acknowledged.extend(ids), later=False)
-    one.safe(one.began(), ["a"], 0)
-    one.safe(one.began(), [], 1)
+    one.safe(one.began(), ["a"], ReadTurn(0, 0))
+    one.safe(one.began(), [], ReadTurn(1, 0))
     assert acknowledged == ["a"]

@@ -16,6 +16,7 @@ from weir.transforms.beam import write_files as sinks_folder
 from weir.transforms.beam.write_files import RangeDoFn
 from weir.transforms.operators.write import Write as WriteFiles
 from weir.transforms.runtime import fence
+from weir.transforms.runtime.acked import ReadTurn
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence, Removed
 from weir.transforms.sinks import place
 from weir.transforms.sinks.held import HeldWriter
@@ -116,7 +117,7 @@ def test_a_reader_whose_state_is_gone_acknowledges_nothing_and_gives_back_what_i
     assert one.take(0) is not None
     began = one.confirmations.began()
     shutil.rmtree(tmp_path / "state")
-    one.confirmations.safe(began, ["a"], 0)
+    one.confirmations.safe(began, ["a"], ReadTurn(0, 0))
     assert not server.acked
     fence._looked.clear()
     with pytest.raises(Fatal):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from weir.dpcore.errors import in_words
 from weir.transforms.runtime import files
@@ -23,11 +24,36 @@ class Outdated(Fatal):
     """A checkpoint that lacks messages which the subscription does not have any more."""
 
 
+class ReadTurn(NamedTuple):
+    """A turn of a reader, in order.
+
+    Attributes:
+      number: from 0. began: microseconds since 1970.
+    """
+
+    number: int
+    began: int
+
+
+class Note(NamedTuple):
+    """What a reader has noted.
+
+    Attributes:
+      turn: the last whose messages were acknowledged. began: when that turn did; a checkpoint that
+        was complete by then lacks its messages. at: when this was noted.
+    """
+
+    turn: int
+    began: datetime
+    at: datetime
+
+
 @in_words
-def noted(stored: bytes) -> tuple[int, str]:
-    """The turn of a note, and when it was written (ISO 8601)."""
+def noted(stored: bytes) -> Note:
+    """What is in the file of a note."""
     note = json.loads(stored)
-    return int(note["turn"]), str(note["at"])
+    began, at = (datetime.fromisoformat(note[name]) for name in ("began", "at"))
+    return Note(int(note["turn"]), began, at)
 
 
 class Acknowledged:
@@ -43,14 +69,15 @@ class Acknowledged:
         self._number = number
         self._turn = -1
 
-    def note(self, turn: int) -> None:
+    def note(self, turn: ReadTurn) -> None:
         """Messages up to a turn are about to be acknowledged, and a checkpoint has them."""
-        if turn <= self._turn:
+        if turn.number <= self._turn:
             return
-        moment = datetime.now(UTC).isoformat()
-        text = json.dumps({"turn": turn, "at": moment}) + "\n"
+        began = datetime.fromtimestamp(turn.began / 1e6, UTC)
+        note = Note(turn.number, began, datetime.now(UTC))._asdict()
+        text = json.dumps(note, default=datetime.isoformat) + "\n"
         files.replace(self._path, text.encode())
-        self._turn = turn
+        self._turn = turn.number
 
     def check(self, turn: int) -> None:
         """A reader starts, or goes back, to a turn.
@@ -61,12 +88,12 @@ class Acknowledged:
         stored = files.read(self._path)
         if stored is None:
             return
-        last, moment = noted(stored)
-        if last >= turn:
+        note = noted(stored)
+        if note.turn >= turn:
             raise Outdated(
                 "the checkpoint that this job goes on from is older than what was acknowledged: "
                 f"reader {self._number} is at turn {turn} in it, and what was read up to turn "
-                f"{last} was acknowledged at {moment} and does not come again. Go "
-                "on from the newest one (--resume latest), or take the subscription back as well "
-                "(--resume PLACE --rewind SNAPSHOT; docs/how-to/upgrade.md, Go back)."
+                f"{note.turn} was acknowledged at {note.at.isoformat()} and does not come again. "
+                "Go on from the newest one (--resume latest), or take the subscription back as "
+                "well (--resume PLACE --rewind SNAPSHOT; docs/how-to/upgrade.md, Go back)."
             )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weir.transforms.runtime import counters
+from weir.transforms.runtime.acked import ReadTurn
 from weir.transforms.runtime.pubsub_client import patiently
 
 CALL = 1_000
@@ -119,18 +120,18 @@ class Confirmations:
       later: whether to believe a bundle one checkpoint later than the runner says.
     """
 
-    def __init__(self, acknowledge: Callable[[Sequence[str], int], None], later: bool) -> None:
+    def __init__(self, acknowledge: Callable[[Sequence[str], ReadTurn], None], later: bool) -> None:
         self._acknowledge, self._later = acknowledge, later
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         self._news = self._restarted = 0
-        self._ended = self._stored = -1
+        self._ended = self._stored = ReadTurn(-1, 0)
 
     def began(self) -> int:
         """A bundle begins; returns what ``safe`` needs to know of it: how much news there was."""
         return self._news
 
-    def safe(self, began: int, ids: Sequence[str], turn: int) -> None:
+    def safe(self, began: int, ids: Sequence[str], turn: ReadTurn) -> None:
         """The runner declares the bundle of a turn safe that holds these messages, maybe none."""
         with self._lock:
             if began < self._restarted:

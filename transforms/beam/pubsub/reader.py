@@ -22,7 +22,7 @@ from weir.transforms.beam.pubsub.messages import Message, Subscription
 from weir.transforms.beam.pubsub.watermark import Frontier, SteadyTime
 from weir.transforms.runtime import counters
 from weir.transforms.runtime import stored_counts as kept_counts
-from weir.transforms.runtime.acked import Acknowledged, Outdated
+from weir.transforms.runtime.acked import Acknowledged, Outdated, ReadTurn
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
 
@@ -143,7 +143,7 @@ class Reader:
             self.frontier = self._new_frontier()
         self._next_turn = turn + 1
 
-    def _acknowledge(self, ids: Sequence[str], turn: int) -> None:
+    def _acknowledge(self, ids: Sequence[str], turn: ReadTurn) -> None:
         """Notes first, then looks whether a newer job has taken over: who takes over claims first,
         then reads the note. So it knows what was acknowledged, or nothing is."""
         if self._noted is not None:

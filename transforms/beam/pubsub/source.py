@@ -27,6 +27,7 @@ from weir.transforms.beam.pubsub.restriction import TurnProvider
 from weir.transforms.beam.pubsub.watermark import BACKLOG
 from weir.transforms.beam.runner_quirks import on_flink
 from weir.transforms.beam.turns import STEP, WAIT, ReaderDoFn, floor, read_by, stamped, watermark_of
+from weir.transforms.runtime.acked import ReadTurn
 
 _TRACKER = beam.DoFn.RestrictionParam(TurnProvider())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
@@ -66,6 +67,7 @@ class PullDoFn(ReaderDoFn):
         reader = self.readers.reader(self._run, int(number), make)
         turn = tracker.current_restriction().number
         reader.begin(turn)
+        this = ReadTurn(turn, reader.wall())
         began = reader.confirmations.began()
         watch = DRAIN_WATCHES.of(f"{self._run} {number}", self._flink)
         finalizer.register(watch.safe)  # also where nothing was pulled: runners expect something
@@ -90,7 +92,7 @@ class PullDoFn(ReaderDoFn):
             reader.frontier.answered(reader.wall(), pulled.first, pulled.full)
             if time.monotonic() >= until or self._ends_a_tick(reader, stamp):
                 break
-        finalizer.register(partial(reader.confirmations.safe, began, ids, turn))
+        finalizer.register(partial(reader.confirmations.safe, began, ids, this))
         reached = watermark_of(reader.reached(), self._clock)
         if reached > stamp or watermark.current_watermark() is None:
             watermark.set_watermark(max(reached, stamp))
