@@ -170,7 +170,9 @@ class StateFolder:
         """
         notes = self._acknowledged()
         written = _written(place) if notes else None
-        newer = [item for item in self._metadata() if written is not None and item[0] > written]
+        if written is None:
+            return
+        newer = [item for item in self._metadata() if item[0] > written]
         if not newer:
             return
         first, last = min(newer)[0], max(note.at for note in notes)

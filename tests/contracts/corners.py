@@ -15,7 +15,7 @@ import numpy as np
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.steps import StepsLevel
+from weir.dpcore.models.blocks.steps import HALVINGS, StepsLevel
 from weir.dpcore.models.blocks.steps_fit import StepsFit, StepsFitter
 from weir.dpcore.models.erm.incremental import IncrementalErm
 from weir.dpcore.models.online.pocg import Pocg
@@ -219,7 +219,7 @@ def _vertices(convex_set: Any) -> Any:
 
 
 def _of_steps(level: StepsLevel, rows: Any) -> Iterator[Any]:
-    """The same of the three queries of noisy steps."""
+    """The same of the queries of noisy steps."""
     objective, fitter = level.objective, StepsFitter(level)
     draws: Any = None
     zero = np.zeros(level.objective.dimension)
@@ -240,6 +240,8 @@ def _of_steps(level: StepsLevel, rows: Any) -> Iterator[Any]:
         yield paid(lambda fit: fit.second_moments(reach), level.moments.moved)
     for x in (zero, *_far(objective.dimension)):
         yield paid(lambda fit, x=x: fit.gradient(x, 0.9 * reach), level.gradients[0].moved)
+        if level.scale is not None:
+            yield paid(lambda fit, x=x: fit.along(x, HALVINGS[0][0]), level.scale.moved)
 
 
 def _far(dimension: int) -> Any:

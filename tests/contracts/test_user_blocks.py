@@ -25,7 +25,7 @@ from weir.dpcore.models.blocks.partition import ByUsers
 from weir.dpcore.models.blocks.program import BlockProgram
 from weir.dpcore.models.blocks.schedule import Participation, presence_of
 from weir.dpcore.models.blocks.sliding_window import SlidingBlocks
-from weir.dpcore.models.blocks.steps import GRADIENTS, LENGTH, MOMENTS
+from weir.dpcore.models.blocks.steps import GRADIENTS, HALVINGS, LENGTH, MOMENTS, SCALES
 from weir.dpcore.models.blocks.steps_fit import StepsFit
 from weir.dpcore.models.blocks.training import BlockTraining
 
@@ -201,6 +201,8 @@ def queried(program: BlockProgram, leaves: Any, shared: bool = True) -> dict[Any
         if level.moments is not None:
             parts.append(run.second_moments(1.3) / level.moments.moved)
         parts.append(run.gradient(w, 1.2) / level.gradients[0].moved)
+        if level.scale is not None:
+            parts.append(run.along(w, HALVINGS[0][0]) / level.scale.moved)
         found[at] = (index, parts)
     return found
 
@@ -209,7 +211,10 @@ def paid_of_steps(program: BlockProgram, one: dict[Any, Any], two: dict[Any, Any
     """What tells the two streams apart, over all fits of all keys, in units of the budget."""
     total = 0.0
     for at, (index, parts) in one.items():
-        shares = (LENGTH, MOMENTS, GRADIENTS) if len(parts) == 3 else (LENGTH, 1 - LENGTH)
+        level: Any = program.levels[index]
+        shares = [LENGTH, MOMENTS, GRADIENTS]
+        if level.moments is None:
+            shares = [LENGTH, 1 - LENGTH - SCALES, SCALES] if level.scale else [LENGTH, 1 - LENGTH]
         for share, a, b in zip(shares, parts, two[at][1], strict=True):
             moved = float(np.linalg.norm(a - b))
             total += float(program.levels[index].cost * share) * moved**2

@@ -133,8 +133,8 @@ class BlockModel(ClassifiedModel):
         description="What finds a fit's point: steps (noisy steps, preconditioned by noisy second "
         "moments, or of plain descent: see moments), output (noise on the certified "
         "minimiser) or sgd (passes of stochastic steps over blocks of records, at the noise of "
-        "output: for many rows or a small lambda). Without it: steps of up to 1,023 "
-        "features where neither regularise nor passes is given, else output.",
+        "output: for many rows or a small lambda). Without it: steps where neither regularise nor "
+        "passes is given, else output.",
         examples=["steps"],
     )
     moments: bool | None = Field(
@@ -285,8 +285,7 @@ class BlockModel(ClassifiedModel):
         if self.solver is not None:
             return self
         solver = OUTPUT
-        wide = self.inputs.outputs + self.intercept > MOST_WIDTH
-        if self.regularise is None and self.passes is None and not wide:
+        if self.regularise is None and self.passes is None:
             with suppress(ConfigError):
                 self.steppable(terms)
                 solver = STEPS

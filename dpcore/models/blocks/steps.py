@@ -21,16 +21,28 @@ from weir.dpcore.models.kit.point import PointNoise
 from weir.dpcore.noise.noise import kind_of
 
 LENGTH, MOMENTS, GRADIENTS = Fraction(1, 50), Fraction(1, 10), Fraction(22, 25)
+SCALES = Fraction(1, 20)
 """Shares of what a fit may cost, as mu^2 or rho."""
 CLIP = 0.9
 """Clip of gradients over the root of the mean squared length of a row."""
-SLOPE_CLIP = 0.5
-"""Clip of a row's gradient over its largest length, where noise would hide second moments."""
-HIDDEN, HIDDEN_BY_CLASSES = 0.3, 0.2
+SLOPE_CLIPS = {0: 0.5, 2: 0.25, 3: 0.125}
+"""Clip of a row's gradient over its largest length, where noise would hide second moments: of
+numbers, of two classes, of more. With a small one rows of classes that are nearly right count for
+more, and scores come out too large where labels are random: ``HALVINGS`` take that back."""
+HIDDEN, HIDDEN_BY_CLASSES = 0.3, 0.1
 """Noise in second moments, over their mean eigenvalue, above which they are left out; of several
 classes. On tables that no default is judged on, descent was nearer from there on."""
-STRIDE = 4.0
-"""Longest step of descent in their place, a, of many classes, whose curvature is far below c."""
+PATHS = {0: 0.5, 2: 0.75, 3: 1.0}
+"""Noise of a whole path of descent in their place, in largest gradients of a row, of the same."""
+STRIDE, LEAST_STEPS = 16.0, 128
+"""Of classes: how far a step of such a path may move the score of a row, and how many there are at
+least. All these were chosen on tables that no default is judged on."""
+HALVINGS = ((0.4453125, 0.396484375), (0.70703125, 0.6298828125), (0.890625, 0.7939453125))
+"""Where the loss along the scale of all scores is looked at, and what scores are multiplied by if
+it falls toward 0 there: about 2^(-(b - 1/2) / 3) and 2^(-b / 3) for b = 4, 2, 1."""
+SCORE_CLIP, LEAST_SLOPE = 4.0, -0.5
+"""Clip of a row's score there, and of slope times score over it: no row of a few classes has less,
+as slopes vanish where scores are right."""
 LINKED = 0.25
 """Of the noise of a path, what one from a released model may have: a sixteenth of its excess."""
 GAIN = 1.0625
@@ -38,8 +50,7 @@ GAIN = 1.0625
 SHORTEST = 0.1
 """Least mean squared length of features that is taken."""
 MOST_WIDTH = 1024
-"""Numbers of (x, 1) whose second moments are summed, at most: they are as many times as many. More
-take plain descent."""
+"""Numbers of (x, 1) whose second moments are summed, at most: they are as many times as many."""
 MOST_STEPPED = 1 << 23
 """Rows of a fit, at most: sums over them are exact."""
 MOST_SQUARES = 1 << 12
@@ -56,11 +67,12 @@ class StepsLevel(FitLevel):
     3. M = U diag(e) U^T, e raised by what noise does; T and a of least predicted excess.
     4. T times w <- w - U diag(a / (c e)) U^T l C (g + noise), g the mean of slope / l times p / C,
        that shortened to length 1: a longer row has less weight and is not changed.
-    Where p has more than ``MOST_WIDTH`` numbers there are no second moments: plain descent, the
-    filter is a / (c A^2), T and a of least predicted excess (``FilterRule.descent``). Where noise
-    would hide second moments (``hides``) there are none either: rows of g are clipped to length
+    Where p has more than ``MOST_WIDTH`` numbers, or noise would hide second moments (``hides``),
+    there are none: plain descent, the filter is a / (c A^2), rows of g are clipped to length
     ``slope_clip`` and divided by it, and T and a are public: the longest path T a on which noise
-    adds up to a standard deviation of one clip.
+    adds up to a standard deviation of ``PATHS``. Scores of classes are then multiplied by what
+    ``HALVINGS`` have where h + noise is above 0, h the mean over rows of the slope along z, the
+    row's scores, over l and ``SCORE_CLIP``, held within [-1/2, 1].
 
     **Formal guarantees**
       Unit: one event, or a user in one block, whose rows have weights that add up to 1; in j blocks
@@ -71,19 +83,20 @@ class StepsLevel(FitLevel):
         1, |P - Q|^2 = |P|^2 + |Q|^2 - 2 tr P Q <= 2: the mean of z z^T, as the vector of its
         diagonal and sqrt(2) times the entries above it, moves by at most sqrt(2) / N in l2. A row
         of g has l2 norm at most 1 over all outputs together, whatever w and ``slope_clip`` are: g
-        moves by 2 / N.
+        moves by 2 / N, and h by 1.5 / N.
         Each times ``changes``. Rows and slopes are truncated toward zero before they are multiplied
-        and sums of the products are exact, so that all three hold exactly.
+        and sums of the products are exact, so that all four hold exactly.
       Guarantee: given what was released before, A, C, T, the filter and w are constants, so the
         noise of each query is that of a constant, public scale: .02, .1 and .88 of the share (.02
-        and .98 without second moments), the last evenly over T sums, compose adaptively, as mu^2
-        (Gaussian), rho (discrete Gaussian) or epsilon (K-norm noise of the l2 norm).
+        and .98 without second moments, .02, .93 and .05 where scores are scaled), the last evenly
+        over T sums (that of scales over three), compose adaptively, as mu^2 (Gaussian), rho
+        (discrete Gaussian) or epsilon (K-norm noise of the l2 norm).
         T <= 256 may follow from M, as the cost of a sum is 1 / T of its part.
-      Noise: of a sum of gradients it is keyed by a digest of filter, T and w, next to that of all
-        data; of M by one of A. No noise is ever added to two different points: a retry that came to
-        another filter would draw all noise of its steps again. On the way to w only exact sums,
-        + - * /, square roots and fixed orders occur (``eigen``), so that a retry on another CPU
-        comes to the same bits and draws nothing again.
+      Noise: of a sum of gradients, and of h, it is keyed by a digest of filter, T and w, next to
+        that of all data; of M by one of A. No noise is ever added to two different points: a retry
+        that came to another filter would draw all noise of its steps again. On the way to w only
+        exact sums, + - * /, square roots and fixed orders occur (``eigen``), so that a retry on
+        another CPU comes to the same bits and draws nothing again.
       Rounding: ``PointNoise``.
       Source: derived here; adaptive composition: Dong, Roth, Su (2022), Bun, Steinke (2016); noisy
         second moments: Dwork, Talwar, Thakurta, Zhang (2014).
@@ -93,6 +106,7 @@ class StepsLevel(FitLevel):
       length, moments: noise of the first two; None: there are no second moments.
       gradients: of a sum, for each T in ``TIMES``.
       slope_clip: of a row of g; 1: it is as long as it is.
+      scale: of h; None: scores stay as they are.
     """
 
     objective: Objective
@@ -100,6 +114,7 @@ class StepsLevel(FitLevel):
     moments: PointNoise | None
     gradients: tuple[PointNoise, ...]
     slope_clip: float = 1.0
+    scale: PointNoise | None = None
 
     @property
     def hides(self) -> bool:
@@ -125,7 +140,8 @@ class StepsLevel(FitLevel):
     def cost(self) -> Fraction:
         sums = zip(TIMES, self.gradients, strict=True)
         most = max(steps * _cost(noise) for steps, noise in sums)
-        return _cost(self.length) + (_cost(self.moments) if self.moments else 0) + most
+        scales = len(HALVINGS) * _cost(self.scale) if self.scale else 0
+        return _cost(self.length) + (_cost(self.moments) if self.moments else 0) + most + scales
 
     @property
     def moved(self) -> float:
@@ -136,17 +152,21 @@ class StepsLevel(FitLevel):
     def way(self) -> str:
         if self.moments:
             return f"noisy preconditioned steps, about {self.expected.steps:,}"
-        words = f"noisy steps of plain descent, about {self.expected.steps:,}"
-        if self.slope_clip < 1:
-            words += ", as noise would hide second moments of so many features"
-        return words
+        return (
+            f"noisy steps of plain descent, about {self.expected.steps:,}, as noise would hide "
+            "second moments of so many features"
+        )
 
     @property
     def rule(self) -> FilterRule:
         """What is known of the loss before any data."""
         loss = self.objective.loss
-        labels = bool(getattr(loss, "labels", False))
-        return FilterRule.of(labels, loss.outputs, loss.smoothness)
+        return FilterRule.of(self.classifies, loss.outputs, loss.smoothness)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the loss is of classes."""
+        return _classes(self.objective) > 0
 
     @property
     def even(self) -> tuple[Floats, float]:
@@ -190,25 +210,26 @@ class StepsLevel(FitLevel):
 
     def descent(self, squares: float, linked: bool) -> StepFilter:
         """That of plain descent. squares: A^2. linked: see ``FilterRule``."""
-        width, variances = self.objective.width, self._variances(squares)
-        if self.slope_clip == 1:
-            return self.rule.descent(squares, width, variances, linked)
         steps, length = self.path(linked)
-        loss, variance = self.objective.loss, variances[TIMES.index(steps)]
-        lost = constant_loss(bool(getattr(loss, "labels", False)), loss.outputs)
+        loss, variance = self.objective.loss, self._variances(squares)[TIMES.index(steps)]
+        lost = constant_loss(self.classifies, loss.outputs)
         rule = replace(self.rule, start=lost)  # no more than that is left
-        return rule.descended(squares, width, steps, length, variance, linked)
+        return rule.descent(squares, self.objective.width, steps, length, variance, linked)
 
     def path(self, linked: bool) -> tuple[int, float]:
-        """T and a where noise would hide second moments: a path T a as long as noise allows, which
-        adds up to a standard deviation of a sqrt(T) times that of one g: at most 1, or ``LINKED``
-        from a released model."""
-        loss, most = self.objective.loss, LINKED if linked else 1.0
-        stride = max(1.0, min(STRIDE, loss.outputs * loss.smoothness))
-        best, chosen = 0.0, (TIMES[0], stride)
+        """T and a of plain descent: a path T a as long as noise allows, which
+        adds up to a standard deviation of a sqrt(T) times that of one clipped g: ``PATHS``, times
+        ``LINKED`` from a released model."""
+        loss, clip = self.objective.loss, self.slope_clip
+        most = PATHS[_classes(self.objective)] / clip * (LINKED if linked else 1.0)
+        stride, least = 1.0, 1
+        if self.classifies:
+            stride = STRIDE * loss.smoothness / (CLIP * clip * loss.slope(math.inf))
+            least = 1 if self.kind == "pure" else LEAST_STEPS
+        best, chosen = 0.0, (least, stride)
         for steps, noise in zip(TIMES, self.gradients, strict=True):
             length = min(stride, most / (math.sqrt(steps) * noise.stddev))
-            if steps * length > GAIN * best:
+            if steps >= least and steps * length > GAIN * best:
                 best, chosen = steps * length, (steps, length)
         return chosen
 
@@ -230,7 +251,7 @@ class StepsLevel(FitLevel):
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
-        some = (self.length, *([self.moments] if self.moments else []), *self.gradients)
+        some = [one for one in (self.length, self.moments, *self.gradients, self.scale) if one]
         return {
             "size": self.size,
             "steps": [self.divisor.hex(), self.most],
@@ -240,6 +261,12 @@ class StepsLevel(FitLevel):
             ],
             **({} if self.slope_clip == 1 else {"slope_clip": self.slope_clip.hex()}),
         }
+
+
+def _classes(objective: Objective) -> int:
+    """0 of numbers, 2, and 3 of more."""
+    loss = objective.loss
+    return 3 if loss.outputs > 1 else 2 if getattr(loss, "labels", False) else 0
 
 
 def _cost(noise: PointNoise) -> Fraction:
@@ -282,23 +309,26 @@ def steps_level(
         each = changes * moved / divisor * (1 + 2.0**-50)
         return PointNoise.calibrated(dimension, each, budget, units, spare=1.0, name=name)
 
-    def level(moments: bool, slope_clip: float = 1.0) -> StepsLevel:
-        squares = None
+    def level(moments: bool) -> StepsLevel:
+        squares = scale = None
+        rest = GRADIENTS if moments else 1 - LENGTH
+        slope_clip = 1.0 if moments else SLOPE_CLIPS[_classes(objective)]
+        if not moments and _classes(objective):
+            rest -= SCALES
+            scale = noise(1, 1.0 - LEAST_SLOPE, SCALES / len(HALVINGS), "a scale")
         if moments:
             size_of = width * (width + 1) // 2
             squares = noise(size_of, math.sqrt(2.0), MOMENTS, "second moments")
-        rest = GRADIENTS if moments else 1 - LENGTH
         first = noise(1, norm * norm, LENGTH, "a mean length")
         sums = (noise(objective.dimension, 2.0, rest / steps, "a gradient") for steps in TIMES)
-        return StepsLevel(size, divisor, most, objective, first, squares, tuple(sums), slope_clip)
+        sizes = (size, divisor, most, objective)
+        return StepsLevel(*sizes, first, squares, tuple(sums), slope_clip, scale)
 
-    if width > MOST_WIDTH:
-        return level(False)
-    if moments is not False:
+    if moments is not False and width <= MOST_WIDTH:
         preconditioned = level(True)
         if moments or not preconditioned.hides:
             return preconditioned
-    return level(False, SLOPE_CLIP)
+    return level(False)
 
 
 def huber_width(dimension: int, rows: float, budget: PrivacyLoss) -> float:

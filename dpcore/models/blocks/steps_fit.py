@@ -10,7 +10,14 @@ import numpy as np
 
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.models.blocks.fitter import Draws, FitResult, Fitter
-from weir.dpcore.models.blocks.steps import CLIP, SHORTEST, StepsLevel
+from weir.dpcore.models.blocks.steps import (
+    CLIP,
+    HALVINGS,
+    LEAST_SLOPE,
+    SCORE_CLIP,
+    SHORTEST,
+    StepsLevel,
+)
 from weir.dpcore.models.kit.eigen import combination, dot, spectral
 from weir.dpcore.models.kit.filter import MOST_TIMES, TIMES
 from weir.dpcore.models.kit.loss import exact_exp
@@ -36,7 +43,8 @@ SQUARES = 2.0**20
 class StepsFitter(Fitter):
     """Makes the fits of a level: see ``StepsLevel`` for what they cost.
 
-    The first iteration makes the filter, the others are steps; those beyond T do nothing.
+    The first iteration makes the filter, the others are steps; those beyond T do nothing. The last
+    scale scores.
     """
 
     level: StepsLevel
@@ -52,7 +60,7 @@ class StepsFitter(Fitter):
 
     @property
     def steps(self) -> int:  # type: ignore[override]  # a field of other fitters
-        return 1 + MOST_TIMES
+        return 1 + MOST_TIMES + (len(HALVINGS) if self.level.scale else 0)
 
     @property
     def work(self) -> int:
@@ -100,6 +108,8 @@ class StepsFit:
                 y = self.filtered()
             elif at <= y[1]:
                 x = self.stepped(x, y, at)
+            elif at > MOST_TIMES:
+                x = self.scaled(x, y, at)
         return x, y
 
     def finish(self, x: Floats, y: Floats) -> FitResult:
@@ -138,6 +148,14 @@ class StepsFit:
         moved = [combination(row, matrix) for row in gradient.reshape(-1, objective.width)]
         return self._rounded(x - np.concatenate(moved))
 
+    def scaled(self, x: Floats, y: Floats, number: int) -> Floats:
+        """w, or a multiple of it. x, y, number: as in ``stepped``, beyond all steps."""
+        noise = self.level.scale
+        assert noise is not None
+        looked, factor = HALVINGS[number - 1 - MOST_TIMES]
+        slope = self._released(noise, self.along(x, looked), 2 + number, np.concatenate([y, x]))
+        return self._rounded(x * factor) if slope[0] > 0 else x
+
     def mean_length(self) -> Floats:
         """(1,): the mean of |x|^2 over the public N, without noise."""
         x = self.points[:, : self.level.objective.features]
@@ -168,6 +186,21 @@ class StepsFit:
             rows = np.trunc(shortened(self.points[piece], clip) * FINE)
             total += (slopes.T @ rows).astype(np.int64)
         return np.asarray(total.reshape(-1) / (SLOPES * FINE) / self.level.divisor)
+
+    def along(self, w: Floats, factor: float) -> Floats:
+        """(1,): the mean of slopes at scores times a factor, along the scores, held within
+        [-1/2, 1], without noise."""
+        objective, total = self.level.objective, 0
+        matrix = w.reshape(objective.outputs, objective.width).T
+        for piece in pieces(len(self.points)):
+            scores = self.points[piece] @ matrix
+            slopes = self._slopes(scores * factor, self.targets[piece])
+            own = np.zeros(len(scores))
+            for slope, score in zip(slopes.T, scores.T, strict=True):
+                own += slope * score
+            own = np.clip(own / SCORE_CLIP, LEAST_SLOPE, 1.0) * (self.weights[piece] * SLOPES)
+            total += int(np.trunc(own).astype(np.int64).sum())
+        return np.array([total / SLOPES / self.level.divisor])
 
     def _slopes(self, scores: Floats, targets: Floats) -> Floats:
         """(n, outputs), each row of l2 norm below 1; the same bits on every CPU."""

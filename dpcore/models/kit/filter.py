@@ -124,25 +124,6 @@ class FilterRule:
         return best
 
     def descent(
-        self, squares: float, width: int, variances: Sequence[float], linked: bool = False
-    ) -> StepFilter:
-        """Steps w <- w - a / (c A^2) (g + noise), one a for all directions: those of the least
-        excess where second moments along direction i, and the excess of the start, are in
-        proportion to 1 / i, as those of a model whose coefficients are alike.
-
-        Args:
-          squares: A^2. width: D. variances, linked: as in ``choose``.
-        """
-        best: StepFilter | None = None
-        for steps, variance in zip(self.times, variances, strict=True):
-            for length in LENGTHS[1:]:
-                tried = self.descended(squares, width, steps, length, variance, linked)
-                if best is None or tried.excess < best.excess:
-                    best = tried
-        assert best is not None
-        return best
-
-    def descended(
         self,
         squares: float,
         width: int,
@@ -151,15 +132,18 @@ class FilterRule:
         variance: float,
         linked: bool = False,
     ) -> StepFilter:
-        """So many steps of ``descent``, of so long an a, with their predicted excess.
+        """Steps w <- w - a / (c A^2) (g + noise), one a for all directions, with their excess where
+        second moments along direction i, and the excess of the start, are in proportion to 1 / i,
+        as those of a model whose coefficients are alike.
 
         Args:
-          squares, width, linked: as in ``descent``. variance: of the noise of one step.
+          squares: A^2. width: D. steps: T. length: a. variance: of the noise of one step. linked:
+            as in ``choose``.
         """
         parts = 1.0 / np.arange(1, min(width, MOST_DIRECTIONS) + 1)
         parts /= math.fsum(parts.tolist())
         start = self.start / (16.0 if linked else 1.0)
-        shrink = 1.0 - self.slack * length * parts
+        shrink = np.maximum(0.0, 1.0 - self.slack * length * parts)  # clips keep long steps short
         left = _power(shrink * shrink, steps)
         gathered = (1.0 - left) / (1.0 - shrink * shrink)
         noise = self.outputs * self.slack * length**2 * variance

@@ -18,10 +18,15 @@ from weir.dpcore.models.blocks.fitter import Draws
 from weir.dpcore.models.blocks.objective import Objective, Softmax
 from weir.dpcore.models.blocks.steps import (
     GRADIENTS,
+    HALVINGS,
+    LEAST_STEPS,
     LENGTH,
     LINKED,
     MOMENTS,
-    SLOPE_CLIP,
+    PATHS,
+    SCALES,
+    SLOPE_CLIPS,
+    STRIDE,
     StepsLevel,
     steps_level,
 )
@@ -80,10 +85,20 @@ def fit(at: StepsLevel, x: Any, y: Any, source: Draws | None = None, **more: Any
     return StepsFitter(at).fit(x, y, centre, source or draws(), **more)
 
 
-def queries(run: StepsFit, w: Any, reach: float) -> tuple[Any, Any, Any]:
+CLASSES = {"huber": 0, "logistic": 2, "hinge": 2, "softmax": 3}
+
+
+def queries(run: StepsFit, w: Any, reach: float) -> tuple[Any, Any, Any, Any]:
     """What gets noise, without any."""
     moments = run.second_moments(reach) if run.level.moments else np.zeros(1)
-    return run.mean_length(), moments, run.gradient(w, 0.9 * reach)
+    scale = run.along(w, HALVINGS[1][0]) if run.level.scale else np.zeros(1)
+    return run.mean_length(), moments, run.gradient(w, 0.9 * reach), scale
+
+
+def paid_for(at: StepsLevel) -> tuple[float, ...]:
+    """Most that a record may move each of them; what is not asked may move by anything."""
+    parts = (at.length, at.moments, at.gradients[0], at.scale)
+    return tuple(part.moved if part else 1.0 for part in parts)
 
 
 @pytest.mark.parametrize("moments", [True, False])
@@ -92,10 +107,10 @@ def test_no_replaced_record_moves_a_query_by_more_than_is_paid_for(
     name: str, moments: bool
 ) -> None:
     """Corners, duplicates and void rows; clips below and above the rows' lengths; any model."""
-    most = np.zeros(3)
+    most = np.zeros(4)
     n = 5
     at = level(name, n, moments=moments)
-    paid = (at.length.moved, at.moments.moved if moments else 1.0, at.gradients[0].moved)
+    paid = paid_for(at)
     values = [-1.0, 0.0, 1.0] if name == "softmax" else [-1.0, 1.0]
     corners = [*product((-1.0, 0.0, 1.0), repeat=2)]
     for seed, reach in product(range(3), (0.6, 1.2, math.sqrt(3.0))):
@@ -112,6 +127,8 @@ def test_no_replaced_record_moves_a_query_by_more_than_is_paid_for(
                 assert all(a <= b for a, b in zip(moved, paid, strict=True))
                 most = np.maximum(most, np.array(moved) / paid)
     assert most[0] > 0.99 and most[1] >= 0.9 * moments and most[2] > 0.7  # no room for a factor
+    assert most[3] > 0.65 or not at.scale
+    assert (at.scale is None) == (moments or name == "huber")
 
 
 class Unclipped(StepsFit):
@@ -136,8 +153,57 @@ def test_the_audit_of_slopes_would_see_one_that_is_not_clipped() -> None:
     assert 0.999 < lengths[0] <= 1 and lengths[1] > 1.9
 
 
-def test_a_user_moves_a_query_as_much_as_one_record() -> None:
-    at, rng = level("logistic", 6), np.random.default_rng(3)
+class Unbounded(StepsFit):
+    """A mutant: slopes along scores are as large as they are."""
+
+    def along(self, w: Any, factor: float) -> Any:
+        scores = self.points @ w[:, None]
+        return np.array([float((self._slopes(scores * factor, self.targets) * scores).sum())])
+
+
+def test_the_audit_of_scales_would_see_one_that_is_not_bounded() -> None:
+    at = level("logistic", 5, moments=False)
+    run = fit(at, np.ones((1, 2)), np.ones(1))
+    w = np.array([-30.0, -30.0, -30.0])
+    held, free = (kind(**vars(run)).along(w, 1.0)[0] for kind in (StepsFit, Unbounded))
+    assert 0.999 < held * 5 <= 1 and free > 80
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_scores_are_made_smaller_where_that_makes_the_loss_less(name: str) -> None:
+    """By a factor near the best one, if noise is nothing; never larger."""
+    n = 4000
+    at = level(name, n, moments=False)
+    rng = np.random.default_rng(5)
+    x = np.rint(rng.uniform(-1, 1, (n, 2)) * 2**20) / 2**20
+    scores = np.column_stack([x, np.ones(n)]) @ (rng.standard_normal((3, 3)))
+    share = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    y = (rng.random(n)[:, None] > share.cumsum(axis=1)).sum(axis=1)
+    y = y - 1.0 if name == "softmax" else np.sign(y - 0.5)
+    at = replace(at, scale=replace(at.scale, scale=at.scale.scale * 1e-6))  # type: ignore[arg-type, type-var]
+    run = fit(at, x, y)
+    aim = at.objective
+
+    def loss(w: Any) -> float:
+        scores = run.points @ w.reshape(aim.outputs, 3).T
+        if name == "logistic":
+            return float(aim.loss.value(scores[:, 0], run.targets).mean())  # type: ignore[union-attr]
+        at_own = scores[np.arange(n), run.targets.astype(int)]
+        return float((np.log(np.exp(scores).sum(axis=1)) - at_own).mean())
+
+    best = np.zeros(aim.dimension)
+    for _ in range(2000):
+        best -= 2 * aim.gradient(best, best, run.points, run.targets, float(n))
+    for larger, fewest, most in ((1.0, 1.0, 1.0), (2.2, 1.5, 3.2), (4.0, 2.8, 6.0)):
+        w = run._rounded(best * larger)
+        end, _ = run.advance(w, np.array([1.0, 0.0, 0.0]), 257, 3)
+        shrunk = np.linalg.norm(w) / np.linalg.norm(end)
+        assert fewest <= shrunk <= most and loss(end) <= loss(w)
+
+
+@pytest.mark.parametrize("moments", [True, False])
+def test_a_user_moves_a_query_as_much_as_one_record(moments: bool) -> None:
+    at, rng = level("logistic", 6, moments=moments), np.random.default_rng(3)
     x, y = block("logistic", 9, 4)
     shared = np.array([1.0] * 3 + [1 / 6] * 6)
     w = rng.standard_normal(3)
@@ -150,8 +216,7 @@ def test_a_user_moves_a_query_as_much_as_one_record() -> None:
             alone = queries(fit(at, x[:3], y[:3], weights=shared[:3]), w, reach)
             for without in (other, alone):
                 moved = [float(np.linalg.norm(a - b)) for a, b in zip(whole, without, strict=True)]
-                assert moved[0] <= at.length.moved and moved[1] <= at.moments.moved
-                assert moved[2] <= at.gradients[0].moved
+                assert all(a <= b for a, b in zip(moved, paid_for(at), strict=True))
     heavy = queries(fit(at, x, y, weights=np.ones(9)), w, 1.5)[2]  # unshared: more than is paid
     light = queries(fit(at, -x[:3], y[:3], weights=np.ones(3)), w, 1.5)[2]
     assert np.linalg.norm(heavy - light) > 0
@@ -224,18 +289,20 @@ def test_each_query_gets_pure_noise_of_the_scale_that_is_paid_for_and_of_no_othe
         assert stats.kstest(length * 1.35, stats.gamma(d).cdf).pvalue < 1e-3
 
 
-@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("kind", BUDGETS)
 @pytest.mark.parametrize("name", ["softmax", "huber"])
 def test_plain_descent_pays_for_what_it_asks(
-    name: str, kind: str, hidden: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, kind: str, wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without second moments: two kinds of queries, the whole share, noise on each."""
-    if not hidden:
+    """Without second moments: two or three kinds of queries, the whole share, noise on each."""
+    if wide:
         monkeypatch.setattr("weir.dpcore.models.blocks.steps.MOST_WIDTH", 2)
-    at = level(name, 300, kind=kind, moments=not hidden)
-    assert at.slope_clip == (SLOPE_CLIP if hidden else 1)
+    at = level(name, 300, kind=kind, moments=wide)
+    assert at.slope_clip == SLOPE_CLIPS[CLASSES[name]]
     square = kind == "gaussian"
+    scales = SCALES if name == "softmax" else 0
+    rest = 1 - LENGTH - scales
 
     def cost(noise: Any) -> Fraction:
         return Fraction(noise.loss.value) ** (2 if square else 1)
@@ -243,8 +310,10 @@ def test_plain_descent_pays_for_what_it_asks(
     part = Fraction(BUDGETS[kind].value) ** (2 if square else 1) / 2
     assert part * LENGTH * Fraction(99_999, 100_000) < cost(at.length) <= part * LENGTH
     for steps, noise in zip(TIMES, at.gradients, strict=True):
-        assert part * (1 - LENGTH) * Fraction(999, 1000) < steps * cost(noise)
-        assert steps * cost(noise) <= part * (1 - LENGTH)
+        assert part * rest * Fraction(999, 1000) < steps * cost(noise) <= part * rest
+    if scales:
+        paid = len(HALVINGS) * cost(at.scale)
+        assert part * SCALES * Fraction(99_999, 100_000) < paid <= part * SCALES
     whole = Fraction(BUDGETS[kind].value) ** (2 if kind == "gaussian" else 1) / 2
     assert at.moments is None and "plain descent" in at.way
     assert whole * Fraction(999, 1000) < at.cost <= whole
@@ -255,30 +324,41 @@ def test_plain_descent_pays_for_what_it_asks(
     run = Watched(**vars(fit(at, *block(name, 300, 6))))
     x, y = run.start()
     assert len(y) == StepsFitter(at).sizes[1] == 3
-    end, kept = run.advance(x, y, 0, 257)
-    assert [number for number, _ in run.seen] == [1, *range(3, 3 + int(kept[1]))]
+    every = StepsFitter(at).steps
+    assert every == 257 + (3 if scales else 0)
+    end, kept = run.advance(x, y, 0, every)
+    last = range(259, 262) if scales else ()
+    assert [number for number, _ in run.seen] == [1, *range(3, 3 + int(kept[1])), *last]
     assert all((noise != 0).all() for _, noise in run.seen)
-    half = run.advance(*run.advance(x, y, 0, 1), 1, 256)
+    half = run.advance(*run.advance(x, y, 0, 1), 1, every - 1)
     assert half[0].tobytes() == end.tobytes()
 
 
 @pytest.mark.parametrize("kind", BUDGETS)
-@pytest.mark.parametrize("name", ["logistic", "softmax"])
+@pytest.mark.parametrize("name", ["huber", "logistic", "softmax"])
 def test_a_path_of_plain_descent_is_as_long_as_its_noise_allows(name: str, kind: str) -> None:
-    stride = 1.5 if name == "softmax" else 1.0
-    for n in (20, 300, 5000, 10**6):
+    clip, least = SLOPE_CLIPS[CLASSES[name]], 1
+    stride, most = 1.0, PATHS[CLASSES[name]] / clip
+    if name != "huber":
+        loss = LOSSES[name]
+        stride = STRIDE * loss.smoothness / (0.9 * clip * loss.slope(math.inf))
+        least = 1 if kind == "k_norm" else LEAST_STEPS
+    for n in (20, 300, 5000, 10**8 // 16):
         at = level(name, n, kind=kind, moments=False)
         steps, length = at.path(False)
-        assert steps in TIMES and 0 < length <= stride
-        assert math.sqrt(steps) * length * at.gradients[TIMES.index(steps)].stddev <= 1 + 1e-9
+        assert steps in TIMES and steps >= least and 0 < length <= stride
+        own = at.gradients[TIMES.index(steps)].stddev
+        assert math.sqrt(steps) * length * own <= most * (1 + 1e-9)
         longest = max(
-            times * min(stride, 1 / (math.sqrt(times) * noise.stddev))
+            times * min(stride, most / (math.sqrt(times) * noise.stddev))
             for times, noise in zip(TIMES, at.gradients, strict=True)
+            if times >= least
         )
         assert longest / 1.2 < steps * length <= longest
         later, short = at.path(True)
         noise = at.gradients[TIMES.index(later)].stddev
-        assert math.sqrt(later) * short * noise <= LINKED + 1e-9 and later * short <= longest
+        assert math.sqrt(later) * short * noise <= LINKED * most * (1 + 1e-9)
+        assert later * short <= longest
         assert at.expected.steps == steps and at.expected.lengths.tolist() == [length]
     assert (steps, length) == (256, stride)
 
@@ -287,7 +367,7 @@ def test_second_moments_are_left_out_where_noise_hides_them_by_public_numbers_al
     for n, d, hidden in ((300, 2, False), (150, 2, True), (1500, 8, False), (800, 8, True)):
         at = level("logistic", n, d, moments=None)
         assert (at.moments is None) == hidden == level("logistic", n, d).hides
-        assert at.slope_clip == (SLOPE_CLIP if hidden else 1)
+        assert at.slope_clip == (SLOPE_CLIPS[2] if hidden else 1)
     one = level("logistic", 100, 8)
     assert one.moments is not None
     half = np.random.default_rng(1).standard_normal((9, 9)) * one.moments.stddev / 2
@@ -299,21 +379,20 @@ def test_second_moments_are_left_out_where_noise_hides_them_by_public_numbers_al
     assert many.hides and not few.hides and many.hidden == few.hidden
 
 
-def test_a_step_of_plain_descent_is_the_best_of_all_by_brute_force() -> None:
-    rule, variances = FilterRule.of(True, 1, 0.25), [1e-3 * steps for steps in TIMES]
+@pytest.mark.parametrize(("steps", "a"), [(1, 0.3), (12, 1.0), (256, 0.05), (64, 5.0)])
+def test_the_excess_of_plain_descent_is_that_of_its_steps(steps: int, a: float) -> None:
+    rule = FilterRule.of(True, 1, 0.25)
     parts = np.array([1, 1 / 2, 1 / 3]) / (1 + 1 / 2 + 1 / 3)
 
-    def excess(steps: int, a: float) -> float:
-        w, noise = np.ones(3), np.zeros(3)
-        for _ in range(steps):
-            w *= 1 - 0.2 * a * parts
-            noise = noise * (1 - 0.2 * a * parts) ** 2 + (a / (0.25 * 2.0)) ** 2 * 1e-3 * steps
-        return float((parts * (3.2 * w * w + 0.2 * 0.25 * 2.0 / 2 * noise)).sum())
-
-    chosen = rule.descent(2.0, 3, variances)
-    every = [excess(steps, a) for steps in TIMES for a in LENGTHS[1:]]
-    assert chosen.excess == pytest.approx(excess(chosen.steps, float(chosen.lengths[0])), rel=1e-9)
-    assert chosen.excess == pytest.approx(min(every), rel=1e-9)
+    w, noise = np.ones(3), np.zeros(3)
+    for _ in range(steps):
+        shrink = np.maximum(0, 1 - 0.2 * a * parts)
+        w *= shrink
+        noise = noise * shrink**2 + (a / (0.25 * 2.0)) ** 2 * 1e-3
+    excess = float((parts * (3.2 * w * w + 0.2 * 0.25 * 2.0 / 2 * noise)).sum())
+    chosen = rule.descent(2.0, 3, steps, a, 1e-3)
+    assert chosen.steps == steps and chosen.lengths.tolist() == [a]
+    assert chosen.excess == pytest.approx(excess, rel=1e-9)
 
 
 def noises_of_length(at: StepsLevel, seed: int) -> Any:
@@ -406,7 +485,7 @@ def test_sums_are_exact_in_any_order_of_rows_and_pieces(name: str, moments: bool
     order = np.random.default_rng(2).permutation(n)
     two = queries(fit(at, x[order], y[order]), w, 1.1)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(one, two, strict=True))
-    if not moments:
+    if not moments:  # clipped
         return
     mean = at.objective.gradient(w, w, run.points, run.targets, float(n), run_weights(run, 0.99))
     slope = at.objective.loss.slope(math.inf)
