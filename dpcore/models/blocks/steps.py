@@ -25,15 +25,17 @@ SCALES = Fraction(1, 20)
 """Shares of what a fit may cost, as mu^2 or rho."""
 CLIP = 0.9
 """Clip of gradients over the root of the mean squared length of a row."""
-SLOPE_CLIPS = {0: 0.5, 2: 0.25, 3: 0.125}
+SLOPE_CLIPS = (0.5, 0.25, 0.125)
 """Clip of a row's gradient over its largest length, where noise would hide second moments: of
-numbers, of two classes, of more. With a small one rows of classes that are nearly right count for
-more, and scores come out too large where labels are random: ``HALVINGS`` take that back."""
-HIDDEN, HIDDEN_BY_CLASSES = 0.3, 0.1
+numbers and of fits that may follow a released model, of two classes, of more. With a small one rows
+of classes that are nearly right count for more, and scores come out too large where labels are
+random: ``HALVINGS`` take that back."""
+PATHS = (0.5, 0.75, 1.0)
+"""Noise of a whole path of descent, in largest gradients of a row, of the same."""
+HIDDEN, HIDDEN_BY_CLASSES, HIDDEN_LINKED = 0.3, 0.1, 0.2
 """Noise in second moments, over their mean eigenvalue, above which they are left out; of several
-classes. On tables that no default is judged on, descent was nearer from there on."""
-PATHS = {0: 0.5, 2: 0.75, 3: 1.0}
-"""Noise of a whole path of descent in their place, in largest gradients of a row, of the same."""
+classes; of these in fits that may follow a released model. On tables that no default is judged on,
+descent was nearer from there on."""
 STRIDE, LEAST_STEPS = 16.0, 128
 """Of classes: how far a step of such a path may move the score of a row, and how many there are at
 least. All these were chosen on tables that no default is judged on."""
@@ -107,6 +109,7 @@ class StepsLevel(FitLevel):
       gradients: of a sum, for each T in ``TIMES``.
       slope_clip: of a row of g; 1: it is as long as it is.
       scale: of h; None: scores stay as they are.
+      linked: whether fits may follow a released model.
     """
 
     objective: Objective
@@ -115,6 +118,7 @@ class StepsLevel(FitLevel):
     gradients: tuple[PointNoise, ...]
     slope_clip: float = 1.0
     scale: PointNoise | None = None
+    linked: bool = False
 
     @property
     def hides(self) -> bool:
@@ -122,7 +126,9 @@ class StepsLevel(FitLevel):
 
         Many sums of gradients cost too much where losses add straight: pure budgets keep them.
         """
-        most = HIDDEN_BY_CLASSES if self.objective.loss.outputs > 1 else HIDDEN
+        most = HIDDEN
+        if self.objective.loss.outputs > 1:
+            most = HIDDEN_LINKED if self.linked else HIDDEN_BY_CLASSES
         return self.moments is not None and self.kind != "pure" and self.hidden > most
 
     @property
@@ -166,7 +172,7 @@ class StepsLevel(FitLevel):
     @property
     def classifies(self) -> bool:
         """Whether the loss is of classes."""
-        return _classes(self.objective) > 0
+        return _classes(self.objective, False) > 0
 
     @property
     def even(self) -> tuple[Floats, float]:
@@ -217,11 +223,12 @@ class StepsLevel(FitLevel):
         return rule.descent(squares, self.objective.width, steps, length, variance, linked)
 
     def path(self, linked: bool) -> tuple[int, float]:
-        """T and a of plain descent: a path T a as long as noise allows, which
-        adds up to a standard deviation of a sqrt(T) times that of one clipped g: ``PATHS``, times
-        ``LINKED`` from a released model."""
+        """T and a of plain descent: a path T a as long as noise allows, which adds up to a standard
+        deviation of a sqrt(T) times that of one clipped g: ``PATHS``, times ``LINKED`` from a
+        released model."""
         loss, clip = self.objective.loss, self.slope_clip
-        most = PATHS[_classes(self.objective)] / clip * (LINKED if linked else 1.0)
+        kind = _classes(self.objective, self.linked)
+        most = PATHS[kind] / clip * (LINKED if linked else 1.0)
         stride, least = 1.0, 1
         if self.classifies:
             stride = STRIDE * loss.smoothness / (CLIP * clip * loss.slope(math.inf))
@@ -263,10 +270,10 @@ class StepsLevel(FitLevel):
         }
 
 
-def _classes(objective: Objective) -> int:
-    """0 of numbers, 2, and 3 of more."""
+def _classes(objective: Objective, linked: bool) -> int:
+    """The place in ``PATHS`` and ``SLOPE_CLIPS``."""
     loss = objective.loss
-    return 3 if loss.outputs > 1 else 2 if getattr(loss, "labels", False) else 0
+    return 0 if linked else 2 if loss.outputs > 1 else int(getattr(loss, "labels", False))
 
 
 def _cost(noise: PointNoise) -> Fraction:
@@ -283,13 +290,14 @@ def steps_level(
     budget: PrivacyLoss,
     share: Fraction,
     moments: bool | None = None,
+    linked: bool = False,
 ) -> StepsLevel:
     """A level whose fits cost at most a share of a budget each.
 
     Args:
       objective: loss, features and their norm. size, divisor, most: see ``FitLevel``. changes: rows
         that a neighbour swaps. moments: whether to use second moments; None: unless noise would
-        hide them, a rule of public numbers.
+        hide them, a rule of public numbers. linked: see ``StepsLevel``.
 
     Raises:
       ConfigError: noise or numbers that cannot be served.
@@ -312,8 +320,9 @@ def steps_level(
     def level(moments: bool) -> StepsLevel:
         squares = scale = None
         rest = GRADIENTS if moments else 1 - LENGTH
-        slope_clip = 1.0 if moments else SLOPE_CLIPS[_classes(objective)]
-        if not moments and _classes(objective):
+        kind = _classes(objective, linked)
+        slope_clip = 1.0 if moments else SLOPE_CLIPS[kind]
+        if not moments and kind:
             rest -= SCALES
             scale = noise(1, 1.0 - LEAST_SLOPE, SCALES / len(HALVINGS), "a scale")
         if moments:
@@ -322,7 +331,7 @@ def steps_level(
         first = noise(1, norm * norm, LENGTH, "a mean length")
         sums = (noise(objective.dimension, 2.0, rest / steps, "a gradient") for steps in TIMES)
         sizes = (size, divisor, most, objective)
-        return StepsLevel(*sizes, first, squares, tuple(sums), slope_clip, scale)
+        return StepsLevel(*sizes, first, squares, tuple(sums), slope_clip, scale, linked)
 
     if moments is not False and width <= MOST_WIDTH:
         preconditioned = level(True)

@@ -85,7 +85,7 @@ def fit(at: StepsLevel, x: Any, y: Any, source: Draws | None = None, **more: Any
     return StepsFitter(at).fit(x, y, centre, source or draws(), **more)
 
 
-CLASSES = {"huber": 0, "logistic": 2, "hinge": 2, "softmax": 3}
+CLASSES = {"huber": 0, "logistic": 1, "hinge": 1, "softmax": 2}
 
 
 def queries(run: StepsFit, w: Any, reach: float) -> tuple[Any, Any, Any, Any]:
@@ -367,7 +367,7 @@ def test_second_moments_are_left_out_where_noise_hides_them_by_public_numbers_al
     for n, d, hidden in ((300, 2, False), (150, 2, True), (1500, 8, False), (800, 8, True)):
         at = level("logistic", n, d, moments=None)
         assert (at.moments is None) == hidden == level("logistic", n, d).hides
-        assert at.slope_clip == (SLOPE_CLIPS[2] if hidden else 1)
+        assert at.slope_clip == (SLOPE_CLIPS[1] if hidden else 1)
     one = level("logistic", 100, 8)
     assert one.moments is not None
     half = np.random.default_rng(1).standard_normal((9, 9)) * one.moments.stddev / 2
