@@ -136,6 +136,6 @@ bench: $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
 
 clean:
-	rm -rf examples/shop/out examples/shop/out-customers examples/shop/purchases.csv examples/flights/out examples/flights/flights.csv
+	rm -rf examples/shop/out* examples/shop/purchases.* examples/shop/*.png examples/flights/out examples/flights/flights.*
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -114,7 +114,7 @@ def compare(config: Path, content: bytes, run: ResultFolder, out: Console) -> Pa
         "   * is not private. Noise is felt in the first weeks and by carriers with few flights\n"
         "   (small: fewer than 1,000 a year); elsewhere it is soon drowned by what was learned."
     )
-    path = run.directory / PICTURE
+    path = run.directory.parent / PICTURE
     return plot.draw(forecasts, flights, run.promise[0], path)
 
 

@@ -135,7 +135,7 @@ def compare(
         f"{demo_truth.CLIP:.0f} dollars moved\n   {truth.clipped_share:.1%} of all dollars out "
         f"of the sum, the contribution bounds {capped.capped_share:.1%} of all purchases."
     )
-    return plot.draw(purchases, customers, truth, customers.directory / PICTURE)
+    return plot.draw(purchases, customers, truth, customers.directory.parent / PICTURE)
 
 
 def weir(command: Sequence[str], silent: bool = False) -> int:
