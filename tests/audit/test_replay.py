@@ -73,6 +73,8 @@ def test_every_kind_of_noise_is_compared(name: str) -> None:
     ("name", "change", "least"),
     [
         ("erm.sampled", ("block: 6", "block: 30"), 0.65),
+        ("erm.output_perturbation", (", y: [0, 16]}", "}\n  classes: [0, 16]"), 0.9),
+        ("erm.output_perturbation", (", y: [0, 16]}", "}\n  classes: [0, 1, 16]"), 0.8),
         ("optimize.sfw_polyhedral", ("records: 8\n", "records: 8\n  form: tree\n"), 0.52),
     ],
 )
