@@ -1,7 +1,7 @@
 """How long after the end of a tick is its release there?
 
     python -m benchmarks.stream_delay [--seconds 150] [--only 0 1] [--against CHECKOUT]
-    python -m benchmarks.stream_delay --bundle-time 20ms
+    python -m benchmarks.stream_delay --bundle-time 50ms
 
 Real time, ticks of 1 s, `clock.delay: 500ms` (how late an event may be; it is part of every
 figure). Pub/Sub or Kafka -> Flink (a JobManager, two TaskManagers of one slot, a Python worker
@@ -95,6 +95,6 @@ if __name__ == "__main__":
         measure,
         seconds=150,
         only={"type": int, "nargs": "*", "help": "numbers of loads"},
-        bundle_time={"default": "50ms", "help": "engine.bundle_time"},
+        bundle_time={"default": "20ms", "help": "engine.bundle_time"},
         against={"type": Path, "help": "another checkout, to compare with"},
     )

@@ -124,7 +124,7 @@ class Engine(Section):
         examples=[2],
     )
     bundle_time: Duration = Field(
-        default="50ms",
+        default="20ms",
         description="How long a worker gathers events before it passes them on: small for prompt "
         "ticks, larger for more events a second.",
         examples=["500ms"],

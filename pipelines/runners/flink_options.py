@@ -241,7 +241,7 @@ def settings_of(
     streaming: bool,
     rest_port: int,
     savepoint: str | None,
-    bundle_time: int = 50_000,
+    bundle_time: int = 20_000,
 ) -> dict[str, Any]:
     """Flink's settings of one job, by dotted name; those of the cluster stay as they are.
 

@@ -39,7 +39,7 @@ def flags(
 def test_defaults_of_a_stream(small: Path) -> None:
     found = flags(small)
     assert found["checkpointing_interval"] == "5000"
-    assert found["max_bundle_time_mills"] == "50" and found["max_bundle_size"] == "20000"
+    assert found["max_bundle_time_mills"] == "20" and found["max_bundle_size"] == "20000"
     assert found["parallelism"] == "2" and found["max_parallelism"] == "128"
     assert found["environment_type"] == "LOOPBACK" and "streaming" in found
     assert found["finish_bundle_before_checkpointing"] == ""
