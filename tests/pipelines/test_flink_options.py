@@ -77,7 +77,7 @@ def test_an_embedded_flink_tells_of_itself_to_this_machine_only(small: Path) -> 
     assert found["state.checkpoints.dir"] == f"{state.uri}/checkpoints"
     kept = "execution.checkpointing.externalized-checkpoint-retention"
     assert found[kept] == "RETAIN_ON_CANCELLATION"
-    assert found["execution.buffer-timeout.interval"] == "5 ms"
+    assert found["execution.buffer-timeout.interval"] == "2 ms"
     slow = settings_of(FlinkTarget(), state, True, 4321, None, 1_000_000)
     assert slow["execution.buffer-timeout.interval"] == "100 ms"
     quick = settings_of(FlinkTarget(), state, True, 4321, None, 1_000)
