@@ -103,7 +103,7 @@ def turn(
 
 @pytest.mark.parametrize(
     ("period", "seconds"),
-    [(S // 4, WAIT), (S, TURN), (50 * S, 1.0), (100 * S, LONG_TURN), (86_400 * S, LONG_TURN)],
+    [(S // 8, WAIT), (S, TURN), (50 * S, 1.0), (100 * S, LONG_TURN), (86_400 * S, LONG_TURN)],
 )
 def test_a_turn_at_which_nothing_comes_is_long_where_ticks_are(
     monkeypatch: pytest.MonkeyPatch, period: int, seconds: float

@@ -22,7 +22,7 @@ from weir.transforms.beam.step import Step
 from weir.transforms.runtime import fence, stored_counts
 from weir.transforms.runtime.stream_time import StreamTime
 
-TURN, LONG_TURN = 0.07, 2.0
+TURN, LONG_TURN = 0.05, 2.0
 """Seconds that a turn goes on reading: a fiftieth of a tick, within these bounds."""
 WAIT, STEP = 0.05, 0.02
 """Seconds that a turn waits for records. In steps, where the turn is to end with a tick."""
