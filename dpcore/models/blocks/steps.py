@@ -158,10 +158,7 @@ class StepsLevel(FitLevel):
     def way(self) -> str:
         if self.moments:
             return f"noisy preconditioned steps, about {self.expected.steps:,}"
-        return (
-            f"noisy steps of plain descent, about {self.expected.steps:,}, as noise would hide "
-            "second moments of so many features"
-        )
+        return f"noisy steps of plain descent, about {self.expected.steps:,}, no second moments"
 
     @property
     def rule(self) -> FilterRule:

@@ -289,6 +289,27 @@ def test_each_query_gets_pure_noise_of_the_scale_that_is_paid_for_and_of_no_othe
         assert stats.kstest(length * 1.35, stats.gamma(d).cdf).pvalue < 1e-3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_look_at_the_scale_gets_noise_of_what_is_paid_for_and_of_no_other(kind: str) -> None:
+    at = level("logistic", 100, kind=kind, moments=False)
+    assert at.scale is not None and at.scale.moved == pytest.approx(1.5 / 100, rel=0.02)
+    nobody = np.zeros((0, 2)), np.zeros(0)
+    drawn = [
+        fit(at, *nobody, draws(f"{i}".encode()))._released(at.scale, np.zeros(1), 259, np.zeros(1))
+        for i in range(1500)
+    ]
+    share, value = float(SCALES / len(HALVINGS)) / 2, BUDGETS[kind].value
+    scale, law = 1.5 / 100 / (value * math.sqrt(share)), stats.norm
+    if kind == "discrete_gaussian":
+        scale = 1.5 / 100 / math.sqrt(2 * value * share)
+    if kind == "k_norm":
+        scale, law = 1.5 / 100 / (value * share), stats.laplace
+    some = np.concatenate(drawn) / scale
+    assert stats.kstest(some, law.cdf).pvalue > 1e-3
+    assert stats.kstest(some * 1.25, law.cdf).pvalue < 1e-3
+
+
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("kind", BUDGETS)
 @pytest.mark.parametrize("name", ["softmax", "huber"])
@@ -584,7 +605,7 @@ def test_the_plan_says_where_noise_would_hide_second_moments_and_a_named_value_w
         return Plan.from_yaml(text + more)
 
     (words,) = (words for name, words in made("").facts if name.startswith("a fit"))
-    assert "plain descent, about" in words and "noise would hide second moments" in words
+    assert "plain descent, about" in words and "no second moments" in words
     assert made("").digest == made("  moments: false\n").digest
     (level,) = made("  moments: true\n").program.levels
     assert level.moments is not None and level.slope_clip == 1
