@@ -29,7 +29,7 @@ from weir.pipelines.terminal import console
 
 CONFIG = Path("examples/shop/customers.yaml")
 BESIDE = Path("examples/shop/shop.yaml")
-PICTURE = "beside.png"
+PICTURE = "compared.png"
 CACHE = Path(".cache")
 
 

@@ -91,7 +91,7 @@ def test_truth_within_the_caps() -> None:
 def test_a_picture_of_both_promises(tmp_path: Path) -> None:
     truth = demo_truth.Truth(data.purchases(TEXT))
     run = ResultFolder.open(folder(tmp_path / "out", exact(truth, 1.0)))
-    path = plot.draw(run, run, truth, tmp_path / "beside.png")
+    path = plot.draw(run, run, truth, tmp_path / "compared.png")
     assert path.stat().st_size > 20_000
 
 
