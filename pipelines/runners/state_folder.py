@@ -22,7 +22,7 @@ from weir.dpcore.plan import Plan
 from weir.pipelines.connectors.paths import local
 from weir.pipelines.results.plan_file import plan_json, refuse_changed
 from weir.pipelines.results.secret_marks import identities
-from weir.transforms.runtime import acked, fence, files
+from weir.transforms.runtime import acked, fence, files, pull_notes
 from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks import place as sinks_place
@@ -147,8 +147,9 @@ class StateFolder:
         return [acked.noted(text) for text in texts if text]
 
     def forget_acknowledged(self) -> None:
-        """The subscription gives again what was acknowledged."""
-        sinks_place.remove(sinks_place.join(self.path, acked.FOLDER))
+        """The subscription gives again what was acknowledged, whenever that may be."""
+        for folder in (acked.FOLDER, pull_notes.FOLDER):
+            sinks_place.remove(sinks_place.join(self.path, folder))
 
     def forget(self) -> None:
         """A stream begins again: what starts before it acknowledged and counted is not its own."""

@@ -64,8 +64,9 @@ class SubscriptionConfig(Section):
     readers: int = Field(default=1, description="How many readers pull side by side.", examples=[2])
     ack_deadline: Duration = Field(
         default="10s",
-        description="The subscription's ack deadline: for so long after a start releases wait, "
-        "because messages that were received and not acknowledged come again that late.",
+        description="The subscription's ack deadline: messages that were received and not "
+        "acknowledged come again that late, so releases wait for it after a start, or after the "
+        "last pull of the job before.",
         examples=["10s"],
     )
     slack: Duration = Field(

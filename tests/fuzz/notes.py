@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fuzz.stored import Reader, target
 from tests.fuzz.target import Target
-from weir.transforms.runtime import acked, fence, stored_counts
+from weir.transforms.runtime import acked, fence, pull_notes, stored_counts
 from weir.transforms.sources.kafka import starts
 
 
@@ -47,6 +47,11 @@ def _acknowledged() -> Reader:
     return Reader([good], read, packed=False)
 
 
+def _pulls() -> Reader:
+    good = b'{"until": "2026-11-28T05:00:00+00:00"}\n'
+    return Reader([good], pull_notes.noted, packed=False)
+
+
 def _moments() -> Reader:
     def read(folder: Path) -> Any:
         fence.failure(fence.Claim(str(folder), 1))
@@ -76,6 +81,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "acknowledged": _acknowledged,
     "counts": _counts,
     "moments": _moments,
+    "pulls": _pulls,
     "starts": _starts,
 }
 

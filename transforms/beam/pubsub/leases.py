@@ -20,6 +20,8 @@ CALL = 1_000
 """Ack ids of one call: well below the 512 KiB that a call may have."""
 GIVEN_UP = 1_800.0
 """Seconds after which a bundle that nobody declared safe is left to come again."""
+MOVED = 5.0
+"""Seconds within which a deadline is moved on, or is not."""
 ACK_SECONDS = 60.0
 """How long an acknowledgement is tried; what fails comes again, and its ids are known."""
 
@@ -33,10 +35,18 @@ class Leases:
       client: a SubscriberClient.
       subscription: its full name.
       seconds: the subscription's ack deadline.
+      may_extend: whether deadlines may be moved on, asked each time.
     """
 
-    def __init__(self, client: Any, subscription: str, seconds: int) -> None:
+    def __init__(
+        self,
+        client: Any,
+        subscription: str,
+        seconds: int,
+        may_extend: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._client, self._subscription, self._seconds = client, subscription, seconds
+        self._may_extend = may_extend
         self._held: dict[str, float] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -93,7 +103,8 @@ class Leases:
             due = [item for item, since in self._held.items() if now - since > self._seconds / 4]
         if lost:
             counters.add("leases_given_up", len(lost))
-        self._modify(due, self._seconds)
+        if due and self._may_extend():
+            self._modify(due, self._seconds)
 
     def _modify(self, ids: Sequence[str], seconds: int) -> None:
         for start in range(0, len(ids), CALL):
@@ -103,7 +114,7 @@ class Leases:
                     ack_ids=list(ids[start : start + CALL]),
                     ack_deadline_seconds=seconds,
                     retry=None,
-                    timeout=5.0,
+                    timeout=MOVED,
                 )
             except Exception as error:
                 # The server is away. What it gives again is a repeat, which its id shows.

@@ -6,7 +6,8 @@ are sent next to it: only their answers tell a silent stream from a slow server.
 Readers live in the worker process, not in a DoFn: a runner makes and drops DoFns as it likes, but
 between two turns of a reader in the same process nothing has been lost. A turn that does not follow
 the last one here means that the job started, or went back to a checkpoint: what was sent on since
-then comes again, so it is given back and the watermark is held for one ack deadline.
+then comes again, so it is given back and the watermark is held for one ack deadline, or for less
+where it is known since when nobody has pulled.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from weir.transforms.beam.pubsub.leases import Confirmations, Leases
+from weir.transforms.beam.pubsub.leases import MOVED, Confirmations, Leases
 from weir.transforms.beam.pubsub.messages import Message, Subscription
 from weir.transforms.beam.pubsub.watermark import Frontier, SteadyTime
 from weir.transforms.runtime import counters
@@ -25,6 +26,7 @@ from weir.transforms.runtime import stored_counts as kept_counts
 from weir.transforms.runtime.acked import Acknowledged, Outdated, ReadTurn
 from weir.transforms.runtime.fence import OPEN, Fatal, Fence
 from weir.transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
+from weir.transforms.runtime.pull_notes import PullNotes
 
 MESSAGES = 1_000
 """Messages of one answer, at most: what the server allows."""
@@ -32,7 +34,7 @@ BYTES = 8 << 20
 """Bytes of one answer, about, at most: Pub/Sub's own answers hold 10 MB."""
 FIRST = 100
 """Messages of the first answer: how large they are is not known yet."""
-QUESTION = 30.0
+QUESTION = 20.0
 """Seconds that a question waits for its first message."""
 PROBE = 0.1
 """Seconds that a question waits before a short one goes next to it, and between short ones."""
@@ -95,8 +97,11 @@ class Reader:
         self._now = now or self._steady
         self._fence, folder = fence, fence.reachable
         self._noted = None if folder is None else Acknowledged(folder, subscription.name, number)
+        self._pulls = PullNotes(fence, subscription.name, number)
         self._client = client or subscriber(subscription.host)
-        self.leases = Leases(self._client, subscription.name, subscription.ack_seconds)
+        self.leases = Leases(
+            self._client, subscription.name, subscription.ack_seconds, self._may_extend
+        )
         self.confirmations = Confirmations(self._acknowledge, later)
         self.frontier = self._new_frontier()
         self._ask_server = pull_call(self._client)
@@ -111,9 +116,9 @@ class Reader:
         self._vanished_at: int | None = None
         self._closed = threading.Event()
 
-    def _new_frontier(self) -> Frontier:
+    def _new_frontier(self, before: int | None = None) -> Frontier:
         hold = self._from.ack_seconds * 1_000_000
-        return Frontier(self._from.earliest, self._from.slack, hold, self.wall())
+        return Frontier(self._from.earliest, self._from.slack, hold, self.wall(), before)
 
     def wall(self) -> int:
         """Microseconds since 1970."""
@@ -140,7 +145,7 @@ class Reader:
                 self._fence.goes_on()
             self.confirmations.restart()
             self.leases.give_back()
-            self.frontier = self._new_frontier()
+            self.frontier = self._new_frontier(self._pulls.before())
         self._next_turn = turn + 1
 
     def _acknowledge(self, ids: Sequence[str], turn: ReadTurn) -> None:
@@ -161,7 +166,7 @@ class Reader:
         Raises:
           Gone: the server refuses, and has done so for as long as that is doubted.
         """
-        if self._closed.is_set():
+        if self._closed.is_set() or not self._may_ask(wait):
             return None
         question, probe = self._open, self._probe
         if question is None:
@@ -245,6 +250,38 @@ class Reader:
         self._open = self._probe = None
         self.leases.close()
 
+    def _may_ask(self, wait: float) -> bool:
+        """Whether it is noted that a question asked within ``wait`` seconds may be answered."""
+        try:
+            self._pulls.covers(self.wall() + int((wait + QUESTION) * 1e6))
+        except Fatal:
+            self.leases.give_back()
+            raise
+        except OSError as error:
+            self._fails(f"is not read, as that cannot be noted ({type(error).__name__})")
+            return False
+        return True
+
+    def _may_extend(self) -> bool:
+        """Whether deadlines may be moved on now: not once a newer job has taken over.
+
+        They are where it cannot be noted: else what is held would come again for sure.
+        """
+        try:
+            self._pulls.covers(self.wall() + int(MOVED * 1e6))
+        except Fatal:
+            return False
+        except OSError:
+            pass
+        return True
+
+    def _fails(self, why: str) -> None:
+        """One more turn without an answer."""
+        self._failures += 1
+        counters.add("source_errors")
+        if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+            _log.warning("%s %s; trying on", self._from.name, why)
+
     def _ask(self, at_once: bool) -> Question:
         count = min(MESSAGES, max(1, round(BYTES / self._mean)))
         asked = self.wall()
@@ -268,12 +305,9 @@ class Reader:
             return
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED:  # an answer too large, or too many of them
             self._mean *= 2
-        self._failures += 1
         self.frontier.failed(self.wall())
-        counters.add("source_errors")
         name = "UNKNOWN" if code is None else code.name
-        if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-            _log.warning("%s cannot be read (%s); trying on", self._from.name, name)
+        self._fails(f"cannot be read ({name})")
         if name in REFUSALS:
             self._refuse(name)
 

@@ -65,11 +65,22 @@ class Frontier:
       slack: wall microseconds until a published message can be pulled.
       hold: wall microseconds of the ack deadline.
       started: wall time of the start.
+      before: wall time since which no reader of before can have been given messages; None: that is
+        not known, so until the start it may.
     """
 
-    def __init__(self, stream: StreamTime, slack: int, hold: int, started: int) -> None:
+    def __init__(
+        self,
+        stream: StreamTime,
+        slack: int,
+        hold: int,
+        started: int,
+        before: int | None = None,
+    ) -> None:
         self._stream, self._slack, self._hold = stream, slack, hold
         self._until = started + hold
+        if before is not None:  # what is back by now takes the slack to come, as anything does
+            self._until = min(self._until, max(before + hold, started + slack) + slack)
         self._answers: deque[tuple[int, int]] = deque()
         self._full_since: int | None = None
         self._last_full = started - slack
