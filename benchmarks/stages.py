@@ -37,26 +37,24 @@ from weir.transforms.runtime import prefetch as ahead
 
 ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str, int, str]
+SHELL = "engine"
 
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("read and decode", ("transforms/sources", "pipelines/sources", "transforms/decode")),
-    ("dedupe", ("transforms/beam/deduplicate", "transforms/operators/seen_ids",
-                "transforms/operators/deduplicate", "transforms/operators/state_cache",
-                "transforms/operators/hash_partition", "transforms/operators/timed_cells",
-                "dpcore/leaves/hash")),
+    ("dedupe", ("transforms/operators/seen_ids", "transforms/operators/deduplicate",
+                "transforms/operators/state_cache", "transforms/operators/hash_partition",
+                "transforms/operators/timed_cells", "dpcore/leaves/hash")),
     ("filter", ("transforms/operators/filter", "transforms/columns", "dpcore/leaves/clock",
-                "dpcore/leaves/calendar", "dpcore/leaves/keys")),
+                "dpcore/leaves/keys")),
     ("noise", ("dpcore/noise", "dpcore/native")),
     ("tick", ("transforms/operators/tick", "transforms/operators/pending",
               "transforms/operators/discovered", "transforms/operators/block_cells",
-              "transforms/beam/tick", "dpcore/continual", "dpcore/program", "dpcore/discovery")),
+              "dpcore/continual", "dpcore/program", "dpcore/discovery")),
     ("solve", ("transforms/release", "transforms/operators/solve")),
-    ("write", ("transforms/sinks", "transforms/operators/write", "transforms/beam/write",
-               "pipelines/sinks")),
+    ("write", ("transforms/sinks", "transforms/operators/write", "pipelines/sinks")),
     ("bound and sum", ("transforms/operators", "dpcore/leaves", "dpcore/aggregates")),
-    ("shell", ("transforms/runtime", "transforms/beam", "transforms/local")),
-    ("plan and graph", ("pipelines", "dpcore", "weir", "benchmarks")),
-    ("Beam", ("apache_beam",)),
+    (SHELL, ("transforms/runtime", "transforms/local")),
+    ("plan", ("pipelines", "dpcore", "benchmarks")),
 )  # fmt: skip
 """Stages by the beginnings of their files' paths: the first that fits."""
 REST = "Arrow's own threads"
@@ -68,6 +66,7 @@ def stage_of(path: str) -> str | None:
         inside = path.rpartition("site-packages/")[2]
     else:
         inside = path.removeprefix(f"{ROOT}/") if path.startswith(f"{ROOT}/") else ""
+    inside = inside.removeprefix("weir/")  # as it is imported
     for stage, beginnings in STAGES:
         if inside.startswith(beginnings):
             return stage
@@ -128,7 +127,7 @@ def by_stage(stats: pstats.Stats) -> dict[str, float]:
             for stage, share in shares_of(caller, above | {key}).items():
                 out[stage] += weight * share
         if not out:
-            out["Beam"] = 1.0  # threads of the runner begin in the standard library
+            out[SHELL] = 1.0  # its threads begin in the standard library
         if not above:
             shares[key] = dict(out)
         return out
