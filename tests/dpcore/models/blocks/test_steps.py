@@ -22,6 +22,7 @@ from weir.dpcore.models.blocks.steps import (
     LEAST_STEPS,
     LENGTH,
     LINKED,
+    LINKED_BY_CLASSES,
     MOMENTS,
     PATHS,
     SCALES,
@@ -378,7 +379,8 @@ def test_a_path_of_plain_descent_is_as_long_as_its_noise_allows(name: str, kind:
         assert longest / 1.2 < steps * length <= longest
         later, short = at.path(True)
         noise = at.gradients[TIMES.index(later)].stddev
-        assert math.sqrt(later) * short * noise <= LINKED * most * (1 + 1e-9)
+        linked = LINKED_BY_CLASSES if name == "softmax" else LINKED
+        assert math.sqrt(later) * short * noise <= linked * most * (1 + 1e-9)
         assert later * short <= longest
         assert at.expected.steps == steps and at.expected.lengths.tolist() == [length]
     assert (steps, length) == (256, stride)
