@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from weir.dpcore.discovery.waiting import Block
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.hashes import dedupe_key, row_key
+from weir.dpcore.leaves.keys import PER_BLOCK, Keys
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.dpcore.training import WHOLE, Training
@@ -38,7 +40,7 @@ from weir.transforms.operators.tick import BlockState
 from weir.transforms.operators.write import Write
 from weir.transforms.runtime import counters, fence
 from weir.transforms.runtime.dead_letters import Reject
-from weir.transforms.runtime.prefetch import ahead, in_turn
+from weir.transforms.runtime.prefetch import THREADS, ahead, in_turn
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks.dead_letters import WriteDead
 from weir.transforms.sinks.targets import ReleaseFiles
@@ -92,7 +94,7 @@ class LocalEngine:
                 "clock.end", None, "is missing: say until when the clock runs, because files end."
             )
         self._plan, self._ticks, self._secret = plan, ticks, secret.resolve()
-        self._blocks = plan.keys.live_blocks if blocks is None else tuple(blocks)
+        self._blocks = None if blocks is None else tuple(blocks)
         self._noise = noise or KeyedNoiseSource(secret, plan.name, plan.digest, tuple(rotate))
         self._noise.mark(self._ticks)  # secrets that cannot be read are refused before all else
 
@@ -105,23 +107,33 @@ class LocalEngine:
           opened: the events. target: where releases go. dead: where dead letters go.
         """
         reject: Reject = _drop if dead is None else dead.process
-        write = Write(*target, fence.current().inner)
+        ranges, keys = target.ranges, self._plan.keys
+        if self._blocks is None and ranges.parts == 1:
+            keys = in_few_blocks(self._plan)
+            ranges = replace(ranges, blocks=keys.live_blocks)
+        write = Write(ranges, target.writer, fence.current().inner)
         with contextlib.closing(write):
-            releases = self.releases(read(opened, reject), reject, target.ranges.every)
+            releases = self.releases(read(opened, reject), reject, ranges.every, keys)
             for _ in through("Write", releases, write):
                 pass
         if dead is not None:
             dead.finish()
 
     def releases(
-        self, events: Iterable[pa.RecordBatch], reject: Reject, every: int
+        self,
+        events: Iterable[pa.RecordBatch],
+        reject: Reject,
+        every: int,
+        keys: Keys | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Canonical batches -> release batches; the first comes when all events are read.
 
         Args:
           reject: takes dead letters. every: ticks that no release batch crosses a multiple of.
+          keys: the plan's in blocks; None: as the plan has them.
         """
         plan, leaves = self._plan, dict[int, list[Any]]()
+        keys = keys or plan.keys
         retained = through("Filter", events, Filter(Assign(plan, needed_columns(plan)), reject))
         with contextlib.ExitStack() as stack:
             if plan.person is not None:
@@ -132,40 +144,43 @@ class LocalEngine:
                 deduplicate = DropDuplicates(key, named, reject)
                 stack.callback(deduplicate.close)
                 retained = through("Deduplicate", retained, deduplicate)
-            for block, leaf in through("Accumulate", retained, self._accumulate()):
+            for block, leaf in through("Accumulate", retained, self._accumulate(keys)):
                 leaves.setdefault(block, []).append(leaf)
-        strides = located("Tick", lambda: self._strides(leaves, every))
+        strides = located("Tick", lambda: self._strides(keys, leaves, every))
         yield from through("Solve", strides, Solve(plan))
 
-    def _accumulate(self) -> Operator[pa.RecordBatch, tuple[int, Any]]:
-        program, keys = self._plan.program, self._plan.keys
+    def _accumulate(self, keys: Keys) -> Operator[pa.RecordBatch, tuple[int, Any]]:
+        program = self._plan.program
         if takes_rows(program):
             return AccumulateRows(program, keys, row_key(self._secret, self._plan.digest))
         return Accumulate(program, keys, together=True)
 
-    def _strides(self, leaves: dict[int, list[Any]], every: int) -> Iterator[NoisyStride]:
+    def _strides(
+        self, keys: Keys, leaves: dict[int, list[Any]], every: int
+    ) -> Iterator[NoisyStride]:
         """Noisy strides of all blocks, each block's in order of ticks."""
-        blocks = self._blocks
+        blocks = keys.live_blocks if self._blocks is None else self._blocks
         if len(blocks) == 1:
-            return ahead(self._stepped(blocks[0], leaves.pop(blocks[0], []), every))
+            return ahead(self._stepped(keys, blocks[0], leaves.pop(blocks[0], []), every))
 
         def stepped(block: int) -> list[NoisyStride]:
-            return list(self._stepped(block, leaves.pop(block, []), every))
+            return list(self._stepped(keys, block, leaves.pop(block, []), every))
 
         return (stride for strides in in_turn(stepped, blocks) for stride in strides)
 
-    def _stepped(self, block: int, leaves: list[Any], every: int) -> Iterator[NoisyStride]:
+    def _stepped(
+        self, keys: Keys, block: int, leaves: list[Any], every: int
+    ) -> Iterator[NoisyStride]:
         """One block through all ticks."""
         plan, program, noise = self._plan, self._plan.program, self._noise
         if plan.discovery is not None:
             none = Block.empty(program.dimension)
             shard = DiscoveredShard(program, plan.discovery, noise, block, every, none)
             return shard.advance(leaves, 0, self._ticks)
-        observed = plan.keys.observed
-        names = () if observed else tuple(plan.keys.block_keys(block))
+        names = () if keys.observed else tuple(keys.block_keys(block))
         content = Content(names, init(program, len(names)) if names else None)
         layout = bytes.fromhex(plan.layout)
-        state = BlockState(program, noise, layout, block, every, content, observed)
+        state = BlockState(program, noise, layout, block, every, content, keys.observed)
         if program.training is None:
             return state.advance(leaves, 0, self._ticks)  # type: ignore[return-value]  # no jobs
         return self._fitted(state, program.training, block, leaves)
@@ -185,6 +200,17 @@ class LocalEngine:
             for done in queue.advance(WHOLE):
                 yield from assembly.take(encode_fitted(done.fitted))
         counters.add("uncertified", queue.failed)
+
+
+def in_few_blocks(plan: Plan) -> Keys:
+    """Declared keys in no more blocks than there are threads, or than have room for them: a block
+    costs as much for one key as for many, and no release depends on which keys share one."""
+    keys, blocks = plan.keys, THREADS
+    while blocks * PER_BLOCK < len(keys.declared):
+        blocks *= 2
+    if keys.observed or takes_rows(plan.program) or blocks >= keys.blocks:
+        return keys
+    return replace(keys, blocks=blocks)
 
 
 def read(opened: BoundedEvents, reject: Reject) -> Iterator[pa.RecordBatch]:
