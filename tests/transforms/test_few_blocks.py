@@ -81,6 +81,10 @@ def test_files_have_the_same_bytes_in_any_number_of_blocks(
 def test_what_is_not_known_or_too_much_keeps_its_blocks() -> None:
     for plan in (plan_of(2), plan_of(16, observed=True), plan_of(16, what=ROWS)):
         assert in_few_blocks(plan) is plan.keys
+    edges = ", ".join(map(str, range(4097)))
+    wide = f"{SUMS}\n  spread: {{histogram: v, edges: [{edges}], over: 240}}"
+    assert in_few_blocks(plan_of(16, what=wide)) == plan_of(16).keys, "few have much state"
+    assert in_few_blocks(plan_of(64, what=wide)).blocks == 16
     many = plan_of(16, 3 * PER_BLOCK)
     assert in_few_blocks(many).blocks == 4
     assert in_few_blocks(plan_of(4, 3 * PER_BLOCK)).blocks == 4

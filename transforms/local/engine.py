@@ -48,6 +48,8 @@ from weir.transforms.sources.opened import BoundedEvents
 
 LOOK = 16
 """Batches between two looks at the memory that is left."""
+STATE = 32 << 20
+"""Bytes of state that the keys of a block of ``in_few_blocks`` have, at most."""
 T = TypeVar("T")
 R = TypeVar("R")
 In = TypeVar("In", contravariant=True)
@@ -206,7 +208,8 @@ def in_few_blocks(plan: Plan) -> Keys:
     """Declared keys in no more blocks than there are threads, or than have room for them: a block
     costs as much for one key as for many, and no release depends on which keys share one."""
     keys, blocks = plan.keys, THREADS
-    while blocks * PER_BLOCK < len(keys.declared):
+    room = min(PER_BLOCK, STATE // max(1, plan.program.state_bytes()))
+    while blocks < keys.blocks and blocks * room < len(keys.declared):
         blocks *= 2
     if keys.observed or takes_rows(plan.program) or blocks >= keys.blocks:
         return keys
