@@ -65,9 +65,11 @@ def test_who_keeps_no_notes_knows_nothing(folder: str) -> None:
 
 @pytest.mark.parametrize("damaged", ["", "{", "{}", '{"until": 3}', '{"until": "2026-11-28"}'])
 def test_a_damaged_note_tells_nothing(folder: str, damaged: str) -> None:
-    PullNotes(claim(folder), "s", 0).covers(T0)
+    first = claim(folder)
+    PullNotes(first, "s", 0).covers(T0)
     (noted,) = Path(folder, FOLDER).iterdir()
     noted.write_text(damaged)
+    PullNotes(first, "s", 1).covers(T0)  # a whole one next to it does not speak for both
     assert PullNotes(claim(folder), "s", 0).before() is None
 
 
@@ -158,6 +160,27 @@ def test_whatever_the_last_job_may_hold_has_come_back_when_releases_go_on(
         assert now[0] >= min(back, started + HOLD / S) - 0.001
         early += now[0] < started + HOLD / S - 1
     assert 10 < early < 40, "and some of them waited for less than a deadline"
+
+
+def test_deadlines_that_are_moved_on_without_a_pull_are_waited_for(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [T0 / S]
+    monkeypatch.setattr(
+        "weir.transforms.beam.pubsub.leases.time", SimpleNamespace(monotonic=lambda: now[0])
+    )
+    first = Machine(monkeypatch, claim(folder), now)
+    first.reader.begin(0)
+    first.answers = [[wire("m")]]
+    first.reader.take(0.0)
+    for _ in range(20):
+        now[0] += 5
+        first.reader.leases.extend()
+    assert first.server.moved[-1] == (["m"], HOLD // S)
+    now[0] += 1
+    second = Machine(monkeypatch, claim(folder), now)
+    second.reader.begin(1)
+    assert second.reader.frontier.is_held(int((now[0] + MOVED) * 1e6))
 
 
 def test_what_cannot_be_noted_is_not_asked(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

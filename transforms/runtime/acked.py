@@ -56,6 +56,11 @@ def noted(stored: bytes) -> Note:
     return Note(int(note["turn"]), began, at)
 
 
+def short_name(subscription: str) -> str:
+    """Of a subscription, in names of files."""
+    return hashlib.blake2b(subscription.encode(), digest_size=6).hexdigest()
+
+
 class Acknowledged:
     """The note of one reader.
 
@@ -64,8 +69,8 @@ class Acknowledged:
     """
 
     def __init__(self, folder: str, subscription: str, number: int) -> None:
-        name = hashlib.blake2b(subscription.encode(), digest_size=6).hexdigest()
-        self._path = files.join(files.join(folder, FOLDER), f"{name}-{number}.json")
+        name = f"{short_name(subscription)}-{number}.json"
+        self._path = files.join(files.join(folder, FOLDER), name)
         self._number = number
         self._turn = -1
 

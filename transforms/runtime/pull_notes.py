@@ -8,13 +8,13 @@ That moment is what is noted here, ahead of time, in the state folder.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from datetime import UTC, datetime, timedelta
 
 from weir.dpcore.errors import CodecError, in_words
 from weir.transforms.runtime import files
+from weir.transforms.runtime.acked import short_name
 from weir.transforms.runtime.fence import Claim, Fence
 
 FOLDER = "_pulls"
@@ -40,7 +40,7 @@ class PullNotes:
     def __init__(self, fence: Fence, subscription: str, number: int) -> None:
         self._fence = fence
         self._claim = fence.state if fence.reachable is not None else None
-        self._name = hashlib.blake2b(subscription.encode(), digest_size=6).hexdigest()
+        self._name = short_name(subscription)
         self._number = number
         self._lock = threading.Lock()
         self._until = 0
@@ -63,7 +63,7 @@ class PullNotes:
             return None
         paths = [files.join(inside, name) for name in names if name.startswith(previous)]
         try:
-            return max((noted(text) for text in map(files.read, paths) if text), default=None)
+            return max((noted(files.read(path) or b"") for path in paths), default=None)
         except CodecError:
             return None
 
