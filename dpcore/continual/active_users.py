@@ -12,12 +12,12 @@ import numpy as np
 
 from weir.dpcore.accounting.contributions import Pattern, shared
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
+from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.blt import BufferedSum, BufferState, best_form, with_buffers
 from weir.dpcore.continual.rational import Rational, exponentials, series_at
 from weir.dpcore.continual.tables import SLIDING, WINDOWS
-from weir.dpcore.continual.unit import SumRequest, loss_of_units
-from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_modulo, wide_to_float
+from weir.dpcore.continual.unit import SumRequest, chained, loss_of_units
+from weir.dpcore.leaves.lattice import add_wide, running_sums, wide_modulo
 from weir.dpcore.neighbours import Family
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.noise import Noise
@@ -179,14 +179,14 @@ class ActiveUsers(BufferedSum):
         """
         changes, ahead = changes_of(state.ahead, leaves)
         digests = noise.leaf_digests(changes)
-        chain = np.concatenate([state.chain[None], digests])
-        accumulate(np.bitwise_xor, chain)
+        chain = chained(state.chain, digests)
         own, drawn = self.draw(state.own, chain, digests, noise)
-        exact = add_wide(state.total, changes)
         if replay.is_on():
-            drawn = replay.shifted(self, changes, wide_modulo(exact), drawn, noise.first_tick)
-        new = ActiveUsersState(total=exact[-1].copy(), ahead=ahead, chain=chain[-1].copy(), own=own)
-        return new, (wide_to_float(shift_wide(exact, drawn)),)
+            clean = wide_modulo(add_wide(state.total, changes))
+            drawn = replay.shifted(self, changes, clean, drawn, noise.first_tick)
+        sums = running_sums(state.total, changes, drawn, noisy=False, shown=True)
+        new = ActiveUsersState(total=sums.total, ahead=ahead, chain=chain[-1].copy(), own=own)
+        return new, (sums.shown,)
 
 
 def changes_of(ahead: Ints, leaves: Ints) -> tuple[Ints, Ints]:

@@ -13,9 +13,9 @@ import numpy as np
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
 from weir.dpcore.accounting.precision import made_of_doubles, refuse_coarse
-from weir.dpcore.arrays import Digests, Floats, Ints, accumulate, arrays_of, reproducible
-from weir.dpcore.continual.unit import SumRequest, check_request
-from weir.dpcore.leaves.lattice import add_wide, total_of, wide_modulo
+from weir.dpcore.arrays import Digests, Floats, Ints, arrays_of, reproducible
+from weir.dpcore.continual.unit import SumRequest, chained, check_request
+from weir.dpcore.leaves.lattice import add_wide, running_sums, wide_modulo
 from weir.dpcore.noise import replay
 from weir.dpcore.noise.discrete_gaussian import WIDER
 from weir.dpcore.noise.noise import Noise
@@ -295,29 +295,28 @@ class ContinualSum(ABC):
     ) -> tuple[SumState, tuple[Floats, ...]]:
         """Steps a stride. leaves: (n, K, d) int64 -> (n, K, d) float64 per over, lattice units."""
         digests = noise.leaf_digests(leaves)
-        chain = np.concatenate([state.chain[None], digests])
-        accumulate(np.bitwise_xor, chain)
+        chain = chained(state.chain, digests)
         own, drawn = self.draw(state.own, chain, digests, noise)
-        exact = add_wide(state.total, leaves)
-        clean = wide_modulo(exact)
-        drawn = replay.shifted(self, leaves, clean, drawn, noise.first_tick)
-        with np.errstate(over="ignore"):
-            noisy = clean + drawn
+        if replay.is_on():
+            clean = wide_modulo(add_wide(state.total, leaves))
+            drawn = replay.shifted(self, leaves, clean, drawn, noise.first_tick)
         n, depth = leaves.shape[0], self.depth
+        shown = None in self.overs
+        sums = running_sums(state.total, leaves, drawn, noisy=depth > 0, shown=shown)
         past = state.history
         if depth:
-            past = np.concatenate([past, noisy.transpose(1, 2, 0)], axis=2)
+            past = np.concatenate([past, sums.noisy.transpose(1, 2, 0)], axis=2)
         released: list[Floats] = []
         for over in self.overs:
             if over is None:
-                released.append(total_of(exact, drawn, noisy))
+                released.append(sums.shown)
             else:
                 with np.errstate(over="ignore"):
                     before = past[:, :, depth - over : depth - over + n]
                     difference = past[:, :, depth : depth + n] - before
                 released.append(difference.transpose(2, 0, 1).astype(np.float64))
         new = SumState(
-            total=exact[0] if n == 1 else exact[-1].copy(),
+            total=sums.total,
             history=past[:, :, past.shape[2] - depth :].copy(),
             chain=chain[-1].copy(),
             own=own,

@@ -38,6 +38,7 @@ from weir.dpcore.continual.unit import (
     SumRequest,
     loss_of_units,
     noisy_coordinates,
+    spread,
     to_lattice,
     within_horizon,
 )
@@ -196,11 +197,7 @@ class BufferedSum(ContinualSum):
             own, drawn = correlated(self.form, own, units)
             drawn *= self.noise_scale * np.asarray(self.scales)[active]
             whole = np.rint(drawn, out=drawn).astype(np.int64)
-        if len(active) == self.dimension:
-            return own, whole
-        out = np.zeros((n, keys, self.dimension), dtype=np.int64)
-        out[:, :, active] = whole
-        return own, out
+        return own, spread(whole, active, self.dimension)
 
     def _filtered(
         self, own: FixedState, noise: Noise, chain: Digests, scales: tuple[float, ...]

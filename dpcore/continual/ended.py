@@ -39,6 +39,7 @@ from weir.dpcore.continual.unit import (
     SumRequest,
     loss_of_units,
     noisy_coordinates,
+    spread,
     to_lattice,
     within_horizon,
 )
@@ -254,9 +255,8 @@ class EndedSum(ContinualSum):
         first = noise.first_tick
         within_horizon(self.name, self.horizon, first, n)
         active = list(noisy_coordinates(self.scales))
-        out = np.zeros((n, keys, self.dimension), dtype=np.int64)
         if not active or self.noise_scale == 0:
-            return own, out
+            return own, np.zeros((n, keys, self.dimension), dtype=np.int64)
         ticks = np.arange(first, first + n + 1)
         gains = between(self.knots, self.gains, ticks)[:n, None, None]
         scales = between(self.knots, self.scales_of_ticks, ticks)
@@ -266,8 +266,7 @@ class EndedSum(ContinualSum):
             zeta = discrete_units(noise, chain[1:], self.noise_scale, some, ratios)
             curves = curves_of(scales / max(self.scales_of_ticks))
             own, fine = filtered_units(self.fixed, own, zeta, curves)
-            out[:, :, active] = to_lattice(fine, self.noise_scale, some)
-            return own, out
+            return own, spread(to_lattice(fine, self.noise_scale, some), active, self.dimension)
         units = noise.gaussian(label(0, ticks[:n]), chain[1:], len(active))
         units /= gains
         buffers, drawn = correlated(self.form, BufferState(own.buffers), units)
@@ -278,8 +277,9 @@ class EndedSum(ContinualSum):
         drawn *= scales[:n, None, None]
         drawn += carried[:n]
         drawn *= self.noise_scale * np.asarray(self.scales)[active]
-        out[:, :, active] = np.rint(drawn, out=drawn).astype(np.int64)
-        return EndedState(buffers.buffers, carried[n].copy()), out
+        whole = np.rint(drawn, out=drawn).astype(np.int64)
+        after = EndedState(buffers.buffers, carried[n].copy())
+        return after, spread(whole, active, self.dimension)
 
     def materialize(self, n: int) -> Floats:
         """(n, n) matrix B. For tests only."""

@@ -261,13 +261,13 @@ def filtered_units(
     machine.
 
     Args:
-      zeta: (n, K, a) int64. curves: (3, n), of ``curves_of``.
+      zeta: (n, K, a) int64, which are written over. curves: (3, n), of ``curves_of``.
 
     Returns:
       State after the stride, and (n, K, a) int64.
     """
     before = np.ascontiguousarray(np.moveaxis(state.buffers, 2, 0))
-    after, out = before.copy(), np.array(zeta, dtype=np.int64, order="C")
+    after, out = before.copy(), np.ascontiguousarray(zeta, dtype=np.int64)
     bits, half = fixed.fraction, np.int64(1 << (fixed.fraction - 1))
     if kernels is not None and zeta.size:
         numbers = np.asarray([fixed.theta, fixed.omega], dtype=np.int64)

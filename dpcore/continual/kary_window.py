@@ -9,10 +9,10 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
+from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import SumState
 from weir.dpcore.continual.kary_tree import KaryTree, sizes_of, variances_of, weights_of
-from weir.dpcore.continual.unit import SumRequest, noisy_coordinates
+from weir.dpcore.continual.unit import SumRequest, chained, noisy_coordinates
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.lattice import add_wide, wide_modulo
 from weir.dpcore.neighbours import Family
@@ -144,8 +144,7 @@ class KaryWindow(KaryTree):
         ``history`` holds exact running sums.
         """
         digests = noise.leaf_digests(leaves)
-        chain = np.concatenate([state.chain[None], digests])
-        accumulate(np.bitwise_xor, chain)
+        chain = chained(state.chain, digests)
         own, drawn = self.draw(state.own, chain, digests, noise)
         exact = add_wide(state.total, leaves)
         n, depth = leaves.shape[0], self.depth

@@ -31,6 +31,7 @@ from weir.dpcore.continual.rational import (
 from weir.dpcore.continual.tables import SLIDING, WINDOWS
 from weir.dpcore.continual.unit import (
     SumRequest,
+    chained,
     loss_of_units,
 )
 from weir.dpcore.leaves.lattice import add_wide, shift_wide, wide_modulo, wide_to_float
@@ -251,8 +252,7 @@ class SlidingSum(BufferedSum):
         """Steps a stride. leaves: (n, K, d) int64 -> (n, K, d) float64 lattice values, once."""
         n = leaves.shape[0]
         digests = noise.leaf_digests(leaves)
-        chain = np.concatenate([state.chain[None], digests])
-        np.bitwise_xor.accumulate(chain, axis=0, out=chain)
+        chain = chained(state.chain, digests)
         own, drawn = self.draw(state.own, chain, digests, noise)
         past = np.concatenate([state.leaves, leaves.transpose(1, 2, 0)], axis=2)
         changes = np.empty((2 * n, *leaves.shape[1:]), dtype=np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.noise.discrete_gaussian import WIDER
 from weir.dpcore.noise.noise import Noise, k_norm_variance, kind_of
@@ -161,6 +161,26 @@ def to_lattice(fine: Ints, sigma: float, scales: tuple[float, ...]) -> Ints:
     fine += (np.int64(1) << bits) >> 1
     fine >>= bits
     return fine
+
+
+def spread(noise: Ints, active: Sequence[int], dimension: int) -> Ints:
+    """Noise of some coordinates (n, K, a) -> of all of them (n, K, d), 0 of the others."""
+    if len(active) == dimension:
+        return noise
+    out = np.zeros((*noise.shape[:2], dimension), dtype=np.int64)
+    out[:, :, active] = noise
+    return out
+
+
+def chained(before: Digests, digests: Digests) -> Digests:
+    """XOR of all digests before each tick of a stride, and behind it: (n + 1, K, 2).
+
+    Args:
+      before: (K, 2). digests: (n, K, 2), of the leaves.
+    """
+    result = np.concatenate([before[None], digests])
+    accumulate(np.bitwise_xor, result)
+    return result
 
 
 def draw_units(

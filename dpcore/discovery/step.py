@@ -208,25 +208,29 @@ def _test(
         state, arrays = program.step(
             take(tested.state, slice(first, stop)), leaves, noises.noise_of(names, low)
         )
-        counts = leaves[:, :, rule.leaf].copy()
-        counts[0] += tested.users[first:stop]
-        accumulate(np.add, counts)
+        before, out = tested.users[first:stop], tested.gone[first:stop].copy()
         noisy = arrays[rule.array][:, :, rule.coordinate]
-        over = passed(rule, counts, noisy, bars) & ~tested.gone[first:stop]
-        hit = over.any(axis=0)
-        if hit.any():
-            which = np.flatnonzero(hit)
+        which = np.flatnonzero((noisy >= bars).any(axis=0) & ~out)
+        if which.size:
+            counts = leaves[:, which, rule.leaf]
+            counts[0] += before[which]
+            accumulate(np.add, counts)
+            over = passed(rule, counts, noisy[:, which], bars)
+            hit = over.any(axis=0)
+            which, over = which[hit], over[:, hit]
+            out[which] = True
+        if which.size:
             result.append(
                 Entered(
                     tuple(names[row] for row in which.tolist()),
-                    over[:, which].argmax(axis=0),
+                    over.argmax(axis=0),
                     tuple(array[:, which] for array in arrays),
                     take(state, which),
                 )
             )
         states.append(state)
-        users.append(counts[-1].copy())
-        gone.append(tested.gone[first:stop] | hit)
+        users.append(before + leaves[:, :, rule.leaf].sum(axis=0))
+        gone.append(out)
     new = Tested(tested.names, np.concatenate(users), np.concatenate(gone), concatenate(states))
     return new, _in_order(result)
 

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weir.dpcore.arrays import Floats, Ints, accumulate
+from weir.dpcore.arrays import Floats, Ints, accumulate, in_one_piece
 from weir.dpcore.errors import ConfigError, positive
+from weir.dpcore.native import kernels
 
 
 class ClippedValues(NamedTuple):
@@ -330,6 +331,43 @@ def total_of(exact: Ints, drawn: Ints, noisy: Ints) -> Floats:
     if small and -near <= int(noisy.min()) and int(noisy.max()) < near:
         return noisy.astype(np.float64)  # the low limb is all there is
     return wide_to_float(shift_wide(exact, drawn))
+
+
+class RunningSums(NamedTuple):
+    """Exact sums over a stride, and what is released of them.
+
+    Attributes:
+      total: (K, d, 2), after it.
+      noisy: (n, K, d), with noise, modulo 2^64: differences of these are exact; or empty.
+      shown: (n, K, d) float64, with noise; or empty.
+    """
+
+    total: Ints
+    noisy: Ints
+    shown: Floats
+
+
+def running_sums(
+    total: Ints, leaves: Ints, drawn: Ints, *, noisy: bool, shown: bool
+) -> RunningSums:
+    """``add_wide``, ``wide_modulo`` and ``total_of`` in one pass.
+
+    Args:
+      total, leaves: as of ``add_wide``. drawn: (n, K, d) noise, below 2^61.
+      noisy, shown: which of them is asked for.
+    """
+    none = np.zeros(0, dtype=np.int64), np.zeros(0)
+    if kernels is None or not leaves.size:
+        exact = add_wide(total, leaves)
+        with np.errstate(over="ignore"):
+            modulo = wide_modulo(exact) + drawn
+        floats = total_of(exact, drawn, modulo) if shown else none[1]
+        return RunningSums(exact[-1].copy(), modulo if noisy else none[0], floats)
+    after = np.array(total, order="C")
+    modulo = np.empty(leaves.shape, dtype=np.int64) if noisy else none[0]
+    floats = np.empty(leaves.shape) if shown else none[1]
+    kernels.running(after, in_one_piece(leaves), in_one_piece(drawn), modulo, floats)
+    return RunningSums(after, modulo, floats)
 
 
 def wide_modulo(wide: Ints) -> Ints:

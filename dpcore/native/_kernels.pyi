@@ -1,5 +1,6 @@
 from typing_extensions import Buffer
 
+def accumulate(values: Buffer, shape: Buffer, /) -> None: ...
 def add_events(
     columns: tuple[Buffer, ...],
     ticks: Buffer,
@@ -115,6 +116,9 @@ def objects(
     rest_starts: Buffer,
     rest_ends: Buffer,
 ) -> tuple[int, int]: ...
+def running(
+    total: Buffer, leaves: Buffer, drawn: Buffer, noisy: Buffer, out: Buffer, /
+) -> None: ...
 def times(data: Buffer, offsets: Buffer, out: Buffer, kinds: Buffer, /) -> None: ...
 def untouched(
     packed: Buffer,

@@ -10,6 +10,7 @@ static PyObject *version(PyObject *self, PyObject *args) {
 #define ROW(name, says) {#name, weir_##name, METH_VARARGS, says}
 
 static PyMethodDef methods[] = {
+    ROW(accumulate, "accumulate(values, shape): sums, or XORs, of rows so far; shape: rows, kind."),
     ROW(add_events, "add_events(columns, ticks, codes, rows, channels, shape, counts, grid): events summed by cell."),
     {"aes", weir_aes, METH_NOARGS, "aes(): whether the processor has instructions for AES."},
     ROW(ball_follow, "ball_follow(x, sum, last, weight, before, numbers, scratch, fresh, gap, bound): ball_step behind sums."),
@@ -39,6 +40,7 @@ static PyMethodDef methods[] = {
     ROW(number, "number(hashes, slots, count, numbers, fresh, known): of each hash when it first came."),
     ROW(objects, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."),
     ROW(renumber, "renumber(slots, larger): a table moved into a larger one."),
+    ROW(running, "running(total, leaves, drawn, noisy, out): exact sums in two limbs move on; with noise, in 64 bits and as doubles."),
     ROW(times, "times(data, offsets, out, kinds): microseconds of times in ISO 8601."),
     ROW(untouched, "untouched(order, high, low, keys, ticks, periods, caps, out): users whom no cap touches."),
     ROW(vectors, "vectors(words, out, d): of density exp(-||x||_2); words are used up."),

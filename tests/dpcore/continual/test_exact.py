@@ -102,7 +102,7 @@ def shifts(mechanism: Any, zeta: Ints, change: Ints, n: int) -> Any:
         sums = sums + change[t]
         other = zeta[t, 0] + pasts[0] - pasts[1] - sums
         states = [
-            filtered_units(fixed, state, drawn[None, None], now)[0]
+            filtered_units(fixed, state, drawn[None, None].copy(), now)[0]
             for state, drawn in zip(states, (zeta[t, 0], other), strict=True)
         ]
         out.append(other - zeta[t, 0])

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weir.dpcore import native
+from weir.dpcore import arrays, native
 from weir.dpcore.continual import blt, exact
 from weir.dpcore.continual.blt import BufferState, correlated
+from weir.dpcore.leaves import lattice
 from weir.dpcore.noise import gaussian
 
 FOLDER = Path(native.__file__).parent
@@ -139,7 +140,7 @@ def test_buffers_of_integers_move_on_with_the_same_bits(
     before = state.buffers.copy()
     zeta = rng.integers(-(2**40), 2**40, (17, keys, 3))
     curves = exact.curves_of(np.linspace(1.0, 0.3, 18))
-    fast = exact.filtered_units(fixed, state, zeta, curves)
+    fast = exact.filtered_units(fixed, state, zeta.copy(), curves)
     monkeypatch.setattr(exact, "kernels", None)
     slow = exact.filtered_units(fixed, state, zeta, curves)
     assert fast[1].tobytes() == slow[1].tobytes()
@@ -148,3 +149,52 @@ def test_buffers_of_integers_move_on_with_the_same_bits(
     if keys:
         with pytest.raises(ValueError, match=r"curves \(n, 3\)"):
             compiled.correlate_exact(zeta, before, np.zeros(2 * poles), np.zeros(2), np.array([13]))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (5, 1), (17, 3, 2), (4, 511), (4, 512), (3, 1025)])
+@pytest.mark.parametrize("operation", [np.add, np.bitwise_xor])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32, np.float64])
+def test_rows_are_accumulated_with_the_same_bits(
+    compiled: Any, operation: Any, shape: tuple[int, ...], dtype: Any
+) -> None:
+    values = np.random.default_rng(3).integers(-(2**62), 2**62, shape).astype(dtype)
+    if dtype is np.float64 and operation is np.bitwise_xor:
+        return
+    expected = operation.accumulate(values, axis=0, dtype=dtype)
+    gaps = np.repeat(values, 2, axis=-1)[..., ::2]
+    for own in (values, gaps):
+        arrays.accumulate(operation, own)
+        assert own.tobytes() == expected.tobytes()
+    with pytest.raises(ValueError, match="a kind"):
+        compiled.accumulate(values, np.array([len(values) + 1 << 40, 0]))
+    with pytest.raises(ValueError, match="a kind"):
+        compiled.accumulate(values, np.array([1, 2]))
+
+
+@pytest.mark.parametrize("keys", [0, 1, 3, 511, 512, 1025])
+@pytest.mark.parametrize("size", [1, 40, 61, 62])
+def test_running_sums_move_on_with_the_same_bits(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, keys: int, size: int
+) -> None:
+    rng = np.random.default_rng(keys)
+    total = np.stack(
+        [rng.integers(0, 2**62, (keys, 1)), rng.choice([-1, 0, 1, 7, -(2**61)], (keys, 1))], axis=-1
+    )
+    before = total.copy()
+    leaves = rng.integers(-(1 << size) + 1, 1 << size, (5, keys, 1))
+    drawn = rng.integers(-(1 << 60), 1 << 60, leaves.shape)
+    drawn[:, ::3] = -leaves[:, ::3] % (1 << 61) * -1  # totals near 0, on both sides
+    asked = [(noisy, shown) for noisy in (False, True) for shown in (False, True)]
+    fast = [lattice.running_sums(total, leaves, drawn, noisy=a, shown=b) for a, b in asked]
+    monkeypatch.setattr(lattice, "kernels", None)
+    slow = [lattice.running_sums(total, leaves, drawn, noisy=a, shown=b) for a, b in asked]
+    for pair in zip(fast, slow, strict=True):
+        assert all(one.shape == two.shape for one, two in zip(*pair, strict=True))
+        assert all(one.tobytes() == two.tobytes() for one, two in zip(*pair, strict=True))
+    assert np.array_equal(total, before)  # a retry steps from the same state
+    if keys:
+        none = np.zeros(0)
+        with pytest.raises(ValueError, match="or empty"):
+            compiled.running(total, leaves, drawn, np.zeros(3), none)
+        with pytest.raises(ValueError, match="or empty"):
+            compiled.running(total, leaves, drawn[1:], none, none)
