@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 338012997
+VERSION = 3291273394
 """Checksum of the sources: a module that was built from others is not used. Its test tells it."""
 
 

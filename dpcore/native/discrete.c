@@ -59,86 +59,109 @@ WEIR_WIDE static uint64_t unlike(const uint64_t *restrict words, const int64_t *
   return seen;
 }
 
-/* Marks the undecided ones, and counts them. */
-static Py_ssize_t hard(const uint64_t *state, int64_t *values, int n) {
-  Py_ssize_t count = 0;
-  for (int i = 0; i < n; i++)
-    if (state[i] >> 1) {
-      values[i] = HARD;
-      count++;
-    }
-  return count;
-}
+/* Samples that are tried together: the block of each one's stream that is next, where it goes, and which
+   constants are its. Those that are rejected stay, in front of new ones. */
+typedef struct {
+  const weir_streams *streams;
+  const constants *c;
+  int same, n;
+  int64_t *out;
+  Py_ssize_t undecided;
+  uint64_t points[2 * SIZE], number[SIZE];
+  int64_t to[SIZE], column[SIZE];
+} trial;
 
-/* Samples of (seed, coordinate) points, until all are accepted or undecided; n <= SIZE. */
-static Py_ssize_t settle(const weir_streams *streams, const uint64_t *points, const int64_t *columns,
-                         const constants *c, int same, int64_t *out, int n) {
-  uint64_t source[2 * SIZE], words[2 * SIZE], state[SIZE];
-  int64_t values[SIZE], at[SIZE], column[SIZE];
-  weir_aes_blocks(&streams->stream, points, words, n);
-  uint64_t seen = same ? alike(words, c, out, state, n) : unlike(words, columns, c, out, state, n);
-  Py_ssize_t undecided = seen >> 1 ? hard(state, out, n) : 0;
-  int left = 0;
+/* One attempt of all. */
+static void attempt_all(trial *t) {
+  uint64_t words[2 * SIZE], state[SIZE];
+  int64_t values[SIZE], again[SIZE];
+  int n = t->n, left = 0;
+  weir_aes_blocks(&t->streams->stream, t->points, words, n);
+  uint64_t seen = t->same ? alike(words, t->c, values, state, n) : unlike(words, t->column, t->c, values, state, n);
+  for (int i = 0; i < n; i++) t->out[t->to[i]] = values[i]; /* a rejected one is written over later */
+  if (seen >> 1)
+    for (int i = 0; i < n; i++)
+      if (state[i] >> 1) {
+        t->out[t->to[i]] = HARD;
+        t->undecided++;
+      }
   for (int i = 0; i < n; i++) {
-    at[left] = i;
+    again[left] = i;
     left += !state[i];
   }
-  for (uint64_t number = 1; (n = left); number++) {
-    if (number == ATTEMPTS) {
-      for (int i = 0; i < n; i++) out[at[i]] = HARD;
-      return undecided + n;
+  t->n = 0;
+  for (int j = 0; j < left; j++) {
+    int64_t i = again[j];
+    uint64_t before = t->number[i], next = before + 1;
+    if (next == ATTEMPTS) {
+      t->out[t->to[i]] = HARD;
+      t->undecided++;
+      continue;
     }
-    for (int i = 0; i < n; i++) {
-      source[2 * i] = points[2 * at[i]] ^ number;
-      source[2 * i + 1] = points[2 * at[i] + 1];
-    }
-    weir_aes_blocks(&streams->stream, source, words, n);
-    if (same) {
-      seen = alike(words, c, values, state, n);
-    } else {
-      for (int i = 0; i < n; i++) column[i] = columns[at[i]];
-      seen = unlike(words, column, c, values, state, n);
-    }
-    undecided += seen >> 1 ? hard(state, values, n) : 0;
-    left = 0;
-    for (int i = 0; i < n; i++) {
-      int64_t place = at[i];
-      out[place] = values[i]; /* a rejected one is written over later */
-      at[left] = place;
-      left += !state[i];
-    }
+    int k = t->n++;
+    t->points[2 * k] = t->points[2 * i] ^ before ^ next;
+    t->points[2 * k + 1] = t->points[2 * i + 1];
+    t->number[k] = next;
+    t->to[k] = t->to[i];
+    t->column[k] = t->column[i];
   }
-  return undecided;
 }
 
-/* known: how many constants there are: 1, or one a coordinate, or these of every label. */
+/* Until none is left. */
+static void settle(trial *t) {
+  while (t->n) attempt_all(t);
+}
+
+/* A coordinate of some pairs, whose samples lie `width` apart. */
+static void add(trial *t, const uint64_t *seeds, Py_ssize_t pairs, uint64_t coordinate, Py_ssize_t column,
+                Py_ssize_t first, Py_ssize_t width) {
+  for (Py_ssize_t i = 0; i < pairs;) {
+    Py_ssize_t room = SIZE - t->n, n = pairs - i < room ? pairs - i : room;
+    uint64_t *points = t->points + 2 * t->n, *number = t->number + t->n;
+    int64_t *to = t->to + t->n, *columns = t->column + t->n;
+    for (Py_ssize_t k = 0; k < n; k++) {
+      points[2 * k] = seeds[2 * (i + k)] ^ coordinate << 24;
+      points[2 * k + 1] = seeds[2 * (i + k) + 1];
+    }
+    for (Py_ssize_t k = 0; k < n; k++) {
+      number[k] = 0;
+      to[k] = (int64_t)(first + (i + k) * width);
+      columns[k] = (int64_t)column;
+    }
+    t->n += (int)n;
+    i += n;
+    while (t->n == SIZE) attempt_all(t);
+  }
+}
+
+/* known: how many constants there are: 1, or one a coordinate, or these of every label. Where a label has one
+   for many keys, these are tried without those of the next. */
 static Py_ssize_t sample(const weir_streams *streams, const uint64_t *coordinates, Py_ssize_t width,
                          const constants *c, Py_ssize_t known, int64_t *out) {
-  uint64_t seeds[2 * PAIRS], points[2 * SIZE];
-  int64_t columns[SIZE];
-  Py_ssize_t undecided = 0, made = 0, key = 0, base = 0;
-  int n = 0, same = known == 1;
+  uint64_t seeds[2 * PAIRS];
+  Py_ssize_t keys = streams->keys, base = 0;
+  int a_row = known > 1 && width == 1 && keys >= SIZE;
+  constants row = *c;
+  trial t = {.streams = streams, .c = a_row ? &row : c, .same = known == 1 || a_row, .out = out};
   for (Py_ssize_t first = 0; first < streams->pairs; first += PAIRS) {
     Py_ssize_t pairs = streams->pairs - first < PAIRS ? streams->pairs - first : PAIRS;
     weir_seeds(streams, first, pairs, seeds);
-    for (Py_ssize_t i = 0; i < pairs; i++, key++) {
-      if (key == streams->keys) {
-        key = 0;
-        base += known > width ? width : 0;
-      }
-      for (Py_ssize_t j = 0; j < width; j++) {
-        points[2 * n] = seeds[2 * i] ^ coordinates[j] << 24;
-        points[2 * n + 1] = seeds[2 * i + 1];
-        columns[n++] = (int64_t)(base + j);
-        if (n == SIZE) {
-          undecided += settle(streams, points, columns, c, same, out + made, n);
-          made += n;
-          n = 0;
+    for (Py_ssize_t i = 0, n; i < pairs; i += n) {
+      Py_ssize_t at = first + i, key = at % keys;
+      n = keys - key < pairs - i ? keys - key : pairs - i;
+      if (!key && at && known > width) {
+        base += width;
+        if (a_row) {
+          settle(&t);
+          row = (constants){c->shift + base, c->mask + base, c->lift + base, c->curvature + base, c->start + base, c->powers};
         }
       }
+      for (Py_ssize_t j = 0; j < width; j++)
+        add(&t, seeds + 2 * i, n, coordinates[j], base + j, at * width + j, width);
     }
   }
-  return undecided + settle(streams, points, columns, c, same, out + made, n);
+  settle(&t);
+  return t.undecided;
 }
 
 PyObject *weir_discrete(PyObject *self, PyObject *args) {
