@@ -216,7 +216,7 @@ def event_stats(parts: Parts) -> EventStats:
     Raises:
       ConfigError: what is there cannot be what the config says.
     """
-    from weir.transforms.local.engine import read
+    from weir.transforms.local.event_parts import read
 
     plan = parts.plan
     columns = canonical_columns(plan.config.model, plan.program.columns)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -14,6 +15,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from weir.transforms.beam.private_releases import PrivateReleases
 from weir.transforms.local.engine import LocalEngine
+from weir.transforms.local.event_parts import EventParts
 from weir.transforms.operators.stride import TICKS
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import rows
@@ -75,9 +77,7 @@ def run(
     held, letters = KEPT.pop(releases), KEPT.pop(dead)
     theirs = ran(held, letters)
     if ours is not None:
-        alike = ours.rows == theirs.rows
-        assert alike or list(map(str, ours.rows)) == list(map(str, theirs.rows))  # NaN like NaN
-        assert ours.dead == theirs.dead and ours.counts == theirs.counts
+        assert _same(ours, theirs)
     return theirs
 
 
@@ -112,11 +112,27 @@ def run_here(
     rotate: Any = (),
     bounded: bool = True,
 ) -> Ran:
-    """The same by the local engine."""
-    counters.reset()
-    letters: list[pa.RecordBatch] = []
-    engine = LocalEngine(plan, secret, rotate, noise)
-    return ran(list(engine.releases(list(batches), letters.append, every)), letters)
+    """The same by the local engine, whether batches come in order or several at a time."""
+    results = []
+    for together in (False, True):
+        engine = LocalEngine(plan, secret, rotate, noise)
+        counters.reset()
+        letters: list[pa.RecordBatch] = []
+        parts = [functools.partial(_only, each) for each in batches]
+        events = EventParts(parts, letters.append, together=together)
+        results.append(ran(list(engine.releases(events, every)), letters))
+    assert all(map(_same, results[1:], results))
+    return results[0]
+
+
+def _only(batch: pa.RecordBatch, reject: Any) -> Iterator[pa.RecordBatch]:
+    yield batch
+
+
+def _same(one: Ran, other: Ran) -> bool:
+    """NaN like NaN."""
+    rows = one.rows == other.rows or list(map(str, one.rows)) == list(map(str, other.rows))
+    return rows and one.dead == other.dead and one.counts == other.counts
 
 
 def cut(batch: pa.RecordBatch, pieces: int) -> list[pa.RecordBatch]:

@@ -41,12 +41,15 @@ def raw(events: list[Event], numbers: bool) -> pa.RecordBatch:
 
 def closed(case: Case, events: list[Event], cuts: int = 2, numbers: bool = False) -> Found:
     """What stays."""
-    step = BoundUsers(plan_of(case.caps, case.ticks), bytes([case.seed % 256]) * 32, refuse)
+    users = BoundUsers(plan_of(case.caps, case.ticks), bytes([case.seed % 256]) * 32)
+    sifted = []
     for at in range(cuts):
+        step = users.sift(refuse)
         if events[at::cuts]:
-            assert not list(step.process(raw(events[at::cuts], numbers)))
+            sifted += step.process(raw(events[at::cuts], numbers))
+        sifted += step.finish()
     shown = UserShards(case, 1)
-    for batch in step.finish():
+    for batch in users.let_in(sifted):
         shown.take(batch)
     return shown.found
 
@@ -91,26 +94,30 @@ def test_ids_that_are_whole_numbers_are_those_of_their_digits() -> None:
 
 def test_events_without_a_user_are_rejected() -> None:
     case, rejected = case_of(1), list[pa.RecordBatch]()
-    step = BoundUsers(plan_of(case.caps, case.ticks), bytes(32), rejected.append)
+    users = BoundUsers(plan_of(case.caps, case.ticks), bytes(32))
+    step = users.sift(rejected.append)
     some = [Event("", 0, "k", "a", 1.0), Event("u", 0, "k", "b", 1.0)]
-    assert not list(step.process(raw(some, False)))
+    sifted = [*step.process(raw(some, False)), *step.finish()]
     assert [one.column("position").to_pylist() for one in rejected] == [[0]]
-    assert sum(one.num_rows for one in step.finish()) == 1
+    assert sum(one.num_rows for one in users.let_in(sifted)) == 1
+    assert not list(users.let_in([])) and not list(users.sift(refuse).finish())
 
 
 def test_parts_hold_all_events_of_their_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sift, "TOGETHER", 300)
     rng = np.random.default_rng(1)
-    sieve, came = Sieve("h"), []
+    sieve, came, sifted = Sieve("h"), [], []
     for n in (1, 299, 5, 800, 7):
         hashes = rng.integers(0, 2**64, n, dtype=np.uint64)
         came.append(hashes)
-        sieve.add(pa.RecordBatch.from_pydict({"h": hashes, "n": np.arange(n)}))
-    sifted = sieve.empty()
-    assert len(sifted) == 3 and not sieve.empty()
+        sifted += sieve.process(pa.RecordBatch.from_pydict({"h": hashes, "n": np.arange(n)}))
+    sifted += sieve.finish()
+    assert len(sifted) == 3 and not list(sieve.finish())
     for enough in (1, 100, 10_000):
         monkeypatch.setattr(sift, "WORKED_ON", enough)
-        parts = [part.column("h").to_numpy() for part in parts_of(sifted)]
+        held = [item._replace(groups=list(item.groups)) for item in sifted]
+        parts = [part().column("h").to_numpy() for part in parts_of(held)]
+        assert all(group is None for item in held for group in item.groups)
         assert np.array_equal(np.sort(np.concatenate(parts)), np.sort(np.concatenate(came)))
         homes = [set((part % np.uint64(PARTS)).tolist()) for part in parts]
         assert sum(map(len, homes)) == len(set.union(*homes))

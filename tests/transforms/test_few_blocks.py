@@ -53,7 +53,7 @@ class Given(BoundedEvents):
     def splits(self) -> Iterator[int]:
         yield from range(3)
 
-    def decode(self, split: Any) -> Iterator[Decoded]:
+    def decode(self, split: Any, alone: bool = True) -> Iterator[Decoded]:
         rng = np.random.default_rng(split)
         times = START + rng.integers(0, 300 * HOUR, 2_000)
         keys = [f"key{i}" for i in rng.integers(0, KEYS - 3, 2_000)]

@@ -31,6 +31,7 @@ from weir.transforms.beam.publish import PublishReleases, to_messages
 from weir.transforms.beam.sinks import WriteBigQuery
 from weir.transforms.beam.write_files import RangeDoFn, ToRange, WriteRanges
 from weir.transforms.local.engine import LocalEngine
+from weir.transforms.local.event_parts import EventParts
 from weir.transforms.operators.write import Write
 from weir.transforms.release.few import shape_for
 from weir.transforms.release.table import (
@@ -79,7 +80,7 @@ def full_run(place: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> No
     if LOCAL:
         engine: Any = LocalEngine(plan, SecretRef.fresh(), noise=Silent())
         with contextlib.closing(Write(*target, fence.OPEN)) as step:
-            for each in engine.releases(data, lambda _: None, 128):
+            for each in engine.releases(EventParts([lambda _: iter(data)]), 128):
                 list(step.process(each))
             list(step.finish())
         return

@@ -1,15 +1,17 @@
 """The local engine: operators in one process, from batches of events to release batches.
 
-Events are read in order by one thread, which decodes the next batch while the last is added up
-(``runtime.prefetch``). When all are read, blocks of keys are stepped through all ticks, several at
-a time. What is gathered stays in memory.
+Parts of the events are read and added up side by side where their order does not matter; elsewhere
+one thread decodes the next batch while the last is added up (``runtime.prefetch``). When all are
+read, blocks of keys are stepped through all ticks, several at a time. What is gathered stays in
+memory.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -21,12 +23,12 @@ from weir.dpcore.leaves.keys import PER_BLOCK, Keys
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.dpcore.training import WHOLE, Training
-from weir.transforms.decode.counted import counted
-from weir.transforms.local.memory import refuse_full
+from weir.transforms.local.event_parts import EventParts, located
+from weir.transforms.local.memory import give_back
 from weir.transforms.operators.accumulate import Accumulate
 from weir.transforms.operators.assembly import Assembly, outline
 from weir.transforms.operators.block_cells import Content, init
-from weir.transforms.operators.bound_users import BoundUsers
+from weir.transforms.operators.bound_users import BoundUsers, Sifted
 from weir.transforms.operators.deduplicate import DropDuplicates
 from weir.transforms.operators.discovered_shard import DiscoveredShard
 from weir.transforms.operators.filter import Assign, Filter, needed_columns
@@ -46,8 +48,6 @@ from weir.transforms.sinks.dead_letters import WriteDead
 from weir.transforms.sinks.targets import ReleaseFiles
 from weir.transforms.sources.opened import BoundedEvents
 
-LOOK = 16
-"""Batches between two looks at the memory that is left."""
 STATE = 32 << 20
 """Bytes of state that the keys of a block of ``in_few_blocks`` have, at most."""
 T = TypeVar("T")
@@ -108,48 +108,84 @@ class LocalEngine:
         Args:
           opened: the events. target: where releases go. dead: where dead letters go.
         """
-        reject: Reject = _drop if dead is None else dead.process
         ranges, keys = target.ranges, self._plan.keys
         if self._blocks is None and ranges.parts == 1:
             keys = in_few_blocks(self._plan)
             ranges = replace(ranges, blocks=keys.live_blocks)
         write = Write(ranges, target.writer, fence.current().inner)
+        events = EventParts.of(opened, dead, self.in_any_order)
         with contextlib.closing(write):
-            releases = self.releases(read(opened, reject), reject, ranges.every, keys)
-            for _ in through("Write", releases, write):
+            for _ in through("Write", self.releases(events, ranges.every, keys), write):
                 pass
         if dead is not None:
             dead.finish()
 
     def releases(
-        self,
-        events: Iterable[pa.RecordBatch],
-        reject: Reject,
-        every: int,
-        keys: Keys | None = None,
+        self, events: EventParts, every: int, keys: Keys | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Canonical batches -> release batches; the first comes when all events are read.
+        """Events -> release batches; the first comes when all events are read.
 
         Args:
-          reject: takes dead letters. every: ticks that no release batch crosses a multiple of.
+          every: ticks that no release batch crosses a multiple of.
           keys: the plan's in blocks; None: as the plan has them.
         """
-        plan, leaves = self._plan, dict[int, list[Any]]()
-        keys = keys or plan.keys
-        retained = through("Filter", events, Filter(Assign(plan, needed_columns(plan)), reject))
-        with contextlib.ExitStack() as stack:
-            if plan.person is not None:
-                retained = through("Bound", retained, BoundUsers(plan, self._secret, reject))
-            elif plan.config.schema_.id is not None:
-                named = takes_rows(plan.program)  # see transforms.beam.deduplicate
-                key = dedupe_key(self._secret, plan.digest if named else plan.layout)
-                deduplicate = DropDuplicates(key, named, reject)
-                stack.callback(deduplicate.close)
-                retained = through("Deduplicate", retained, deduplicate)
-            for block, leaf in through("Accumulate", retained, self._accumulate(keys)):
-                leaves.setdefault(block, []).append(leaf)
+        keys = keys or self._plan.keys
+        leaves = dict[int, list[Any]]()
+        events = events if self.in_any_order else events.as_one()
+        for block, leaf in self._gathered(events, keys):
+            leaves.setdefault(block, []).append(leaf)
         strides = located("Tick", lambda: self._strides(keys, leaves, every))
-        yield from through("Solve", strides, Solve(plan))
+        yield from through("Solve", strides, Solve(self._plan))
+
+    @property
+    def in_any_order(self) -> bool:
+        """Whether the same becomes of events whichever comes first: exact sums alone."""
+        return not self._deduplicates and not takes_rows(self._plan.program)
+
+    @property
+    def _deduplicates(self) -> bool:
+        """Of users each event counts once by their bounds."""
+        return self._plan.person is None and self._plan.config.schema_.id is not None
+
+    def _gathered(self, events: EventParts, keys: Keys) -> Iterator[tuple[int, Any]]:
+        """Leaves of all events, by block."""
+        assign = Assign(self._plan, needed_columns(self._plan))
+        if self._plan.person is not None:
+            bound = BoundUsers(self._plan, self._secret)
+
+            def sift(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[Sifted]:
+                assigned = through("Filter", batches, Filter(assign, reject))
+                return list(through("Bound", assigned, bound.sift(reject)))
+
+            sifted, own = list(events.each(sift)), self._accumulate(keys)
+            for batch in located("Bound", lambda: bound.let_in(sifted)):
+                yield from at("Accumulate", own, batch)
+            give_back()
+            yield from located("Accumulate", own.finish)
+            return
+        idle: SimpleQueue[Operator[pa.RecordBatch, tuple[int, Any]]] = SimpleQueue()
+        for _ in range(THREADS):
+            idle.put(self._accumulate(keys))
+
+        def add(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[tuple[int, Any]]:
+            retained = through("Filter", batches, Filter(assign, reject))
+            own = idle.get()
+            with contextlib.ExitStack() as stack:
+                stack.callback(idle.put, own)
+                if self._deduplicates:
+                    deduplicate = self._deduplicate(reject)
+                    stack.callback(deduplicate.close)
+                    retained = through("Deduplicate", retained, deduplicate)
+                return [leaf for each in retained for leaf in at("Accumulate", own, each)]
+
+        yield from events.each(add)
+        for _ in range(THREADS):
+            yield from located("Accumulate", idle.get().finish)
+
+    def _deduplicate(self, reject: Reject) -> DropDuplicates:
+        named = takes_rows(self._plan.program)  # see transforms.beam.deduplicate
+        key = dedupe_key(self._secret, self._plan.digest if named else self._plan.layout)
+        return DropDuplicates(key, named, reject)
 
     def _accumulate(self, keys: Keys) -> Operator[pa.RecordBatch, tuple[int, Any]]:
         program = self._plan.program
@@ -216,38 +252,16 @@ def in_few_blocks(plan: Plan) -> Keys:
     return replace(keys, blocks=blocks)
 
 
-def read(opened: BoundedEvents, reject: Reject) -> Iterator[pa.RecordBatch]:
-    """Canonical batches of all events, in order; counts them.
-
-    Raises:
-      MemoryFull: what is read would not fit into memory.
-    """
-    decoded = (part for split in opened.splits() for part in opened.decode(split))
-    for number, batch in enumerate(located("Read", lambda: counted(decoded, reject))):
-        if number % LOOK == 0:
-            refuse_full()
-        yield batch
-
-
 def through(step: str, items: Iterable[T], operator: Operator[T, R]) -> Iterator[R]:
     """What an operator makes of all items."""
     for item in items:
-        yield from located(step, lambda: operator.process(item))  # noqa: B023 -- called at once
+        yield from at(step, operator, item)
     yield from located(step, operator.finish)
 
 
-def located(step: str, make: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """What is made; what raises on the way names the step."""
-    try:
-        yield from make()
-    except Exception as error:
-        if not getattr(error, "__notes__", ()):
-            error.add_note(f"while running '{step}'")
-        raise
-
-
-def _drop(letters: pa.RecordBatch) -> None:
-    """Takes dead letters that go nowhere."""
+def at(step: str, operator: Operator[T, R], item: T) -> Iterator[R]:
+    """What an operator makes of an item now."""
+    return located(step, lambda: operator.process(item))
 
 
 def _nothing() -> None:
@@ -255,4 +269,4 @@ def _nothing() -> None:
     return None
 
 
-__all__ = ["LocalEngine", "read"]
+__all__ = ["LocalEngine"]

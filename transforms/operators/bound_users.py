@@ -8,7 +8,9 @@ are made now, and the rule is the same as on a stream (``transforms.beam.bound_u
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,9 +43,12 @@ from weir.transforms.operators.users import (
     without_hashes,
 )
 from weir.transforms.runtime.dead_letters import Reject
+from weir.transforms.runtime.prefetch import in_turn
 
 PARTS: Final = 256
 """By the last byte of the hash of a user."""
+GROUPS: Final = 4
+"""Parts are forgotten so many times."""
 TOGETHER: Final = 1 << 19
 """Events that are sifted at a time."""
 WORKED_ON: Final = 1 << 17
@@ -54,20 +59,16 @@ class Sifted(NamedTuple):
     """Some events, part by part.
 
     Attributes:
-      batch: they. bounds: (PARTS + 1,) where each part begins, and where the last ends.
+      groups: they, GROUPS batches; of a group that has left, None.
+      bounds: (PARTS + 1,) where each part begins in all of them, and where the last ends.
     """
 
-    batch: pa.RecordBatch
+    groups: list[pa.RecordBatch | None]
     bounds: NDArray[np.int64]
-
-    def between(self, first: int, stop: int) -> pa.RecordBatch:
-        """Events of parts [first, stop)."""
-        low, high = self.bounds[[first, stop]].tolist()
-        return self.batch.slice(low, high - low)
 
 
 class Sieve:
-    """Gathers batches until there are enough to be sifted together.
+    """Batches -> what is sifted, as soon as there are enough to be sifted together.
 
     Args:
       by: column of uint64, hashes by which events belong to parts.
@@ -77,38 +78,47 @@ class Sieve:
         self._by = by
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
-        self._sifted: list[Sifted] = []
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def process(self, batch: pa.RecordBatch) -> Iterator[Sifted]:
         """Takes a batch of one row or more."""
         self._held.append(batch)
         self._rows += batch.num_rows
         if self._rows >= TOGETHER:
-            self._sift()
+            yield from self.finish()
 
-    def empty(self) -> list[Sifted]:
-        """All that came since it was last empty."""
-        if self._held:
-            self._sift()
-        result, self._sifted = self._sifted, []
-        return result
-
-    def _sift(self) -> None:
+    def finish(self) -> Iterator[Sifted]:
+        """What was not enough; then nothing is held."""
+        if not self._held:
+            return
         whole = joined(self._held)
         self._held, self._rows = [], 0
         part = whole.column(self._by).to_numpy().astype(np.uint8)
         bounds = np.zeros(PARTS + 1, dtype=np.int64)
         np.cumsum(np.bincount(part, minlength=PARTS), out=bounds[1:])
-        order = pa.array(np.argsort(part, kind="stable"))
-        self._sifted.append(Sifted(whole.take(order), bounds))
+        order = np.argsort(part, kind="stable")
+        ends = bounds[:: PARTS // GROUPS].tolist()
+        yield Sifted([whole.take(pa.array(order[a:b])) for a, b in pairwise(ends)], bounds)
 
 
-def parts_of(sifted: Sequence[Sifted]) -> Iterator[pa.RecordBatch]:
-    """All events, those of a part in one batch; small parts together."""
-    sizes = np.sum([np.diff(item.bounds) for item in sifted], axis=0)
-    for first, stop in runs(sizes.tolist(), WORKED_ON):
-        pieces = [item.between(first, stop) for item in sifted]
-        yield joined([piece for piece in pieces if piece.num_rows])
+def parts_of(sifted: Sequence[Sifted]) -> Iterator[Callable[[], pa.RecordBatch]]:
+    """All events, those of a part in one batch; small parts together. Each is made when it is
+    called for, and forgotten in ``sifted`` when its group is."""
+    for group, first in enumerate(range(0, PARTS, PARTS // GROUPS) if sifted else ()):
+        held = []
+        for item in sifted:
+            bounds = item.bounds[first : first + PARTS // GROUPS + 1]
+            held.append((item.groups[group], bounds - bounds[0]))
+            item.groups[group] = None
+        sizes = np.sum([np.diff(bounds) for _, bounds in held], axis=0).tolist()
+        yield from [partial(_part, held, *run) for run in runs(sizes, WORKED_ON)]
+
+
+def _part(
+    held: Sequence[tuple[pa.RecordBatch, NDArray[np.int64]]], first: int, stop: int
+) -> pa.RecordBatch:
+    """Parts [first, stop) of a group."""
+    pieces = [batch.slice(at[first], at[stop] - at[first]) for batch, at in held]
+    return joined([piece for piece in pieces if piece.num_rows])
 
 
 def runs(sizes: Sequence[int], enough: int) -> Iterator[tuple[int, int]]:
@@ -121,47 +131,84 @@ def runs(sizes: Sequence[int], enough: int) -> Iterator[tuple[int, int]]:
         held += size
 
 
-class BoundUsers:
-    """Record batches with ``@unit`` -> at the end, events that their users' bounds let in.
-
-    User and id leave here; their hashes stay.
+class SiftUsers:
+    """Record batches with ``@unit`` -> the same, sifted by the hashes of users. User and id leave
+    here; their hashes stay.
 
     Args:
-      plan: with a person. secret: 32 bytes; only keys of hashes are derived from it.
-      reject: takes dead letters of events without a user.
+      keys: of hashes. names: numbers of keys that were met. reject: takes dead letters of events
+        without a user.
     """
 
-    def __init__(self, plan: Plan, secret: bytes, reject: Reject) -> None:
-        assert plan.person is not None
-        self._plan, self._person, self._program = plan, plan.person, plan.program
-        self._keys, self._reject = CapKeys.derive(secret, plan.digest), reject
-        self._sieve, self._names = Sieve(UNIT_LOW), KeyNumbers()
+    def __init__(self, keys: CapKeys, names: KeyNumbers, reject: Reject) -> None:
+        self._keys, self._names, self._reject = keys, names, reject
+        self._sieve = Sieve(UNIT_LOW)
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Takes a batch; nothing comes before the end."""
+    def process(self, batch: pa.RecordBatch) -> Iterator[Sifted]:
+        """Takes a batch."""
         known, letters = of_users(batch, self._keys)
         if letters is not None:
             self._reject(letters)
         if known.num_rows:
-            self._sieve.add(bare(known, self._keys, self._names))
-        return iter(())
+            yield from self._sieve.process(bare(known, self._keys, self._names))
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """Closes every tick. Users whom a bound may touch are looked at, many of them together."""
+    def finish(self) -> Iterator[Sifted]:
+        """What was not enough."""
+        return self._sieve.finish()
+
+
+class BoundUsers:
+    """Events that the bounds of their users let in, once all are sifted.
+
+    Args:
+      plan: with a person. secret: 32 bytes; only keys of hashes are derived from it.
+    """
+
+    def __init__(self, plan: Plan, secret: bytes) -> None:
+        assert plan.person is not None
+        self._plan, self._person, self._program = plan, plan.person, plan.program
+        self._keys, self._names = CapKeys.derive(secret, plan.digest), KeyNumbers()
+
+    def sift(self, reject: Reject) -> SiftUsers:
+        """What sifts some of the events; threads have one each.
+
+        reject: takes dead letters of events without a user.
+        """
+        return SiftUsers(self._keys, self._names, reject)
+
+    def let_in(self, sifted: Sequence[Sifted]) -> Iterator[pa.RecordBatch]:
+        """Closes every tick. Users whom a bound may touch are looked at, many of them together.
+
+        Args:
+          sifted: all events.
+        """
         asked: list[pa.RecordBatch] = []
-        for part in parts_of(self._sieve.empty()):
-            marks = self._marks(part)
-            some = marks == ASKED
-            if some.any():
-                asked.append(part.filter(pa.array(some)))
-                part, marks = part.filter(pa.array(~some)), marks[~some]
-            if part.num_rows:
-                yield self._passed(part, marks == NEW)
+        for some, passed in in_turn(self._looked_at, parts_of(sifted)):
+            if passed is not None:
+                yield passed
+            if some is not None:
+                asked.append(some)
             if sum(item.num_rows for item in asked) >= WORKED_ON:
                 yield from self._chosen(joined(asked))
                 asked = []
         if asked:
             yield from self._chosen(joined(asked))
+
+    def _looked_at(
+        self, part: Callable[[], pa.RecordBatch]
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
+        """Events of users whom a bound may touch, and those of all others; None where none is."""
+        events, some = self._with_ticks(part()), None
+        marks = self._marks(events)
+        asked = marks == ASKED
+        if asked.any():
+            some = events.filter(pa.array(asked))
+            events, marks = events.filter(pa.array(~asked)), marks[~asked]
+        return some, self._passed(events, marks == NEW) if events.num_rows else None
+
+    def _with_ticks(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        times = batch.column("@time").view(pa.int64()).to_numpy()
+        return batch.append_column("@tick", pa.array(self._plan.clock.tick_of(times)))
 
     def _marks(self, part: pa.RecordBatch) -> Marks:
         """Of all events of some users, which of them have to be asked: all, where it matters when a
@@ -219,8 +266,9 @@ class BoundUsers:
 
 
 def bare(batch: pa.RecordBatch, keys: CapKeys, names: KeyNumbers) -> pa.RecordBatch:
-    """Events of known users as they are sifted: names of keys as numbers, ids as hashes."""
-    batch = batch.drop_columns(list(PLACE))
+    """Events of known users as they are sifted: names of keys as numbers, ids as hashes, and what
+    their ticks follow from."""
+    batch = batch.drop_columns([*PLACE, "@tick"])
     result = dict(zip(batch.schema.names, batch.columns, strict=True))
     if KEY in result:
         entries = name_hashes(result[KEY].dictionary, keys)

@@ -115,9 +115,10 @@ def _make(
 
 
 def in_turn(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """As ``map``, but ``work`` runs in threads, on ``THREADS`` items at a time. It counts nothing.
+    """As ``map``, but ``work`` runs in threads, on ``THREADS`` items at a time.
 
     Results come in the order of the items, of which no more are taken than are worked on and one.
+    What it counts is counted in those threads: only where no runner of Beam listens.
     """
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="in-turn")
     waiting: deque[Future[R]] = deque()

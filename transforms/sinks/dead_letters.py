@@ -38,6 +38,16 @@ class WriteDead:
         self._folder, self._form = folder, form
         self.reset()
 
+    def apart(self) -> WriteDead:
+        """Another for the same folder: for a thread of its own."""
+        return WriteDead(self._folder, self._form)
+
+    def rest(self) -> list[pa.RecordBatch]:
+        """What was not written, which is then forgotten."""
+        held = self._held
+        self.reset()
+        return held
+
     def reset(self) -> None:
         """Drops what was not written."""
         self._held: list[pa.RecordBatch] = []

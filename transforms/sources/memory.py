@@ -170,7 +170,7 @@ class OpenedMemory(BoundedEvents):
         """Where batches begin and end."""
         return pieces(held(self.handle))
 
-    def decode(self, split: tuple[int, int]) -> Iterator[Decoded]:
+    def decode(self, split: tuple[int, int], alone: bool = True) -> Iterator[Decoded]:
         """Canonical batches of a piece."""
         return decode_piece(self.handle, self.schema, split)
 

@@ -25,8 +25,16 @@ class BoundedEvents(ABC):
         """The parts, in order."""
 
     @abstractmethod
-    def decode(self, split: Any) -> Iterator[Decoded]:
-        """Canonical batches of a part, and its dead letters."""
+    def decode(self, split: Any, alone: bool = True) -> Iterator[Decoded]:
+        """Canonical batches of a part, and its dead letters.
+
+        alone: whether no other part is read meanwhile.
+        """
+
+    @property
+    def apart(self) -> bool:
+        """Whether several parts can be read at a time, and it pays: each takes one core."""
+        return False
 
 
 class OpenedFiles(BoundedEvents):
@@ -83,6 +91,11 @@ class OpenedFiles(BoundedEvents):
             counters.add("source_files")
             yield from self.source.splits(file)
 
-    def decode(self, split: Split) -> Iterator[Decoded]:
-        """Each batch is decoded while the one before is used."""
-        return self.source.decode(split, self.schema, ahead)
+    def decode(self, split: Split, alone: bool = True) -> Iterator[Decoded]:
+        """Each batch is decoded while the one before is used, where no other part is read."""
+        return self.source.decode(split, self.schema, ahead if alone else iter)
+
+    @property
+    def apart(self) -> bool:
+        """Of text several chunks are read at a time."""
+        return self.source.format.reads_ahead

@@ -154,7 +154,7 @@ class OpenedTable(BoundedEvents):
         """One part: a second connection would see another state of the table."""
         yield 0, -1
 
-    def decode(self, split: tuple[int, int]) -> Iterator[Decoded]:
+    def decode(self, split: tuple[int, int], alone: bool = True) -> Iterator[Decoded]:
         """Canonical batches of all rows; the connection is closed behind the last.
 
         Raises:
