@@ -221,6 +221,11 @@ class EndedSum(ContinualSum):
         at = np.minimum(np.asarray(ticks), self.horizon - 1)
         return np.asarray(variances(*self._parts, over)[at])
 
+    def ratios(self, ticks: Ints) -> Floats:
+        """Standard deviation of what is drawn in integers at ticks (m,), r_t / e_t sigma: (m,)."""
+        scales = between(self.knots, self.scales_of_ticks, ticks)
+        return np.asarray(scales / between(self.knots, self.gains, ticks))
+
     @property
     def drawn_exactly(self) -> bool:
         """Unless its roundings take too much."""
@@ -262,7 +267,7 @@ class EndedSum(ContinualSum):
         scales = between(self.knots, self.scales_of_ticks, ticks)
         if self.exact is not None:
             some = tuple(self.scales[i] for i in active)
-            ratios = scales[:n] / gains[:, 0, 0]
+            ratios = self.ratios(ticks[:n])
             zeta = discrete_units(noise, chain[1:], self.noise_scale, some, ratios)
             curves = curves_of(scales / max(self.scales_of_ticks))
             own, fine = filtered_units(self.fixed, own, zeta, curves)

@@ -7,15 +7,20 @@ waited until the period's end, and been forgotten there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
 from weir.dpcore.continual.blt import BufferedSum
+from weir.dpcore.continual.columns import Knots, Values, between
+from weir.dpcore.continual.ended import EndedSum
+from weir.dpcore.continual.exact import VARIANCE_BITS
+from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.unit import fine_variances, finer, noisy_coordinates
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Noises
@@ -38,6 +43,8 @@ not set aside."""
 ERROR: Final = 2.0**-20
 """How far a draw of at most that size is off in single precision."""
 Singles = NDArray[np.float32]
+Filtered = BufferedSum | EndedSum
+"""Sums whose noise is a linear filter of one draw a tick."""
 
 
 def prefilter(
@@ -65,7 +72,7 @@ def prefilter(
     asked = np.flatnonzero(~out & (users < LIKELY * float(bars.min())))
     if not _looks_ahead(rule, noises, low, high) or not asked.size:
         return out
-    assert isinstance(mechanism, BufferedSum)
+    assert isinstance(mechanism, Filtered)
     place = np.full(n_keys, -1, dtype=np.int64)
     place[asked] = np.arange(asked.size)
     mine = cells.renumbered(place)
@@ -86,7 +93,7 @@ def prefilter(
 def _looks_ahead(rule: DiscoveryRule, noises: Noises, low: int, high: int) -> bool:
     mechanism = rule.mechanism
     return (
-        isinstance(mechanism, BufferedSum)
+        isinstance(mechanism, Filtered)
         and mechanism.noise_scale > 0
         and mechanism.scales[rule.coordinate] > 0
         and high - low <= LONGEST
@@ -96,31 +103,31 @@ def _looks_ahead(rule: DiscoveryRule, noises: Noises, low: int, high: int) -> bo
 
 def _below(
     rule: DiscoveryRule,
-    mechanism: BufferedSum,
+    mechanism: Filtered,
     noise: KeyedNoise,
     cells: KeyCells,
     bars: Ints,
     low: int,
     n_keys: int,
 ) -> NDArray[np.bool_]:
-    """(K,) whose noisy count stays below every threshold. In units of one draw of noise.
+    """(K,) whose noisy count stays below every threshold. In units of one draw at ratio 1.
 
     cells: sorted by tick.
     """
     unit = mechanism.noise_scale * mechanism.scales[rule.coordinate]
     draw = drawing(mechanism, noise, noisy_coordinates(mechanism.scales).index(rule.coordinate))
     ticks = len(bars)
+    strides = strides_of(*curves_of(mechanism), low, low + ticks)
     # One step of the lattice for the rounding of the noise, one for sums and thresholds in floats.
-    margin = 2 / unit + error(mechanism, ticks) + float(bars.max()) / unit * ticks * 2.0**-22
+    margin = 2 / unit + error(mechanism, strides) + float(bars.max()) / unit * ticks * 2.0**-22
     limit = (bars / unit - margin).astype(np.float32)
     digests = noise.cell_digests(cells.ticks - low, cells.values[:, list(rule.read)])
     added = (cells.values[:, rule.leaf] / unit).astype(np.float32)
-    within, after = stride(mechanism)
-    buffers = np.zeros((len(mechanism.form.poles), n_keys), dtype=np.float32)
+    state = np.zeros((len(strides[0].after), n_keys), dtype=np.float32)
     chain = np.zeros((n_keys, 2), dtype=np.uint64)
     count = np.zeros(n_keys, dtype=np.float32)
     ok = np.ones(n_keys, dtype=bool)
-    for begin in range(0, ticks, TICKS):
+    for stride, begin in zip(strides, range(0, ticks, TICKS), strict=True):
         n = min(TICKS, ticks - begin)
         span = slice(*np.searchsorted(cells.ticks, [low + begin, low + begin + n]))
         at = cells.ticks[span] - (low + begin), cells.rows[span]
@@ -130,11 +137,11 @@ def _below(
         accumulate(np.bitwise_xor, history)
         chain = history[-1].copy()
         labels = label(0, low + begin + np.arange(n))
-        units = np.zeros((TICKS + len(buffers), n_keys), dtype=np.float32)
-        units[:n] = draw(labels, history)
+        units = np.zeros((TICKS + len(state), n_keys), dtype=np.float32)
+        units[:n] = draw(labels, history, low + begin)
         ok &= (np.abs(units[:n]) < LARGEST).all(axis=0)
-        units[TICKS:] = buffers
-        noisy = _product(within[:n], units)
+        units[TICKS:] = state
+        noisy = _product(stride.within[:n], units)
         counts = np.zeros((n, n_keys), dtype=np.float32)
         counts[at] = added[span]
         counts[0] += count
@@ -142,40 +149,51 @@ def _below(
         count = counts[-1].copy()
         noisy += counts
         ok &= (noisy < limit[begin : begin + n, None]).all(axis=0)
-        if n == TICKS:
-            buffers = _product(after, units)
+        state = _product(stride.after, units)
     return ok
 
 
 def drawing(
-    mechanism: BufferedSum, noise: KeyedNoise, coordinate: int
-) -> Callable[[Digests, Digests], Singles]:
-    """Labels and digests -> draws of a coordinate, in standard deviations: within ERROR of those of
-    what is released."""
+    mechanism: Filtered, noise: KeyedNoise, coordinate: int
+) -> Callable[[Digests, Digests, int], Singles]:
+    """Labels, digests and their first tick -> draws of a coordinate, in standard deviations: within
+    ERROR of those of what is released."""
     if mechanism.exact is None:
         return partial(_normals, noise, coordinate)
     active = noisy_coordinates(mechanism.scales)
-    scale = mechanism.scales[active[coordinate]]
-    (variance,) = fine_variances(mechanism.noise_scale, (scale,))
-    variances = tuple(variance if i == coordinate else 0 for i in range(len(active)))
-    step = 2.0 ** -finer(mechanism.noise_scale * scale) / (mechanism.noise_scale * scale)
-    return partial(_whole, noise, coordinate, variances, step)
+    return partial(_whole, noise, coordinate, mechanism, len(active), active[coordinate])
 
 
-def _normals(noise: KeyedNoise, coordinate: int, labels: Digests, digests: Digests) -> Singles:
+def _normals(
+    noise: KeyedNoise, coordinate: int, labels: Digests, digests: Digests, first: int
+) -> Singles:
     return noise.gaussian(labels, digests, coordinate + 1)[:, :, coordinate].astype(np.float32)
 
 
 def _whole(
     noise: KeyedNoise,
     coordinate: int,
-    variances: tuple[int, ...],
-    step: float,
+    mechanism: Filtered,
+    width: int,
+    place: int,
     labels: Digests,
     digests: Digests,
+    first: int,
 ) -> Singles:
-    drawn = noise.discrete_gaussian(labels, digests, variances)[:, :, coordinate]
-    return (drawn * step).astype(np.float32)
+    sigma, scale = mechanism.noise_scale, mechanism.scales[place]
+    ratios, bits = np.ones(len(labels)), 0
+    if isinstance(mechanism, EndedSum):
+        ratios, bits = mechanism.ratios(np.arange(first, first + len(labels))), VARIANCE_BITS
+    variances = [
+        tuple(
+            fine_variances(sigma, (scale,), ratio, bits)[0] if i == coordinate else 0
+            for i in range(width)
+        )
+        for ratio in ratios.tolist()
+    ]
+    drawn = noise.discrete_gaussian(labels, digests, variances if bits else variances[0])
+    steps = 2.0 ** -finer(sigma * scale) / (sigma * scale * ratios)
+    return (drawn[:, :, coordinate] * steps[:, None]).astype(np.float32)
 
 
 def _product(left: Singles, right: Singles) -> Singles:
@@ -188,30 +206,81 @@ def _product(left: Singles, right: Singles) -> Singles:
     return out
 
 
-def stride(mechanism: BufferedSum) -> tuple[Singles, Singles]:
-    """What TICKS draws and the buffers before them are multiplied by: noise of running totals
-    (TICKS, TICKS + m), and buffers behind (m, TICKS + m)."""
-    theta, omega = np.asarray(mechanism.form.theta), np.asarray(mechanism.form.omega)
-    powers = theta[:, None] ** np.arange(TICKS + 1)
-    b = np.concatenate([[1.0], omega @ powers[:, : TICKS - 1]])
-    difference = np.arange(TICKS)[:, None] - np.arange(TICKS)[None, :]
-    own = np.where(difference >= 0, b[np.maximum(difference, 0)], 0.0)
-    within = np.concatenate([own, (omega[:, None] * powers[:, :TICKS]).T], axis=1)
-    after = np.concatenate([powers[:, TICKS - 1 :: -1], np.diag(powers[:, TICKS])], axis=1)
-    return within.astype(np.float32), after.astype(np.float32)
+class Stride(NamedTuple):
+    """TICKS ticks of a filter in single precision. Its state is a number a buffer, and one that is
+    carried.
 
-
-def error(mechanism: BufferedSum, ticks: int) -> float:
-    """How far noise by ``stride`` in single precision is from that which is released, at most.
-
-    Each draw is off by ERROR at most, and b is positive. A product of matrices in single precision
-    is off by (terms + 2) 2^-24 of the sum of sizes (its entries' rounding included), whatever the
-    order of adding; buffers carry that from stride to stride, and forget no more than they would.
+    Attributes:
+      within: (TICKS, TICKS + s), what draws and the state before are multiplied by: noise.
+      after: (s, TICKS + s), the same: the state behind.
+      error: how far that noise may be off in all, at most. reach: sum of the sizes of what any of
+        its noise takes of all draws so far, at most.
     """
-    theta, omega = np.asarray(mechanism.form.theta), np.asarray(mechanism.form.omega)
-    total = np.minimum(ticks, 1 / (1 - theta))  # sum of a buffer's powers
-    reach = 1.0 + float(omega @ total)  # sum of b
-    terms = TICKS + len(theta) + 2
-    rounding = terms * 2.0**-24 * LARGEST
-    carried: Floats = np.asarray(omega * total)
-    return ERROR * reach + rounding * (reach + float(carried.sum()) * (ticks // TICKS + 1))
+
+    within: Singles
+    after: Singles
+    error: float
+    reach: float
+
+
+def curves_of(mechanism: Filtered) -> tuple[Rational, Knots, Values, Values]:
+    """Form, and gains and scales at knots."""
+    if isinstance(mechanism, EndedSum):
+        return mechanism.form, mechanism.knots, mechanism.gains, mechanism.scales_of_ticks
+    return mechanism.form, (0,), (1.0,), (1.0,)
+
+
+@lru_cache(maxsize=16)
+def strides_of(
+    form: Rational, knots: Knots, gains: Values, scales: Values, low: int, high: int
+) -> tuple[Stride, ...]:
+    """The filter of keys that begin at ``low``, until ``high``.
+
+    Let w be draws of size LARGEST at most, each known to ERROR, s the state before a stride, known
+    to E; W and F the matrices of noise and state. A product of matrices in single precision is off
+    by (terms + 4) 2^-24 of the sum of sizes, whatever the order of adding (its entries' rounding
+    included). So noise is off by |W| (ERROR, E) and that share of |W| (LARGEST, |s|); and so is the
+    state behind, with F.
+    """
+    size = len(form.poles) + 1
+    share = (TICKS + size + 4) * 2.0**-24
+    largest, off, reached = (np.zeros(size) for _ in range(3))
+    results = []
+    for first in range(low, high, TICKS):
+        ticks = np.arange(first, first + TICKS + 1)
+        curves = between(knots, gains, ticks)[:TICKS], between(knots, scales, ticks)
+        within, after = _filter(form, *curves)
+        taken, behind = np.abs(within), np.abs(after)
+        known = np.concatenate([np.full(TICKS, ERROR), off])
+        sizes = np.concatenate([np.full(TICKS, LARGEST + ERROR), largest + off])
+        units = np.concatenate([np.ones(TICKS), reached])
+        wrong = float((taken @ (known + share * sizes)).max())
+        reach = float((taken @ units).max())
+        results.append(Stride(within.astype(np.float32), after.astype(np.float32), wrong, reach))
+        off, reached = behind @ (known + share * sizes), behind @ units
+        largest = LARGEST * reached
+    return tuple(results)
+
+
+def _filter(form: Rational, gains: Floats, scales: Floats) -> tuple[Floats, Floats]:
+    """Noise and state of TICKS ticks, by draws and the state before: see ``EndedSum``."""
+    theta, omega = np.asarray(form.theta), np.asarray(form.omega)
+    basis = np.eye(TICKS + len(theta) + 1)
+    buffers, carried, noise = basis[TICKS:-1], basis[-1], []
+    for unit, gain, scale, after in zip(basis, gains, scales, scales[1:], strict=False):
+        y = unit / gain + omega @ buffers
+        noise.append(scale * y + carried)
+        carried = carried + (scale - after) * y
+        buffers = theta[:, None] * buffers + unit / gain
+    return np.array(noise), np.concatenate([buffers, carried[None]])
+
+
+def error(mechanism: Filtered, strides: Sequence[Stride]) -> float:
+    """How far noise by ``strides`` is from that which is released, at most, rounding to the lattice
+    left out; and what exact noise is off by, in whole numbers with rounded coefficients."""
+    wrong, reach = max(one.error for one in strides), max(one.reach for one in strides)
+    draws = LARGEST * math.sqrt(TICKS * len(strides))
+    if mechanism.exact is None:
+        return wrong + 2.0**-40 * reach * draws
+    fixed = mechanism.fixed
+    return wrong + fixed.rounding + (fixed.widening - 1) * reach * draws

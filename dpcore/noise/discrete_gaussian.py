@@ -135,16 +135,22 @@ def discrete_gaussian(
 
 def _of_labels(streams: Streams, variances: Sequence[tuple[int, ...]]) -> Ints:
     """Samples where every label has variances of its own."""
-    every = [variance for row in variances for variance in row]
-    if 0 in streams.shape:
-        return np.zeros((*streams.shape, len(variances[0])), dtype=np.int64)
-    if ciphers is None or not every or 0 in every or max(every) > MAX_VARIANCE:
+    shape = *streams.shape, len(variances[0])
+    out = np.zeros(shape, dtype=np.int64)
+    coordinates = np.flatnonzero([any(column) for column in zip(*variances, strict=True)])
+    if 0 in streams.shape or not coordinates.size:
+        return out
+    every = [row[at] for row in variances for at in coordinates.tolist()]
+    if ciphers is None or not 0 < min(every) <= max(every) <= MAX_VARIANCE:
         keys = slice(None)
         parts = [streams.part(slice(i, i + 1), keys) for i in range(len(variances))]
         own = [discrete_gaussian(part, row) for part, row in zip(parts, variances, strict=True)]
         return np.concatenate(own)
-    coordinates = np.arange(len(variances[0]))
-    return _by_kernel(streams, coordinates, list(map(envelope, every)), Constants.of(every))
+    samples = _by_kernel(streams, coordinates, list(map(envelope, every)), Constants.of(every))
+    if coordinates.size == shape[-1]:
+        return samples
+    out[..., coordinates] = samples
+    return out
 
 
 def _prepared(variances: Sequence[int]) -> tuple[Ints, list[HalvingEnvelope], Constants]:

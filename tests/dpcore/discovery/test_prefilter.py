@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, rule_of, stepped
-from weir.dpcore.continual.blt import BufferedSum, correlated
 from weir.dpcore.discovery import prefilter as looking
-from weir.dpcore.discovery.prefilter import error, prefilter, stride
+from weir.dpcore.discovery.prefilter import Filtered, curves_of, error, prefilter, strides_of
 from weir.dpcore.discovery.waiting import KeyCells
+from weir.dpcore.noise.noise import label
 
 TICKS, KEYS = 70, 900
 NAMES = [f"key {i}".encode() for i in range(KEYS)]
@@ -25,9 +25,12 @@ def world(mechanism="blt", min_users=1, **more):
     return program, rule, leaves, KeyCells(tick, key, leaves[tick, key])
 
 
+@pytest.mark.parametrize("mechanism", ["blt", "ended"])
 @pytest.mark.parametrize("min_users", [1, 6])
-def test_no_key_that_is_found_is_ruled_out_and_most_others_are(min_users: int) -> None:
-    program, rule, leaves, cells = world(min_users=min_users)
+def test_no_key_that_is_found_is_ruled_out_and_most_others_are(
+    mechanism: str, min_users: int
+) -> None:
+    program, rule, leaves, cells = world(mechanism, min_users=min_users)
     out = prefilter(rule, Ring(), NAMES, cells, 0, TICKS)
     _, pieces = stepped(program, rule, Ring(), NAMES, leaves, (17, 40))
     live = set(by_key(pieces))
@@ -38,11 +41,12 @@ def test_no_key_that_is_found_is_ruled_out_and_most_others_are(min_users: int) -
     assert out[few & ~found].mean() > 0.8, "of those that are looked at few remain"
 
 
-def test_a_bound_without_its_margin_would_rule_out_what_is_found(monkeypatch) -> None:
+@pytest.mark.parametrize("mechanism", ["blt", "ended"])
+def test_a_bound_without_its_margin_would_rule_out_what_is_found(mechanism, monkeypatch) -> None:
     """The comparison is with the noise that is drawn: thresholds a little higher are missed."""
-    program, rule, leaves, cells = world()
+    program, rule, leaves, cells = world(mechanism)
     monkeypatch.setattr(looking, "LIKELY", 1.0)
-    monkeypatch.setattr(looking, "error", lambda mechanism, ticks: -0.5)
+    monkeypatch.setattr(looking, "error", lambda mechanism, strides: -0.5)
     out = prefilter(rule, Ring(), NAMES, cells, 0, TICKS)
     _, pieces = stepped(program, rule, Ring(), NAMES, leaves, ())
     assert any(out[NAMES.index(name)] for name in by_key(pieces))
@@ -58,19 +62,34 @@ def test_other_sums_and_other_noise_are_only_asked_for_their_users() -> None:
     assert not prefilter(replace(rule), Ring(), [], cells.pick(slice(0, 0)), 0, TICKS).size
 
 
-def test_strides_are_the_noise_of_running_totals_within_the_error() -> None:
-    program, *_ = world()
-    mechanism = program.parts[0].mechanism
-    assert isinstance(mechanism, BufferedSum)
-    ticks, keys = 16 * 40, 9
-    units = np.random.default_rng(1).standard_normal((ticks, keys, 1))
-    state = type(mechanism.init_noise(keys))(np.zeros((keys, 1, len(mechanism.form.poles))))
-    _, noise = correlated(mechanism.form, state, units)
-    within, after = stride(mechanism)
-    buffers, worst = np.zeros((len(after), keys), dtype=np.float32), 0.0
-    for first in range(0, ticks, looking.TICKS):
-        part = units[first : first + looking.TICKS, :, 0].astype(np.float32)
-        both = np.concatenate([part, buffers])
-        worst = max(worst, np.abs(within @ both - noise[first : first + 16, :, 0]).max())
-        buffers = after @ both
-    assert worst < error(mechanism, ticks) / 10
+@pytest.mark.parametrize("mechanism", ["blt", "ended"])
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("first", [0, 23])
+def test_strides_are_the_noise_of_running_totals_within_the_error(
+    mechanism: str, exact: bool, first: int
+) -> None:
+    """Of keys that begin at a tick: the draws of the mechanism, and what it makes of them."""
+    program = program_of(mechanism, ticks=700, epsilon=3)
+    found = program.parts[0].mechanism
+    assert isinstance(found, Filtered) and found.exact is not None
+    if not exact:
+        found = replace(found, exact=None)
+    keys = tuple(name.encode() for name in "abcdefghi")
+    ticks, noise = 656, Ring().noise_of(keys, first)(0)
+    chain = np.random.default_rng(1).integers(0, 2**63, (ticks + 1, 9, 2)).astype(np.uint64)
+    _, drawn = found.draw(found.init_noise(9), chain, chain[1:], noise)
+    unit = found.noise_scale * found.scales[0]
+    draw = looking.drawing(found, noise, 0)
+    strides = strides_of(*curves_of(found), first, first + ticks)
+    assert len(strides) == ticks // looking.TICKS
+    state, worst = np.zeros((len(strides[0].after), 9), dtype=np.float32), 0.0
+    for at, stride in enumerate(strides):
+        own = slice(at * looking.TICKS, (at + 1) * looking.TICKS)
+        labels = label(0, first + np.arange(ticks)[own])
+        both = np.concatenate([draw(labels, chain[1:][own], first + own.start), state])
+        assert np.abs(both[: looking.TICKS]).max() < looking.LARGEST
+        worst = max(worst, np.abs(stride.within @ both - drawn[own, :, 0] / unit).max())
+        state = stride.after @ both
+    bound = error(found, strides)
+    assert worst < bound / 10 + 1 / unit and bound < 0.02
+    assert error(found, strides[:1]) < bound
