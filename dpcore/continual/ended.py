@@ -37,6 +37,7 @@ from weir.dpcore.continual.exact import (
 from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.unit import (
     SumRequest,
+    fine_variances,
     loss_of_units,
     noisy_coordinates,
     spread,
@@ -225,6 +226,12 @@ class EndedSum(ContinualSum):
         """Standard deviation of what is drawn in integers at ticks (m,), r_t / e_t sigma: (m,)."""
         scales = between(self.knots, self.scales_of_ticks, ticks)
         return np.asarray(scales / between(self.knots, self.gains, ticks))
+
+    def drawn_variances(self, scale: float, ticks: Ints) -> tuple[int, ...]:
+        """Variances of what is drawn of a coordinate of this scale, on its fine grid: (m,)."""
+        ratios = self.ratios(ticks).tolist()
+        each = [fine_variances(self.noise_scale, (scale,), r, VARIANCE_BITS) for r in ratios]
+        return tuple(variance for (variance,) in each)
 
     @property
     def drawn_exactly(self) -> bool:

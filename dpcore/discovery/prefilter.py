@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
 from weir.dpcore.continual.blt import BufferedSum
 from weir.dpcore.continual.columns import Knots, Values, between
 from weir.dpcore.continual.ended import EndedSum
-from weir.dpcore.continual.exact import VARIANCE_BITS
 from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.unit import fine_variances, finer, noisy_coordinates
 from weir.dpcore.discovery.rule import DiscoveryRule
@@ -181,17 +180,14 @@ def _whole(
     first: int,
 ) -> Singles:
     sigma, scale = mechanism.noise_scale, mechanism.scales[place]
-    ratios, bits = np.ones(len(labels)), 0
+    ratios, ticks = np.ones(len(labels)), np.arange(first, first + len(labels))
+    others = (0,) * coordinate, (0,) * (width - coordinate - 1)
     if isinstance(mechanism, EndedSum):
-        ratios, bits = mechanism.ratios(np.arange(first, first + len(labels))), VARIANCE_BITS
-    variances = [
-        tuple(
-            fine_variances(sigma, (scale,), ratio, bits)[0] if i == coordinate else 0
-            for i in range(width)
-        )
-        for ratio in ratios.tolist()
-    ]
-    drawn = noise.discrete_gaussian(labels, digests, variances if bits else variances[0])
+        ratios, each = mechanism.ratios(ticks), mechanism.drawn_variances(scale, ticks)
+        variances: Any = [(*others[0], variance, *others[1]) for variance in each]
+    else:
+        variances = (*others[0], *fine_variances(sigma, (scale,)), *others[1])
+    drawn = noise.discrete_gaussian(labels, digests, variances)
     steps = 2.0 ** -finer(sigma * scale) / (sigma * scale * ratios)
     return (drawn[:, :, coordinate] * steps[:, None]).astype(np.float32)
 

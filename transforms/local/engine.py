@@ -149,38 +149,53 @@ class LocalEngine:
 
     def _gathered(self, events: EventParts, keys: Keys) -> Iterator[tuple[int, Any]]:
         """Leaves of all events, by block."""
-        assign = Assign(self._plan, needed_columns(self._plan))
         if self._plan.person is not None:
-            bound = BoundUsers(self._plan, self._secret)
-
-            def sift(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[Sifted]:
-                assigned = through("Filter", batches, Filter(assign, reject))
-                return list(through("Bound", assigned, bound.sift(reject)))
-
-            sifted, own = list(events.each(sift)), self._accumulate(keys)
-            for batch in located("Bound", lambda: bound.let_in(sifted)):
+            own = self._accumulate(keys)
+            for batch in self._bounded(events):
                 yield from at("Accumulate", own, batch)
             give_back()
             yield from located("Accumulate", own.finish)
             return
+        # What one accumulator has of keys that were found can be stepped group by group; leaves of
+        # several would have to be merged.
+        several = THREADS if self.in_any_order and not keys.observed else 1
         idle: SimpleQueue[Operator[pa.RecordBatch, tuple[int, Any]]] = SimpleQueue()
-        for _ in range(THREADS):
+        for _ in range(several):
             idle.put(self._accumulate(keys))
 
         def add(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[tuple[int, Any]]:
-            retained = through("Filter", batches, Filter(assign, reject))
-            own = idle.get()
             with contextlib.ExitStack() as stack:
-                stack.callback(idle.put, own)
+                retained: Iterable[pa.RecordBatch] = self._assigned(batches, reject)
                 if self._deduplicates:
                     deduplicate = self._deduplicate(reject)
                     stack.callback(deduplicate.close)
                     retained = through("Deduplicate", retained, deduplicate)
-                return [leaf for each in retained for leaf in at("Accumulate", own, each)]
+                if events.together and several == 1:
+                    retained = list(retained)  # another thread may be adding up meanwhile
+                own = idle.get()
+                stack.callback(idle.put, own)
+                return [leaf for batch in retained for leaf in at("Accumulate", own, batch)]
 
         yield from events.each(add)
-        for _ in range(THREADS):
+        for _ in range(several):
             yield from located("Accumulate", idle.get().finish)
+
+    def _assigned(
+        self, batches: Iterator[pa.RecordBatch], reject: Reject
+    ) -> Iterator[pa.RecordBatch]:
+        """Events that count, with key and tick."""
+        assign = Assign(self._plan, needed_columns(self._plan))
+        return through("Filter", batches, Filter(assign, reject))
+
+    def _bounded(self, events: EventParts) -> Iterator[pa.RecordBatch]:
+        """Events that the bounds of their users let in, when all are read."""
+        bound = BoundUsers(self._plan, self._secret)
+
+        def sift(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[Sifted]:
+            return list(through("Bound", self._assigned(batches, reject), bound.sift(reject)))
+
+        sifted = list(events.each(sift))
+        yield from located("Bound", lambda: bound.let_in(sifted))
 
     def _deduplicate(self, reject: Reject) -> DropDuplicates:
         named = takes_rows(self._plan.program)  # see transforms.beam.deduplicate
