@@ -48,6 +48,8 @@ from weir.transforms.sinks.dead_letters import WriteDead
 from weir.transforms.sinks.targets import ReleaseFiles
 from weir.transforms.sources.opened import BoundedEvents
 
+TRIM = 64
+"""Batches of bounded events, of some 200,000, after which their memory is given back."""
 STATE = 32 << 20
 """Bytes of state that the keys of a block of ``in_few_blocks`` have, at most."""
 T = TypeVar("T")
@@ -151,8 +153,10 @@ class LocalEngine:
         """Leaves of all events, by block."""
         if self._plan.person is not None:
             own = self._accumulate(keys)
-            for batch in self._bounded(events):
+            for number, batch in enumerate(self._bounded(events), 1):
                 yield from at("Accumulate", own, batch)
+                if number % TRIM == 0:
+                    give_back()
             give_back()
             yield from located("Accumulate", own.finish)
             return
