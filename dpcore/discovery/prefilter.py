@@ -8,8 +8,8 @@ waited until the period's end, and been forgotten there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -114,7 +114,7 @@ def _below(
     cells: sorted by tick.
     """
     unit = mechanism.noise_scale * mechanism.scales[rule.coordinate]
-    draw = drawing(mechanism, noise, noisy_coordinates(mechanism.scales).index(rule.coordinate))
+    place = noisy_coordinates(mechanism.scales).index(rule.coordinate)
     ticks = len(bars)
     strides = strides_of(*curves_of(mechanism), low, low + ticks)
     # One step of the lattice for the rounding of the noise, one for sums and thresholds in floats.
@@ -135,9 +135,8 @@ def _below(
         history[0] ^= chain
         accumulate(np.bitwise_xor, history)
         chain = history[-1].copy()
-        labels = label(0, low + begin + np.arange(n))
         units = np.zeros((TICKS + len(state), n_keys), dtype=np.float32)
-        units[:n] = draw(labels, history, low + begin)
+        units[:n] = drawn(mechanism, noise, place, history, low + begin)
         ok &= (np.abs(units[:n]) < LARGEST).all(axis=0)
         units[TICKS:] = state
         noisy = _product(stride.within[:n], units)
@@ -152,44 +151,39 @@ def _below(
     return ok
 
 
-def drawing(
-    mechanism: Filtered, noise: KeyedNoise, coordinate: int
-) -> Callable[[Digests, Digests, int], Singles]:
-    """Labels, digests and their first tick -> draws of a coordinate, in standard deviations: within
-    ERROR of those of what is released."""
+def drawn(
+    mechanism: Filtered, noise: KeyedNoise, coordinate: int, digests: Digests, first: int
+) -> Floats:
+    """Draws of a coordinate from a tick on, in standard deviations: (n, K). Rounded to single
+    precision they are within ERROR of those of what is released.
+
+    Args:
+      coordinate: its place among those that have noise. digests: (n, K, 2).
+    """
+    n = len(digests)
+    labels = label(0, first + np.arange(n))
     if mechanism.exact is None:
-        return partial(_normals, noise, coordinate)
+        return noise.gaussian(labels, digests, coordinate + 1)[:, :, coordinate]
+    variances, steps = _sizes(mechanism, coordinate, first, n)
+    whole = noise.discrete_gaussian(labels, digests, variances)[:, :, coordinate]
+    return np.asarray(whole * steps)
+
+
+@lru_cache(maxsize=1 << 11)
+def _sizes(mechanism: Filtered, coordinate: int, first: int, n: int) -> tuple[Any, Floats]:
+    """Variances of exact draws at n ticks, 0 of other coordinates; and (n, 1) what a step of their
+    grid is in standard deviations."""
     active = noisy_coordinates(mechanism.scales)
-    return partial(_whole, noise, coordinate, mechanism, len(active), active[coordinate])
-
-
-def _normals(
-    noise: KeyedNoise, coordinate: int, labels: Digests, digests: Digests, first: int
-) -> Singles:
-    return noise.gaussian(labels, digests, coordinate + 1)[:, :, coordinate].astype(np.float32)
-
-
-def _whole(
-    noise: KeyedNoise,
-    coordinate: int,
-    mechanism: Filtered,
-    width: int,
-    place: int,
-    labels: Digests,
-    digests: Digests,
-    first: int,
-) -> Singles:
-    sigma, scale = mechanism.noise_scale, mechanism.scales[place]
-    ratios, ticks = np.ones(len(labels)), np.arange(first, first + len(labels))
-    others = (0,) * coordinate, (0,) * (width - coordinate - 1)
-    if isinstance(mechanism, EndedSum):
-        ratios, each = mechanism.ratios(ticks), mechanism.drawn_variances(scale, ticks)
-        variances: Any = [(*others[0], variance, *others[1]) for variance in each]
-    else:
-        variances = (*others[0], *fine_variances(sigma, (scale,)), *others[1])
-    drawn = noise.discrete_gaussian(labels, digests, variances)
-    steps = 2.0 ** -finer(sigma * scale) / (sigma * scale * ratios)
-    return (drawn[:, :, coordinate] * steps[:, None]).astype(np.float32)
+    sigma, scale = mechanism.noise_scale, mechanism.scales[active[coordinate]]
+    before, behind = (0,) * coordinate, (0,) * (len(active) - coordinate - 1)
+    step = 2.0 ** -finer(sigma * scale) / (sigma * scale)
+    if not isinstance(mechanism, EndedSum):
+        (variance,) = fine_variances(sigma, (scale,))
+        return (*before, variance, *behind), np.full((n, 1), step)
+    ticks = np.arange(first, first + n)
+    each = mechanism.drawn_variances(scale, ticks)
+    variances = tuple((*before, variance, *behind) for variance in each)
+    return variances, step / mechanism.ratios(ticks)[:, None]
 
 
 def _product(left: Singles, right: Singles) -> Singles:

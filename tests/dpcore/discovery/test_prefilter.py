@@ -11,7 +11,6 @@ from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, ru
 from weir.dpcore.discovery import prefilter as looking
 from weir.dpcore.discovery.prefilter import Filtered, curves_of, error, prefilter, strides_of
 from weir.dpcore.discovery.waiting import KeyCells
-from weir.dpcore.noise.noise import label
 
 TICKS, KEYS = 70, 900
 NAMES = [f"key {i}".encode() for i in range(KEYS)]
@@ -79,14 +78,13 @@ def test_strides_are_the_noise_of_running_totals_within_the_error(
     chain = np.random.default_rng(1).integers(0, 2**63, (ticks + 1, 9, 2)).astype(np.uint64)
     _, drawn = found.draw(found.init_noise(9), chain, chain[1:], noise)
     unit = found.noise_scale * found.scales[0]
-    draw = looking.drawing(found, noise, 0)
     strides = strides_of(*curves_of(found), first, first + ticks)
     assert len(strides) == ticks // looking.TICKS
     state, worst = np.zeros((len(strides[0].after), 9), dtype=np.float32), 0.0
     for at, stride in enumerate(strides):
         own = slice(at * looking.TICKS, (at + 1) * looking.TICKS)
-        labels = label(0, first + np.arange(ticks)[own])
-        both = np.concatenate([draw(labels, chain[1:][own], first + own.start), state])
+        draws = looking.drawn(found, noise, 0, chain[1:][own], first + own.start)
+        both = np.concatenate([draws.astype(np.float32), state])
         assert np.abs(both[: looking.TICKS]).max() < looking.LARGEST
         worst = max(worst, np.abs(stride.within @ both - drawn[own, :, 0] / unit).max())
         state = stride.after @ both
