@@ -48,7 +48,7 @@ from weir.transforms.runtime.prefetch import in_turn
 PARTS: Final = 256
 """By the last byte of the hash of a user."""
 GROUPS: Final = 4
-"""Parts are forgotten so many times."""
+"""Of parts: what was sifted is forgotten group by group, as they are looked at."""
 TOGETHER: Final = 1 << 19
 """Events that are sifted at a time."""
 WORKED_ON: Final = 1 << 17

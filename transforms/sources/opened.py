@@ -97,5 +97,5 @@ class OpenedFiles(BoundedEvents):
 
     @property
     def apart(self) -> bool:
-        """Of text several chunks are read at a time."""
+        """Not of text, of which several chunks are decoded at a time."""
         return self.source.format.reads_ahead
