@@ -71,7 +71,7 @@ class Ran(NamedTuple):
       errors: at the last tick.
       rows: releases of all ticks.
       seconds: start of the interpreter included.
-      gigabytes: peak memory of the process and all that it started.
+      gigabytes: peak memory of the process and all that it started, looked at ten times a second.
     """
 
     errors: Errors
@@ -117,13 +117,13 @@ def run(way: Way, file: Path, folder: Path, ticks: int, truth: NDArray[np.int64]
     if os.waitstatus_to_exitcode(status):
         raise RuntimeError(f"weir run {job} ended with {os.waitstatus_to_exitcode(status)}")
     found, rows = released(out, ticks, truth)
-    # What one process had at most is exact; that of all together is looked at now and then.
-    return Ran(found, rows, seconds, max(usage.ru_maxrss / 2**20, peak[0]))
+    # What the system notes of a process (``ru_maxrss``) begins with what this one holds.
+    return Ran(found, rows, seconds, peak[0])
 
 
 def _watch(process: int, peak: list[float], over: threading.Event) -> None:
     """Notes the most that a process and its descendants had together, in GB."""
-    while not over.wait(1.0):
+    while not over.wait(0.1):
         peak[0] = max(peak[0], process_memory(process) / 2**30)
 
 
