@@ -1,4 +1,4 @@
-"""Parts of events that are read side by side: the same files and dead letters as one by one."""
+"""Parts of events that are read in parallel: the same files and dead letters as one by one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def run(folder: Path, out: str, plan: str, secret: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("held", [100, 1 << 16])
-def test_side_by_side_comes_what_comes_one_by_one(
+def test_in_parallel_comes_what_comes_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str, held: int
 ) -> None:
     secret = tmp_path / "secret"
@@ -116,14 +116,28 @@ def test_side_by_side_comes_what_comes_one_by_one(
     assert tables[0].equals(tables[1])
 
 
-def test_what_a_part_raises_ends_the_run_and_names_the_step(tmp_path: Path) -> None:
-    def fails(_: Any) -> Iterator[pa.RecordBatch]:
-        raise ValueError("broken")
-        yield
+@pytest.mark.parametrize("plan", ["declared", "observed", "users"])
+def test_what_parts_raise_ends_the_run_and_names_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
+) -> None:
+    """However many fail: none waits for what another has not given back."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(32))
+    secret.chmod(0o600)
+    write(tmp_path, 900)
+    monkeypatch.setattr(parquet, "SPLIT_ROWS", 300)
+    decode = OpenedFiles.decode
 
-    parts = EventParts([fails] * 3, together=True)
-    with pytest.raises(ValueError, match="broken"):
-        list(parts.each(lambda batches, _: list(batches)))
+    def cut(self: OpenedFiles, split: Any, alone: bool = True) -> Iterator[Any]:
+        yield next(decode(self, split, alone))
+        if split.start:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(OpenedFiles, "decode", cut)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        run(tmp_path, "out", plan, secret)
+    assert caught.value.__notes__ == ["while running 'Read'"]
+    assert not any((tmp_path / "out").glob("ticks-*"))
 
 
 def test_plans_that_keep_order_read_as_one() -> None:

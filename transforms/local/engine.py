@@ -1,6 +1,6 @@
 """The local engine: operators in one process, from batches of events to release batches.
 
-Parts of the events are read and added up side by side where their order does not matter; elsewhere
+Parts of the events are read and added up in parallel where their order does not matter; elsewhere
 one thread decodes the next batch while the last is added up (``runtime.prefetch``). When all are
 read, blocks of keys are stepped through all ticks, several at a time. What is gathered stays in
 memory.

@@ -1,4 +1,4 @@
-"""Events of a run, part by part: side by side where no matter which came first, else in order."""
+"""Events of a run, part by part: in parallel where no matter which came first, else in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK = 16
 """Batches between two looks at the memory that is left."""
 
 Part = Callable[[Reject], Iterator[pa.RecordBatch]]
-"""Reads some of the events, canonical batches, and is told where their dead letters go."""
+"""Reads some of the events, canonical batches; their dead letters go to what it is given."""
 T = TypeVar("T")
 R = TypeVar("R")
 
