@@ -336,11 +336,12 @@ class Submitted:
         """
         deadline = time.monotonic() + SUBMITTED
         while time.monotonic() < deadline:
+            over = waiter.join(0.1)  # ahead of the look: a job that ends in between is there
             with contextlib.suppress(EngineFailed):
                 for entry in self.rest.jobs():
                     if entry["name"] == self.name:
                         return str(entry["jid"])
-            if waiter.join(0.1):
+            if over:
                 if waiter.error is not None:
                     raise self.ended("") from waiter.error
                 return ""  # it was so short that Flink has already forgotten it

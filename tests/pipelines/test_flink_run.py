@@ -174,6 +174,29 @@ def test_who_runs_a_job_that_failed_hears_its_state_and_where_to_look_and_no_con
     assert ("http://nowhere/#/job/j/exceptions" in str(error)) == ("master" in given)
 
 
+def test_a_job_that_fails_between_two_looks_has_a_cause(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")
+    run = FlinkRun(
+        parts_of(load(small)),
+        FlinkTarget(jar="apache.jar"),
+        StateFolder(str(small.parent / "state")),
+        True,
+        (),
+    )
+    there: list[dict[str, str]] = []
+    monkeypatch.setattr(run, "rest", SimpleNamespace(jobs=lambda: list(there)))
+
+    def join(seconds: float) -> bool:
+        if seconds:  # it is submitted, and fails, while one waits
+            there.append({"name": run.name, "jid": "j"})
+        return bool(there)
+
+    waiter = SimpleNamespace(join=join, error=RuntimeError("failed"))
+    assert run._submitted().running(waiter) == "j"  # type: ignore[arg-type]
+
+
 class Over:
     """A Flink on which a stream is over, and whose first drains fail."""
 
