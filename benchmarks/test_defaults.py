@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import yaml
 
 from benchmarks import defaults
@@ -41,6 +42,7 @@ def test_a_share_is_one_at_the_best_model_and_zero_at_a_constant() -> None:
     assert two.constant <= np.log(2) and two(np.array([9.0, 0, 0])) < 0.5 * two.constant
 
 
+@pytest.mark.slow
 def test_every_family_is_planned_as_its_defaults_have_it() -> None:
     own = Table(np.zeros((3000, 2)), np.zeros(3000), 0)
     for name in defaults.FAMILIES:

@@ -1,6 +1,6 @@
 """Property tests search again on a laptop, and are the same every time in continuous integration.
 
-Tests that take more than 0.3 s, all cases together, are marked ``slow`` in their source, so that
+Tests that take more than 0.2 s, all cases together, are marked ``slow`` in their source, so that
 ``make check`` can leave them to ``make test``. Those of whole folders that measure noise or attack
 a guarantee are marked here.
 """
@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A layer that was imported by the name of its folder has every class a second time."""
     twice = sorted({"dpcore", "transforms", "pipelines"} & sys.modules.keys())
     assert not twice, f"imported by the name of a folder: {twice}; write weir.{twice[0]}"
+
+
+LONG = 1.0
+"""Seconds from which ``make check`` names a test, all cases together."""
+_lasted: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Sums what the cases of a test take."""
+    _lasted[report.nodeid.partition("[")[0]] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Without slow tests, names those that have become slow: without a mark they creep in."""
+    if config.option.markexpr == "not slow":
+        for name, seconds in _lasted.most_common(5):
+            if seconds > LONG:
+                terminalreporter.write_line(f"{seconds:.1f} s: {name} (mark it slow)")

@@ -65,6 +65,7 @@ def customers() -> JobConfig:
     return load(ROOT / "examples" / "shop" / "customers.yaml")
 
 
+@pytest.mark.slow
 def test_config_in_the_readme_plans() -> None:
     (text,) = blocks(README, "yaml")
     job, demo = loads(text), customers()

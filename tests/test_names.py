@@ -37,6 +37,7 @@ def classes(files: Iterable[Path]) -> dict[str, list[str]]:
     return places
 
 
+@pytest.mark.slow
 def test_class_names_are_unique() -> None:
     several = {name: files for name, files in classes(FILES).items() if len(files) > 1}
     new = {name: files for name, files in several.items() if len(files) > SHARED.get(name, 1)}

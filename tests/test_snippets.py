@@ -129,6 +129,7 @@ def test_one_table_has_an_example_of_each_aggregate_with_its_output() -> None:
     assert len(pairs) == page.count("weir.release(table")
 
 
+@pytest.mark.slow
 def test_every_page_with_blocks_is_run_or_its_configs_are_planned() -> None:
     for path in sorted((ROOT / "docs").rglob("*.md")):
         page = path.relative_to(ROOT / "docs").with_suffix("").as_posix()

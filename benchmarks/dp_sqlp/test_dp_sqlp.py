@@ -166,6 +166,7 @@ def test_seeds_are_averaged_and_their_spread_told(tmp_path: Path) -> None:
     assert "| Weir, a (3 seeds) | 13 ± 3 | 2 ± 0 | 3 ± 0 | 4 ± 0 | 62 s |" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "ticks"),
     [("once a key", 1000), ("once a key, min_users 20", 100), ("any 32 events", 1000)],

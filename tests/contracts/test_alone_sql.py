@@ -141,6 +141,7 @@ def test_a_row_is_read_alone(kind: str, write: Write) -> None:
             assert together[role] == [one[role][0] for one in alone], (column, role)
 
 
+@pytest.mark.slow
 def test_values_mean_what_they_are(kind: str, write: Write) -> None:
     """Digits are kept, and what is no number or no time is missing, with a reason."""
     column = {"sqlite": "INTEGER", "duckdb": "bigint", "postgresql": "bigint"}[kind]
@@ -166,6 +167,7 @@ def _shown(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+@pytest.mark.slow
 def test_a_condition_leaves_out_rows_one_by_one(kind: str, write: Write) -> None:
     column = {"sqlite": "", "duckdb": "double", "postgresql": "double precision"}[kind]
     values = ["1", "7", "NULL", *(["'x'", "x'ff'"] if kind == "sqlite" else ["'NaN'"])]
@@ -198,6 +200,7 @@ def test_a_condition_leaves_out_rows_one_by_one(kind: str, write: Write) -> None
             count(SqlTable(texts.url, texts.table, where=where))
 
 
+@pytest.mark.slow
 def test_times_are_compared_with_times(kind: str, write: Write) -> None:
     if kind == "sqlite":
         table = write("TIMESTAMP", ["'2024-01-01'", "'2025-01-01'", "NULL"])

@@ -75,6 +75,7 @@ def test_everything_that_is_registered_is_tried() -> None:
         assert all(name in names for name in registry.own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CONFIGS)
 def test_it_is_planned_or_refused_in_words(case: str) -> None:
     users = case.startswith("users/")

@@ -80,6 +80,7 @@ def outcomes(source: FileSource, schema: EventSchema) -> Counter[Any]:
     return Counter((None if one is None else tuple(sorted(one)), letters) for one, letters in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "role"),
     # A file of CSV without a column has no header.
@@ -114,6 +115,7 @@ ATOMS = [
 ]
 
 
+@pytest.mark.slow
 def test_files_that_are_left_out_hold_no_record_that_counts(tmp_path: Path) -> None:
     rng = random.Random(5)
     rows = [

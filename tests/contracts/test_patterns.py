@@ -200,6 +200,7 @@ def test_a_level_too_few_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worst() > 1.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["blt", "toeplitz", "tree", "sliding", "independent"])
 def test_a_pattern_that_is_not_that_of_the_events_is_found(name: str) -> None:
     """Spacing that nothing keeps, keys of a tick for those of a period, and one tick for many."""

@@ -59,6 +59,7 @@ def is_released(plan: Plan, cap: int) -> bool:
     return not np.isnan(first.value[-1]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_planned_model_is_released_and_a_refused_one_never_would_be(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -37,6 +37,7 @@ def test_the_right_scale_is_accepted_and_a_wrong_one_rejected(case):
     assert (ratios(case, 1.1) > 1.1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_factors_are_the_row_norms_of_the_dense_matrix(case):
     mechanism, n = case.build(), 70

@@ -176,6 +176,7 @@ def test_a_user_moves_a_learner_by_no_more_than_is_paid_for(name: str, cap: int)
     assert worst > (0.6 if cap == 6 else 0.45)  # nobody comes in where there is room for all
 
 
+@pytest.mark.slow
 def test_rows_that_compete_one_by_one_would_cost_more() -> None:
     """A cap that cuts through users lets in rows of several when one leaves."""
     program = program_of("online.follow_the_leader", cap=6, clip={"gradient": 0.5, "loss": 0.0})
@@ -308,6 +309,7 @@ def test_a_user_moves_no_batch_of_kept_rows_by_more_than_is_paid_for(kind: Any) 
     assert worst > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expected", [None, 3])
 def test_a_user_moves_no_iterates_by_more_than_is_paid_for(expected: Any) -> None:
     """Cells of a period at several ticks and keys, all rows of them; every later iterate."""

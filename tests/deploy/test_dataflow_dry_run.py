@@ -78,6 +78,7 @@ def dry(folder: Path, flags: Sequence[str] = FLAGS, **sections: str) -> Result:
 ONE_DAY = "clock: {start: 2026-01-01T00:00:00Z, end: 2026-01-02T00:00:00Z, period: 1m}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sections",
     [
@@ -109,6 +110,7 @@ def test_a_contact_would_be_heard(contacts: list[str]) -> None:
     assert len(contacts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flag", "says"),
     [

@@ -84,6 +84,7 @@ def test_the_warning_begins_where_noise_is_all_that_events_can_make(name: str) -
     assert warning.startswith(f"{name}, over 7, is useless at this cadence")
 
 
+@pytest.mark.slow
 def test_a_sum_without_an_end_outgrows_its_noise() -> None:
     endless = copy.deepcopy(SHOP)
     del endless["clock"]["end"]

@@ -118,6 +118,7 @@ def test_both_losses_are_priced_and_the_plan_says_why() -> None:
     assert plan_of(ONE, mechanism={"noise": "gaussian"}).to_json()["choice"] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "cells"), [(0.5, 8), (1.0, 8), (4.0, 11)], ids=["0.5", "1", "4"]
 )
@@ -137,6 +138,7 @@ def test_pure_noise_wins_up_to_so_many_cells_of_a_user(epsilon: float, cells: in
     assert noise_at(cells) == "k_norm" and noise_at(cells + 1) == "gaussian"
 
 
+@pytest.mark.slow
 def test_pure_noise_is_left_where_it_gains_little() -> None:
     """Within 5 % of the error of Gaussian noise it costs later plans more than it gains."""
     taken = set[str]()

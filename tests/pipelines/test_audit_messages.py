@@ -90,6 +90,7 @@ def test_messages_hold_every_event_in_the_order_of_ticks(form: str, stamp: str) 
         assert (np.diff(times) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_malformed_record_is_its_own_matter_and_strays_are_dead_letters(
     form: str, tmp_path: Path

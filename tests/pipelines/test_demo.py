@@ -88,6 +88,7 @@ def test_truth_within_the_caps() -> None:
     assert whole[first].tolist() == [2, 3, 4, 5, 7, 8]
 
 
+@pytest.mark.slow
 def test_a_picture_of_both_promises(tmp_path: Path) -> None:
     truth = demo_truth.Truth(data.purchases(TEXT))
     run = ResultFolder.open(folder(tmp_path / "out", exact(truth, 1.0)))

@@ -35,6 +35,7 @@ def look(weir: Weir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callabl
     return run
 
 
+@pytest.mark.slow
 def test_what_nobody_asked_for_may_be_absent(look: Callable[..., Any], tmp_path: Path) -> None:
     code, found = look()
     assert code == 0
@@ -149,6 +150,7 @@ def test_extras_that_a_job_needs(
     assert code == 1 and found["psycopg[binary]"]["remedy"] == "pip install 'weir-dp[postgresql]'"
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer(look: Callable[..., Any]) -> None:
     code, found = look("--flink-master", "127.0.0.1:1")
     assert code == 1 and "does not answer" in found["Flink cluster"]["found"]

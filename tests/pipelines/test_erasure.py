@@ -48,6 +48,7 @@ def test_the_same_id_again_corrects_nothing(tmp_path: Path) -> None:
     assert found["visits", 5] == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_counter_event_brings_the_sum_back_from_its_own_tick_on(tmp_path: Path) -> None:
     found = released(tmp_path, FIRST + "2024-01-01T03:10:00Z,b,-20\n")
     assert [round(found["paid", tick]) for tick in range(6)] == [30, 30, 30, 10, 10, 10]
@@ -55,6 +56,7 @@ def test_a_counter_event_brings_the_sum_back_from_its_own_tick_on(tmp_path: Path
     assert found["sales", 5] == pytest.approx(1, abs=0.1)  # its own where leaves it out
 
 
+@pytest.mark.slow
 def test_a_clip_from_zero_does_not_let_it_in(tmp_path: Path) -> None:
     text = TEXT.replace("[-50, 50]", "[0, 50]")
     found = released(tmp_path, FIRST + "2024-01-01T03:10:00Z,b,-20\n", text)
@@ -74,6 +76,7 @@ def test_a_changed_file_under_the_same_secret_stands_out_at_the_change(tmp_path:
     assert np.all(np.abs(differs - 5) > 1e-6)
 
 
+@pytest.mark.slow
 def test_the_ledger_refuses_it(tmp_path: Path) -> None:
     ledger = "ledger: {sqlite: ledger.db, scope: us, budget: {epsilon: 9, delta: 1e-5}}\n"
     text = TEXT.replace("1e9", "1.0") + ledger

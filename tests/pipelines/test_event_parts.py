@@ -75,6 +75,7 @@ def run(folder: Path, out: str, plan: str, secret: Path) -> dict[str, Any]:
     return {one.name: one.read_bytes() for one in files} | {"counts": counters.snapshot()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("held", [100, 1 << 16])
 def test_in_parallel_comes_what_comes_one_by_one(

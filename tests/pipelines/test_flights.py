@@ -109,6 +109,7 @@ def test_last_week_by_brute_force() -> None:
         assert found[i] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_table_and_picture(tmp_path: Path) -> None:
     made = some(2000)
     later = made.landed + np.timedelta64(2100, "h")

@@ -106,6 +106,7 @@ USERS = TWO.replace("{time: at, id: id}", "{time: at, id: id, unit: who}").repla
 )
 
 
+@pytest.mark.slow
 def test_the_plan_prices_groupings_of_users(weir: Weir, small: Path) -> None:
     small.write_text(USERS.replace(GROUPS, f"{GROUPS}, weights: [1, 1, 4]"))
     assert "times as much for" in " ".join(weir("plan", small).stdout.split())

@@ -50,6 +50,7 @@ def rows(table: IcebergTable) -> list[dict[str, Any]]:
     return sorted_rows
 
 
+@pytest.mark.slow
 def test_a_run_writes_what_files_would_hold_and_a_second_run_adds_nothing(
     tmp_path: Path,
     weir: Weir,  # noqa: F811
@@ -82,6 +83,7 @@ def test_a_run_writes_what_files_would_hold_and_a_second_run_adds_nothing(
     assert rows(table) == files.to_pylist(), "what was published stays"
 
 
+@pytest.mark.slow
 def test_writers_at_the_same_time_add_each_row_once(table: IcebergTable) -> None:
     """Of two ranges and of the same one, as a worker that was given up."""
     shared = pickle.loads(pickle.dumps(IcebergWriter(table, FLAT)))
@@ -100,6 +102,7 @@ def test_writers_at_the_same_time_add_each_row_once(table: IcebergTable) -> None
     assert len(places) == len(set(places)) == 2 * 2 * 2 * 4
 
 
+@pytest.mark.slow
 def test_a_margin_that_differs_contradicts_what_is_there(table: IcebergTable) -> None:
     writer, ready = IcebergWriter(table, FLAT), sorted_table([batch(0, 1, [b"a"])])
     assert writer.write(0, 0, ready) == 0
@@ -196,6 +199,7 @@ def test_a_catalog_that_is_not_there_is_refused_before_a_run() -> None:
         IcebergSink(iceberg=section).prepare(PLAN, (), False)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", [{}, {"credential": "weir:weir"}])
 def test_a_rest_catalog_that_never_answers_is_given_up(
     monkeypatch: pytest.MonkeyPatch, login: dict[str, str]

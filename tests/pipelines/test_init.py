@@ -66,6 +66,7 @@ def test_placeholders_are_refused_until_they_are_filled_in(weir: Weir, events: P
     assert weir("plan", config).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["date,purchase_id,customer_id,store,paid", "at,city", "a,b"])
 @pytest.mark.parametrize("once", [(), ("--once",)])
 def test_it_plans_without_an_edit(

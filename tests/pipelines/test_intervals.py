@@ -93,6 +93,7 @@ def test_rows_have_margins_inside_public_edges_that_hold_the_value(
     assert len(whole) == 4 and sum(whole) >= 3, "noise alone makes an interval one time in 20"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sink",
     [
@@ -126,6 +127,7 @@ def test_packed_rows_have_ends_in_plans_with_intervals_alone(weir: Weir, tmp_pat
     assert {"low", "high"}.isdisjoint(PACKED_SCHEMA.names)
 
 
+@pytest.mark.slow
 def test_tables_print_intervals(weir: Weir, tmp_path: Path) -> None:
     out = made(weir, tmp_path, "parquet: out/")
     run = ResultFolder.open(out)

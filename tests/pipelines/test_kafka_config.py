@@ -133,6 +133,7 @@ def test_properties_that_librdkafka_refuses_are_named(options: str, field: str) 
     assert refused.value.field == f"source.kafka.{field}"
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away_are_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

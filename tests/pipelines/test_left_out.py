@@ -114,6 +114,7 @@ def test_the_table_of_a_run_says_it(run: Any) -> None:
     assert missing(run.stdout) == [] and EVERY in flat(run.stdout)
 
 
+@pytest.mark.slow
 def test_the_report_says_it_on_page_picture_and_statement(
     weir: Weir, folder: Path, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_notebook_says_it() -> None:
     assert missing(shown) == [] and EVERY in shown
 
 
+@pytest.mark.slow
 def test_a_single_key_has_the_low_end_in_numbers(weir: Weir, tmp_path: Path) -> None:
     text = CONFIG.replace("key: {column: page, declared: [a, b, c]}\n", "")
     rows = [",".join(map(str, event.values())) for event in EVENTS]
@@ -188,6 +190,7 @@ def test_a_single_key_has_the_low_end_in_numbers(weir: Weir, tmp_path: Path) -> 
 SHARES = "dry_run: {file: last-year.csv, date: 2025-11-26, lost: {spent: 0.0789, visits: 0}}\n"
 
 
+@pytest.mark.slow
 def test_a_rehearsed_share_is_shown_with_its_file_and_date(weir: Weir, folder: Path) -> None:
     plain, shared = Plan.from_yaml(CONFIG), Plan.from_yaml(CONFIG + SHARES)
     assert plain.digest == shared.digest, "it shapes no release"
@@ -236,6 +239,7 @@ def bounded(config: str, **values: str) -> dict[str, str]:
     return {one.name: plan.left_out(one.name) for one in plan.outputs}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -273,6 +277,7 @@ def test_of_users_those_bounds_are_told_that_bear_on_them() -> None:
     assert "what a user adds to a key and tick counts within [0, 200]" in bounded(totals)["spent"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", dict(versions.configs()))
 def test_whatever_is_released_says_what_it_leaves_out(case: str) -> None:
     plan = versions.planned(dict(versions.configs())[case], PLAN_VERSION)

@@ -38,6 +38,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "_"}
 
 
+@pytest.mark.slow
 def test_releases_and_dead_letters_are_those_of_the_direct_runner(weir: Weir, job: Path) -> None:
     counts = {}
     for runner in ("local", "direct"):
@@ -54,6 +55,7 @@ def test_releases_and_dead_letters_are_those_of_the_direct_runner(weir: Weir, jo
     assert counts["local"] == counts["direct"]
 
 
+@pytest.mark.slow
 def test_what_one_engine_began_the_other_goes_on_with(weir: Weir, job: Path) -> None:
     """A file that is missing is written again; one that is there is compared."""
     assert weir("run", job, "--set", "sink.every=6").exit_code == 0
@@ -67,6 +69,7 @@ def test_what_one_engine_began_the_other_goes_on_with(weir: Weir, job: Path) -> 
         assert content(job.parent / "out") == files
 
 
+@pytest.mark.slow
 def test_beam_is_never_imported(job: Path) -> None:
     code = (
         "import sys; from weir.pipelines.cli.main import main\n"

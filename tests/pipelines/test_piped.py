@@ -92,6 +92,7 @@ def test_a_copy_is_private(job: Path) -> None:
     assert Path(copy).read_text() == HEAD == Path(copy).read_text(), "each time from its beginning"
 
 
+@pytest.mark.slow
 def test_a_pipe_on_workers_elsewhere_is_refused(weir: Weir, job: Path) -> None:
     result = weir("run", job, "--set", "source.csv=-", "--runner", "prism")
     assert result.exit_code == 2, result.output

@@ -141,6 +141,7 @@ def test_it_needs_neither_source_nor_sink_nor_secret(weir: Weir, small: Path) ->
     assert "The guarantee" in page(weir, small, "source=null", "sink=null")
 
 
+@pytest.mark.slow
 def test_ten_thousand_keys_are_counted_not_listed(weir: Weir, small: Path) -> None:
     keys = [f"k{i}" for i in range(10_000)]
     text = small.read_text().replace("[north, south]", json.dumps(keys))

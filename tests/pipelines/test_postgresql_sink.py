@@ -53,6 +53,7 @@ def rows(address: str, table: str = "releases") -> list[tuple[Any, ...]]:
         return found.fetchall()
 
 
+@pytest.mark.slow
 def test_a_run_writes_what_files_would_hold_and_a_second_run_adds_nothing(
     job: Path,
     weir: Weir,  # noqa: F811
@@ -75,6 +76,7 @@ def test_a_run_writes_what_files_would_hold_and_a_second_run_adds_nothing(
     assert rows(database) == found, "what was published stays"
 
 
+@pytest.mark.slow
 def test_a_table_of_another_kind_is_refused_by_its_column(database: str) -> None:  # noqa: F811
     with psycopg.connect(database, autocommit=True) as base:
         base.execute("CREATE TABLE releases (release text, value integer)")

@@ -247,6 +247,7 @@ def buyers(folder: Path, weir: Weir, loss: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 def test_labels_that_are_numbers_are_right_or_wrong_and_have_no_r2(
     loss: str, tmp_path: Path, weir: Weir
@@ -269,6 +270,7 @@ def test_labels_that_are_numbers_are_right_or_wrong_and_have_no_r2(
     assert all(series.value[-1, 0] > 0.8 for series in panel.series)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
 @pytest.mark.parametrize("out", ["csv", "parquet"])
 def test_columns_that_no_model_reads_are_written_as_they_were(

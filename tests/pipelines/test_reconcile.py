@@ -48,6 +48,7 @@ def ran(place: Path, keys: str, privacy: str = "", unit: str = "") -> Path:
     return place / "out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [
     "[[city], [city, kind], []]",
     "[[city], [kind], [city, kind], []], weights: [1, 1, 4, 1]",
@@ -100,6 +101,7 @@ def test_what_does_not_add_up_is_refused_by_name(weir: Weir, tmp_path: Path) -> 
         reconcile(private)
 
 
+@pytest.mark.slow
 def test_a_report_draws_them_over_the_releases(tmp_path: Path, weir: Weir) -> None:
     out = ran(tmp_path, LISTED + "[[city], [city, kind], []]")
     assert weir("report", out, "--out", tmp_path / "bare").exit_code == 0

@@ -58,6 +58,7 @@ def test_examples_are_values_not_yaml() -> None:
     assert examples == [{"epsilon": 1.0, "delta": 1e-6, "protect_for": "365d"}]
 
 
+@pytest.mark.slow
 def test_the_command_prints_json(weir: Weir) -> None:
     result = weir("schema")
     assert result.exit_code == 0

@@ -57,6 +57,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_big_text_is_split_at_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = FileSource("csv", str(folder / "a.csv"))
     whole = read(source)

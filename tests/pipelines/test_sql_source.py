@@ -121,6 +121,7 @@ def test_init_writes_a_config_that_runs(weir: Weir, small: Path, url: str) -> No
     assert "schema: {}" in chosen.stdout and "amount" not in chosen.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -155,6 +156,7 @@ def test_init_names_files_from_where_the_config_is(
     assert weir("plan", "jobs/a.yaml").exit_code == 0
 
 
+@pytest.mark.slow
 def test_where_leaves_rows_out_in_the_database(weir: Weir, small: Path, url: str) -> None:
     result = weir("run", small, *section(url, where="n < 2 and store == 'north'"))
     assert result.exit_code == 0, result.output
@@ -162,6 +164,7 @@ def test_where_leaves_rows_out_in_the_database(weir: Weir, small: Path, url: str
     assert re.search(rf"\b{expected}\s+events read", result.stdout), result.stdout
 
 
+@pytest.mark.slow
 def test_the_rows_stay_while_somebody_writes(small: Path, url: str) -> None:
     """What is sealed, looked at and read is one state; a later run sees the new one."""
     job = job_of(small, url)
@@ -210,6 +213,7 @@ def test_a_log_of_sqlite_lets_others_write(small: Path, tmp_path: Path) -> None:
     assert sum(item.events.num_rows for item in opened.decode((0, -1))) == len(ROWS)
 
 
+@pytest.mark.slow
 def test_a_digest_is_of_rows_in_any_order_and_of_no_others(small: Path, url: str) -> None:
     def digest(key: bytes = b"k" * 32, **more: object) -> str | None:
         job = job_of(small, url, **more)
@@ -241,6 +245,7 @@ def test_a_query_that_gives_other_rows_each_time_ends_the_run(small: Path) -> No
         list(opened.decode((0, -1)))
 
 
+@pytest.mark.slow
 def test_what_is_no_table_of_rows_is_refused(weir: Weir, small: Path, url: str) -> None:
     for table, message in (
         ("seen", "source.sql.table = 'seen': is a view: its rows may come from joins"),
@@ -263,6 +268,7 @@ def test_a_query_is_in_the_statement(weir: Weir, small: Path) -> None:
     assert "of the query" not in weir("plan", small, *section("duckdb:///shop.db")).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -304,6 +310,7 @@ def test_workers_elsewhere_are_refused(small: Path) -> None:
             check_runner(job.source, None, runner)
 
 
+@pytest.mark.slow
 def test_a_password_is_read_where_it_is_used(
     small: Path,
     database: str,  # noqa: F811

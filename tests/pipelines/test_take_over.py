@@ -110,6 +110,7 @@ class Busy:
         return "RUNNING" if time.monotonic() < self._ends else "CANCELED"
 
 
+@pytest.mark.slow
 def test_a_resume_waits_for_the_end_of_the_older_job_and_looks_again(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines import report, vega
 
 
+@pytest.mark.slow
 def test_the_page_runs_the_version_of_the_picture() -> None:
     """``make vega`` writes the file again."""
     file = Path(str(report.__file__)).with_name("vega.js")

@@ -216,6 +216,7 @@ def test_the_same_run_gives_the_same_receipt(weir: Weir, top: Path) -> None:
     assert (top / "out" / "_receipt.json").read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place_of_kill", ["write_folder", "finish"])
 def test_a_kill_while_publishing_leaves_a_folder_that_goes_on(
     weir: Weir, top: Path, monkeypatch: pytest.MonkeyPatch, place_of_kill: str
@@ -424,6 +425,7 @@ def test_the_folder_of_a_stream_is_verified_by_the_events_that_were_sent(
     assert weir(*words, "--source", top / "events.csv").exit_code == 19
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 @pytest.mark.parametrize("layout", ["flat", "packed"])
 def test_which_rows_differ_is_said_and_no_value(

@@ -147,6 +147,7 @@ def test_a_run_is_its_simulation(folder: Path, name: str) -> None:
         assert set(np.argsort(-np.abs(wanted[-1]))[:2].tolist()) == {0, 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_only_hulls_of_unit_vectors_are_released_without_zeros(folder: Path, name: str) -> None:
     (file,) = ResultFolder.open(folder / name).files
@@ -156,6 +157,7 @@ def test_only_hulls_of_unit_vectors_are_released_without_zeros(folder: Path, nam
     assert len(rows) < 300 if few else len(rows) == P
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_predictions(folder: Path, name: str, weir: Weir, tmp_path: Path) -> None:
     events, out = folder / f"{name}.{FORMS[name][0]}", tmp_path / "said.parquet"

@@ -72,6 +72,7 @@ def test_what_stays_is_what_the_rule_says(together: int, monkeypatch: pytest.Mon
         assert closed(case, events[::-1], cuts=3) == expected, case.caps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [1, 1 << 17])
 def test_what_stays_by_hash_is_what_that_rule_says(
     together: int, monkeypatch: pytest.MonkeyPatch

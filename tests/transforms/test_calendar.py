@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import numpy as np
+import pytest
 
 from tests.transforms.doubles import events
 from tests.transforms.running import cut, run, shuffled
@@ -36,6 +37,7 @@ aggregates:
 """
 
 
+@pytest.mark.slow
 def test_a_clock_of_months_over_two_years_of_days(secret: SecretRef) -> None:
     made = Plan.from_yaml(MONTHS)
     times = made.clock.start + np.arange(731) * DAY
@@ -51,6 +53,7 @@ def test_a_clock_of_months_over_two_years_of_days(secret: SecretRef) -> None:
     assert as_cells(followed) == expected
 
 
+@pytest.mark.slow
 def test_months_of_users_on_days_of_a_zone(secret: SecretRef) -> None:
     made = Plan.from_yaml(PEOPLE)
     assert made.person is not None and made.clock.ticks == 80

@@ -422,6 +422,7 @@ class ToCap(beam.DoFn):
             yield element
 
 
+@pytest.mark.slow
 def test_overdue_events_are_told_and_spend_nothing(secret: SecretRef) -> None:
     """On a runner with watermarks, in shards that have seen something and others."""
     stream = TestStream(coder=registry.get_coder(Any)).advance_watermark_to(START / 1e6)

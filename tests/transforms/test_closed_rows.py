@@ -30,6 +30,7 @@ def told() -> dict[str, int]:
     return {name: found.get(name, 0) for name in ("duplicate", "overdue")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prune", [1, 1 << 14])
 def test_what_a_crash_repeats_is_never_overdue_and_changes_no_release(
     prune: int, monkeypatch: pytest.MonkeyPatch
@@ -88,6 +89,7 @@ def test_an_overdue_event_is_listed_once() -> None:
     assert shards.overdue == [0] and told() == {"duplicate": 2, "overdue": 1}
 
 
+@pytest.mark.slow
 def test_events_are_remembered_for_their_time_and_then_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -268,6 +268,7 @@ def test_lists_are_ranked_by_what_is_in_them() -> None:
     assert len(set(seen_ids.rank(piece).tolist())) == 7
 
 
+@pytest.mark.slow
 def test_copies_with_lists_count_once() -> None:
     """Whatever their lists are, and in any order: the cell is the first, then the content."""
     ids = ["a", "b", "a", "c", "a", "b", "d"]

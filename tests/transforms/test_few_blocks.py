@@ -68,6 +68,7 @@ def files_of(
     return {one.name: one.read_bytes() for one in sorted(out.glob("ticks-*"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [4, 16, 64])
 def test_files_have_the_same_bytes_in_any_number_of_blocks(
     tmp_path: Path, secret: SecretRef, blocks: int
@@ -78,6 +79,7 @@ def test_files_have_the_same_bytes_in_any_number_of_blocks(
     assert len(few) == 3 and few == files_of(plan, secret, tmp_path / "all", plan.keys.live_blocks)
 
 
+@pytest.mark.slow
 def test_what_is_not_known_or_too_much_keeps_its_blocks() -> None:
     for plan in (plan_of(2), plan_of(16, observed=True), plan_of(16, what=ROWS)):
         assert in_few_blocks(plan) is plan.keys

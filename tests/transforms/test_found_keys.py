@@ -172,6 +172,7 @@ def live_at(strides: Sequence[NoisyStride]) -> dict[int, tuple[bytes, ...]]:
 EVERY = list(range(TICKS + 1))
 
 
+@pytest.mark.slow
 def test_strides_memory_and_order_change_no_bit(secret: SecretRef) -> None:
     plan, leaves = plan_of(), payloads(2)
     whole = walk(Block(plan, secret, False), [0, TICKS], leaves)

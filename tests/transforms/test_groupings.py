@@ -96,6 +96,7 @@ def test_files_and_streams_release_what_is_simulated(known: str, secret: SecretR
     assert (len(dead) == 40 + len(undeclared)) == (known == DECLARED)
 
 
+@pytest.mark.slow
 def test_copies_of_an_id_count_once_in_every_grouping(secret: SecretRef) -> None:
     plan, batch = plan_of(DECLARED, schema="{time: t, id: i}"), batch_of()
     ran = run(plan, [batch, shuffled(batch)], secret=secret)

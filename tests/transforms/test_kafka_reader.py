@@ -302,6 +302,7 @@ def test_a_topic_that_is_gone_is_doubted_for_a_while() -> None:
         turn(reader, position)
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away_for_an_hour_hold_the_frontier_and_end_nothing() -> None:
     cluster = Cluster()
     reader = cluster.reader()

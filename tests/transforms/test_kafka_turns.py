@@ -85,6 +85,7 @@ def test_what_a_turn_sends_is_not_behind_the_watermark(monkeypatch: pytest.Monke
     assert output.timestamp == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slack", [0, S // 2])
 def test_the_brokers_are_asked_as_soon_as_the_answer_ends_a_tick(
     monkeypatch: pytest.MonkeyPatch, slack: int

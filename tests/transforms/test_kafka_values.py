@@ -43,6 +43,7 @@ def rows(payload: bytes | None) -> list[Any] | None:
     return None if payload is None else list(fastavro.reader(io.BytesIO(payload)))
 
 
+@pytest.mark.slow
 def test_a_schema_that_evolves_in_mid_stream_is_read_by_its_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_schema_that_evolves_in_mid_stream_is_read_by_its_id(
         assert b"word" not in pickle.dumps(reader) and "word" not in repr(reader)
 
 
+@pytest.mark.slow
 def test_values_without_a_schema_are_malformed_and_asked_for_once() -> None:
     with registry() as held:
         put(held, 1, OLD, schemaType="PROTOBUF")
@@ -75,6 +77,7 @@ def test_values_without_a_schema_are_malformed_and_asked_for_once() -> None:
         assert len(held.asked) == 3
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_down_holds_the_stream_and_loses_nothing() -> None:
     cluster = Cluster()
     with registry() as held:

@@ -68,6 +68,7 @@ ODD = [
 """What may stand behind "x": of a line, its end excepted."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_each_line_is_read_as_without_the_kernel(
     monkeypatch: pytest.MonkeyPatch, seed: int

@@ -93,6 +93,7 @@ CLAIMS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     claims=st.lists(CLAIMS, min_size=1, max_size=6),
     walls=st.lists(st.integers(T0, T0 + 10 * S), min_size=6, max_size=6),
@@ -205,6 +206,7 @@ SENT = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     sent=SENT,

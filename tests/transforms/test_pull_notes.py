@@ -125,6 +125,7 @@ class Machine:
         self.reader.leases._closed.set()
 
 
+@pytest.mark.slow
 def test_whatever_the_last_job_may_hold_has_come_back_when_releases_go_on(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,12 +123,14 @@ def test_frames_and_tables_hold_many_events(kind: Any, secret: SecretRef) -> Non
     assert ran.rows == expected.rows and not ran.dead and ran.counts["events"] == 3
 
 
+@pytest.mark.slow
 def test_a_frame_that_lacks_a_column_is_refused(secret: SecretRef) -> None:
     with pytest.raises(ConfigError, match="did you mean dolars"):
         frame = pd.DataFrame([VALUES]).rename(columns={"dollars": "dolars"})
         run(PLAN, [frame], secret=secret, kind=Any)
 
 
+@pytest.mark.slow
 def test_a_value_that_is_no_event_is_dead_lettered_and_the_others_count(secret: SecretRef) -> None:
     ran = run(PLAN, [VALUES, "no event", None, VALUES], secret=secret, kind=Any)
     assert ran.dead == [("rows", 1, "", "malformed"), ("rows", 2, "", "malformed")]

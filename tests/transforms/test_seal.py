@@ -44,6 +44,7 @@ def test_names_and_order_of_files_do_not_matter(folder: Path, tmp_path: Path) ->
     assert sealed(tmp_path / "other" / "*").digest != one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["a byte", "one more", "cut in two", "compressed by name"])
 def test_other_bytes_have_another_digest(folder: Path, change: str) -> None:
     one = sealed(folder / "*").digest
@@ -76,6 +77,7 @@ def test_what_is_not_there_has_no_digest(tmp_path: Path) -> None:
     assert seal(lambda: match(nothing, "source.csv"), "source.csv", KEY) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["written", "with its time put back", "replaced", "gone", "longer"])
 def test_a_change_is_noticed(folder: Path, how: str) -> None:
     (file,) = sealed(folder / "a.csv").files

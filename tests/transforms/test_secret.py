@@ -89,6 +89,7 @@ def test_a_file_that_others_can_read_is_refused_on_a_cluster(tmp_path: Path, mod
     guarded.refuse_readers()  # it may be on the workers alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags, guarded",
     [

@@ -245,6 +245,7 @@ def test_parts_of_a_file_that_are_damaged_are_refused(tmp_path: Path) -> None:
                 list(dofn.process(*rest, *held, One(), Timer(), Timer()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     write(whole(), tmp_path, plan=TWO, every=4)
@@ -284,6 +285,7 @@ def test_the_local_engine_and_beam_write_the_same_bytes(
     assert ours == theirs and len(ours) == 3
 
 
+@pytest.mark.slow
 def test_files_are_put_in_order_and_none_behind_one_that_fails(tmp_path: Path) -> None:
     """Whichever of them is encoded first."""
     last_first = threading.Barrier(2)

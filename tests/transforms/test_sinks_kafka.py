@@ -195,6 +195,7 @@ def test_another_failure_is_the_bundles_and_the_next_try_connects_again(
         server().send(RECORDS)
 
 
+@pytest.mark.slow
 def test_a_schema_is_registered_once_and_its_id_stands_before_each_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -213,6 +214,7 @@ def test_a_schema_is_registered_once_and_its_id_stands_before_each_value(
         assert len(held.schemas) == 1, "the same schema has the same id"
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_away_is_waited_for_and_one_that_refuses_ends_the_job() -> None:
     slept: list[float] = []
     with registry() as held:

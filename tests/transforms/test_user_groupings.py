@@ -94,6 +94,7 @@ def test_what_is_piped_is_what_is_simulated(known: str, secret: SecretRef) -> No
     assert piped(plan, again, secret, bounded=False) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["", ", order: hash"])
 def test_the_local_engine_releases_what_is_simulated(order: str, secret: SecretRef) -> None:
     import pyarrow as pa

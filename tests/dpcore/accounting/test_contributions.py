@@ -107,6 +107,7 @@ def test_ticks_of_a_key_that_are_not_looked_at_count_as_more() -> None:
     assert values[1000] == true[1000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("span", [2, 3, 4])
 @pytest.mark.parametrize("ticks", [1, 2, 3])
 @pytest.mark.parametrize("spacing", [1, 2])

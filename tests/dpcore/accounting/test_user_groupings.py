@@ -117,6 +117,7 @@ def worst(plan: Plan, caps: Any, values: tuple[float, ...] = (4.0,)) -> float:
     return math.sqrt(max(results))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["blt", "tree", "ended", "independent", "toeplitz"])
 @pytest.mark.parametrize("groups", [THREE, CROSSED])
 def test_a_user_moves_all_groupings_by_what_is_paid_for(groups: str, mechanism: str) -> None:
@@ -130,6 +131,7 @@ def test_a_user_moves_all_groupings_by_what_is_paid_for(groups: str, mechanism: 
     assert result >= least * paid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(OUTPUTS))
 def test_what_counts_users_is_paid_for_and_attained(kind: str) -> None:
     more = "mechanism: {continual_sum: blt, noise: gaussian}"
@@ -140,6 +142,7 @@ def test_what_counts_users_is_paid_for_and_attained(kind: str) -> None:
     assert 0.6 * paid <= result <= paid * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["time", "hash"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("seed", range(3))

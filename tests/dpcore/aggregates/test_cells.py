@@ -19,6 +19,7 @@ def cells_of(sizes: list[int], most: int, new: bool = True) -> UserCells:
     return UserCells.of(columns, len(number), most)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5), min_size=1, max_size=6),
     st.randoms(use_true_random=False),

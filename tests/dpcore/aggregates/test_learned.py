@@ -117,6 +117,7 @@ BASE: list[Row] = [(1, "a", 7.0, "o"), (6, "a", -40.0, "o"), (7, "b", 3.0, "o")]
 VALUES = (1000.0, -1e300, 999.9, 0.5, -31.0, math.nan, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_an_event_is_in_the_histogram_or_in_sums_and_paid_for_once(relation: str) -> None:
     plan = plan_of(privacy=f"relation: {relation},")
@@ -207,6 +208,7 @@ def test_keys_that_are_discovered_learn_and_pay_for_all_that_a_user_may_touch() 
     assert clips == [pytest.approx(62.5), pytest.approx(11.05, rel=0.01)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [USERS, BY_HASH], ids=["time", "hash"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_a_user_of_a_period_moves_no_more_than_is_paid_for(relation: str, users: str) -> None:

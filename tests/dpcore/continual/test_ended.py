@@ -180,6 +180,7 @@ def test_several_periods_move_no_more_than_is_charged() -> None:
             assert (dense[:, ticks].sum(1) ** 2).sum() <= charged * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "count", "spacing", "worst"),
     [(90, 4, 1, 7.84), (90, 30, 1, 43.9), (90, 4, 7, 6.50), (365, 12, 1, 26.0),

@@ -208,6 +208,7 @@ def test_the_size_of_a_tick_is_the_same_however_ticks_are_cut(cls: Any, n: int) 
         assert asked(cut) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [4, 12, 32])
 @pytest.mark.parametrize("scale", [1.0, 2.0**20, 2.0**34])
 def test_every_tick_of_users_is_within_the_sampler(cells: int, scale: float) -> None:

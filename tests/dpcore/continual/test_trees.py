@@ -50,6 +50,7 @@ def units(mechanism, ticks=TICKS, first=0):
     return values[:, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("kind", ["gdp", "pure"])
 def test_every_node_is_drawn_once_keyed_with_its_own_leaves(name, kind):

@@ -101,6 +101,7 @@ def test_noise_exceeds_its_reach_as_seldom_as_promised(mechanism, noise, chance)
     assert (drawn(sums, BIRTH) >= low[:, None]).mean() > chance + error, "less noise is seen"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["blt", "ended"])
 def test_the_rounding_of_exact_noise_that_is_small_is_within_reach(mechanism: str) -> None:
     """A quarter of a step: most of what exceeds half a step is rounded up to a whole one."""
@@ -113,6 +114,7 @@ def test_the_rounding_of_exact_noise_that_is_small_is_within_reach(mechanism: st
     assert (noise >= 1).mean() > 0.01, "a rounding that is left out would be seen"
 
 
+@pytest.mark.slow
 def test_early_rows_have_delta_together() -> None:
     """All ticks of all keys that a user is alone at: brute force, per period and without end."""
     program = program_of("blt")

@@ -19,6 +19,7 @@ def tables():
     )
 
 
+@pytest.mark.slow
 @given(tables(), st.data())
 def test_some_rows_are_those_of_the_table(table, data):
     rows = SparseRows.from_dense(table)
@@ -35,6 +36,7 @@ def test_some_rows_are_those_of_the_table(table, data):
     np.testing.assert_array_equal(rows[::2].dense(), table[::2])
 
 
+@pytest.mark.slow
 @given(tables(), tables())
 def test_joined_and_taken_apart(one, two):
     rows = SparseRows.concatenate([SparseRows.from_dense(one), SparseRows.from_dense(two)])

@@ -99,6 +99,7 @@ def spelt_out(case: Case, events: Sequence[Event], wrong: Mutant = Mutant()) -> 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 80, 10))
 def test_the_smallest_hashes_stay_user_by_user(first: int) -> None:
     for seed in range(first, first + 10):
@@ -122,6 +123,7 @@ def with_values(case: Case) -> list[Event]:
     return [event._replace(payload=event.payload + 10) for event in case.events]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ("", *Mutant._fields))
 def test_mutants_are_caught(wrong: str) -> None:
     twin = Mutant(**({wrong: True} if wrong else {}))

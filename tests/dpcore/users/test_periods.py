@@ -19,6 +19,7 @@ def clock(start: str = "2024-01-17T00:00:00Z", end: str | None = None, period: i
     return Clock(timestamp(start), period, None if end is None else timestamp(end))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per", [HOUR, duration("1d"), duration("30d"), Months(), Months(3), None])
 @pytest.mark.parametrize("end", [None, "2025-03-05T07:00:00Z"])
 def test_a_tick_lies_in_its_period(per: int | Months | None, end: str | None) -> None:

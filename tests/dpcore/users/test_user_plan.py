@@ -183,6 +183,7 @@ def test_losses_of_periods_that_nothing_joins_add_up() -> None:
     assert rho.value == pytest.approx(36.0)
 
 
+@pytest.mark.slow
 def test_a_user_of_the_whole_clock_is_told_however_many_periods_it_has() -> None:
     for months in range(1, 8):
         promised = plan(

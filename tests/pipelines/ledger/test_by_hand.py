@@ -75,6 +75,7 @@ def test_others_spend_too(weir: Weir, entered: Path) -> None:
     assert "entry" in weir("ledger", "show", entered).stdout
 
 
+@pytest.mark.slow
 def test_of_a_promise_nothing_is_known_of_delta_adds_beside_it(weir: Weir, entered: Path) -> None:
     added = weir(
         "ledger", "add", entered, "--epsilon", 0.1, "--delta", 4e-7, "--note", "x", "--json"
@@ -88,6 +89,7 @@ def test_of_a_promise_nothing_is_known_of_delta_adds_beside_it(weir: Weir, enter
     assert "Unbounded is spent" in weir("ledger", "show", entered).stdout
 
 
+@pytest.mark.slow
 def test_a_gaussian_charge_of_a_part_of_the_stream_is_pure_without_an_assurance(
     weir: Weir, entered: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_budget_is_changed_by_hand_alone(weir: Weir, entered: Path) -> None:
     assert weir("plan", entered, "--set", "ledger.budget.epsilon=2.0").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -39,6 +39,7 @@ def write(job: Path, rows: list[str]) -> None:
     (job.parent / "events.csv").write_text("\n".join(rows) + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -89,6 +90,7 @@ def test_names_that_look_alike(name: str, alike: bool) -> None:
     assert (look_alikes(name, ["raters", "staff"]) == ["raters"]) is alike
 
 
+@pytest.mark.slow
 def test_a_scope_is_opened_by_a_command(weir: Weir, tmp_path: Path, where: tuple[str, str]) -> None:
     job = job_of(tmp_path / "job", section(where))
     staff = ("--set", "ledger.scope=staff", "--set", out(job, "b"))
@@ -110,6 +112,7 @@ def test_a_scope_is_opened_by_a_command(weir: Weir, tmp_path: Path, where: tuple
     assert "is no section of" in weir("ledger", "open", bare).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", ["the same", "another", "a fresh one"])
 def test_the_same_events_under_another_scope_are_refused_by_name(
     weir: Weir, tmp_path: Path, where: tuple[str, str], secret: str
@@ -192,6 +195,7 @@ def open_one(job: Path, number: int, gate: Any, told: Any) -> None:
         told.put("" if "weir ledger open" in str(error) else str(error))
 
 
+@pytest.mark.slow
 def test_of_first_runs_at_once_one_opens_its_scope(where: tuple[str, str], tmp_path: Path) -> None:
     job = job_of(tmp_path / "job", section(where, 9.0))
     told = race(job, open_one, 4)
@@ -214,6 +218,7 @@ def begin_one(job: Path, number: int, gate: Any, told: Any) -> None:
         told.put("" if "under the scope" in str(error) else str(error))
 
 
+@pytest.mark.slow
 def test_of_runs_at_once_over_the_same_events_those_of_one_scope_begin(
     where: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -178,6 +178,7 @@ def test_a_stream_that_is_replayed_never_rotates_under_its_entry(tmp_path: Path)
         begin(stream_of(tmp_path, replay, rotated(far)), resumed=True)
 
 
+@pytest.mark.slow
 def test_of_two_resumes_at_once_one_begins(tmp_path: Path, where: tuple[str, str]) -> None:
     """Each with another secret ahead: the ledger must know which of them draws."""
     ledger = section(where)

@@ -70,6 +70,7 @@ def test_what_cannot_be_reached_is_said_with_the_best_that_can() -> None:
     assert not found.outputs.reaches
 
 
+@pytest.mark.slow
 def test_the_finest_period_reaches_the_target_and_no_finer_one_does() -> None:
     found = advise(config(), ["paid: 5% of 20000 a day"])
     assert not found.now.reaches
@@ -83,6 +84,7 @@ def test_the_finest_period_reaches_the_target_and_no_finer_one_does() -> None:
         assert variant is not None and prices(variant)["paid", 1] > 1000 * n
 
 
+@pytest.mark.slow
 def test_ticks_may_be_finer_too() -> None:
     found = advise(config(), ["paid: 50% of 2e6 a day"])
     assert found.now.reaches and found.period is not None
@@ -203,6 +205,7 @@ def test_epsilons_are_rounded_up() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_and_its_exit_code(weir: Weir, tmp_path: Path) -> None:
     path = tmp_path / "rides.yaml"
     path.write_text(TEXT)

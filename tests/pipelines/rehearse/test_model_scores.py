@@ -214,6 +214,7 @@ LISTED = CONFIG.replace("csv: private.csv", "ndjson: private.ndjson")
 LISTED = LISTED.replace("[a, b]", "{column: x, size: SIZE}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size", "more"),
     [

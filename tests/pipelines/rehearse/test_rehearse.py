@@ -154,6 +154,7 @@ def test_a_stack_replaces_the_secret_of_its_config(
     assert resolved and all(one.is_fresh for one in resolved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", [True, False])
 def test_public_events_give_the_section_that_shows_what_bounds_took(
     weir: Weir, tmp_path: Path, on: bool

@@ -161,6 +161,7 @@ def test_one_row_among_void_ones_reaches_the_sensitivity_but_for_its_curvature(
     assert n > 3 or width < 1 or share < 0.24, "a fit of three rows leaves three quarters of it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_certified_point_is_as_near_to_the_minimiser_as_it_says(name: str) -> None:
     made = objective(name, 0.02)

@@ -102,6 +102,7 @@ def paid_for(at: StepsLevel) -> tuple[float, ...]:
     return tuple(part.moved if part else 1.0 for part in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moments", [True, False])
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_replaced_record_moves_a_query_by_more_than_is_paid_for(
@@ -170,6 +171,7 @@ def test_the_audit_of_scales_would_see_one_that_is_not_bounded() -> None:
     assert 0.999 < held * 5 <= 1 and free > 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
 def test_scores_are_made_smaller_where_that_makes_the_loss_less(name: str) -> None:
     """By a factor near the best one, if noise is nothing; never larger."""

@@ -162,6 +162,7 @@ def most_spent(course: Any, run: TreeRun, pure: bool) -> float:
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["{huber: 2}", "{huber: 0.5}"])
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 def test_leaves_that_choose_vertices_pay_for_the_worst_record_and_no_more(
@@ -362,6 +363,7 @@ def test_the_scale_of_the_right_children_is_that_of_the_root_at_any_depth() -> N
     assert moves == pytest.approx([exact] * run.phases)
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_gauge_has_its_scale_and_no_other() -> None:
     course = program("learned", epsilon=1.0).course
     rung = course.ladder[0][0]

@@ -213,6 +213,7 @@ def released(made: Plan, given: Events) -> dict[str, Any]:
     return {one.name: one.value[:, 0] for one in found.released}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_stream_of_lists_is_that_of_a_table(case: str) -> None:
     made = plan(case)
@@ -271,6 +272,7 @@ def test_no_table_of_the_rows_is_made(case: str) -> None:
     assert made.state_bytes() < 26 * 8 * size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_arrays_and_sparse_matrices_give_the_same_model(case: str) -> None:
     made = program(case)
@@ -334,6 +336,7 @@ def test_a_sparse_record_moves_one_release_by_its_sensitivity_at_most(
     assert least < most <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("case", ["tree", "simplex", "one_sample"])
 def test_sparse_records_move_scores_by_what_is_paid_for(
@@ -351,6 +354,7 @@ def test_sparse_records_move_scores_by_what_is_paid_for(
     assert 0.01 * made.loss(None).value < worst <= made.loss(None).value
 
 
+@pytest.mark.slow
 def test_without_noise_a_wide_model_learns() -> None:
     """Three of 4,200 features make the target; records enough, hardly any noise."""
     n, rng = 8_000, np.random.default_rng(2)
@@ -385,6 +389,7 @@ def test_many_vertices_are_chosen_among_by_few_logarithms() -> None:
         assert one.tobytes() == vertices.choose(gradient, 0.7, 1.0, gumbel).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 @pytest.mark.parametrize("case", ["gaussian", "tree", "halving"])
 @pytest.mark.parametrize("wide", [True, False])

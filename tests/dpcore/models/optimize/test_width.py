@@ -123,6 +123,7 @@ def test_the_same_bits_however_it_is_cut_and_within_the_set(name: str) -> None:
     assert way.linear.set.contains(whole[None], 1e-6).all()
 
 
+@pytest.mark.slow
 def test_without_noise_it_finds_the_least() -> None:
     way = made(SETS["l2"], Squared(), steps=4000)
     rng = np.random.default_rng(8)

@@ -149,6 +149,7 @@ def test_a_model_does_not_depend_on_who_is_beside_it() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_a_lifted_model_does_not_depend_on_those_next_to_it(name: str) -> None:
     convex_set, phi = SETS[name], RandomProjection(20, D, 4).matrix

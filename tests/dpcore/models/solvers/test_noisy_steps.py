@@ -90,6 +90,7 @@ def test_a_run_pays_for_all_that_it_asks_and_no_more(budget: PrivacyLoss) -> Non
     assert all((exact != answer).any() for exact, *_, answer in queries.asked)  # none is un-noised
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.kind)
 def test_moments_have_the_noise_that_they_cost(budget: PrivacyLoss) -> None:
     k, quarter = 1500, Fraction(1, 4)
