@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weir.transforms.decode.parquet import RowGroups
     from weir.transforms.decode.schema import EventSchema
 
-SPLIT_ROWS = 2**21
+SPLIT_ROWS = 2**20
 
 
 class Parquet(Format):
