@@ -119,6 +119,17 @@ def objects(
 def running(
     total: Buffer, leaves: Buffer, drawn: Buffer, noisy: Buffer, out: Buffer, /
 ) -> None: ...
+def sum_cells(
+    words: Buffer,
+    room: Buffer,
+    counts: Buffer,
+    values: Buffer,
+    codes: Buffer,
+    summed: Buffer,
+    sums: Buffer,
+    shape: Buffer,
+    /,
+) -> int: ...
 def times(data: Buffer, offsets: Buffer, out: Buffer, kinds: Buffer, /) -> None: ...
 def untouched(
     packed: Buffer,

@@ -1,5 +1,5 @@
 /* AES-128 over blocks, by the processor's own instructions: no tables, no timing that follows data.
-   Where it has none the module says so, and dpcore/noise/aes.py asks a library instead. */
+   Where it has none the module says so, and dpcore/noise/streams.py asks a library instead. */
 #include "kernels.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)

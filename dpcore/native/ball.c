@@ -1,4 +1,4 @@
-/* Conditional-gradient steps over an l1 ball, row by row: dpcore/models/online/ball_step.py.
+/* Conditional-gradient steps over an l1 ball, row by row: dpcore/models/online/oracle_step.py.
 
    Sums are added up in numpy's own order: `total` as np.add.reduce does along contiguous rows, `products` as np.einsum
    does with registers of two doubles and no fused operations. Who calls it asks first whether the numpy at hand agrees. */
@@ -90,7 +90,7 @@ static void sift(int64_t *heap, Py_ssize_t at, Py_ssize_t n) {
   heap[at] = key;
 }
 
-/* Takes an amount from caps, the largest of `worth` first: `take_largest_first` of dpcore/geometry/order.py. Keys are
+/* Takes an amount from caps, the largest of `worth` first: `take_largest_first` of dpcore/geometry/boxes.py. Keys are
    integers in the order of the doubles, turned round, with their column in the lowest bits. */
 #define KEY(worth, column)                                   \
   double negated = 0.0 - (worth);                            \

@@ -1,4 +1,4 @@
-/* BLAKE2b (RFC 7693) of many short messages: dpcore/noise/blake.py. It has no tables that are read by data. */
+/* BLAKE2b (RFC 7693) of many short messages: dpcore/noise/streams.py. It has no tables that are read by data. */
 #include "kernels.h"
 
 #define BLOCK 128

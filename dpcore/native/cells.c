@@ -1,4 +1,4 @@
-/* Fields of plain lines of CSV, each line on its own: transforms/decode/cells.py says which are plain. */
+/* Fields of plain lines of CSV, each line on its own: transforms/decode/csv.py says which are plain. */
 #include "json_number.h"
 
 enum { UNUSED = -1, TEXT, NUMBER };

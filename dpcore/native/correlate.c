@@ -1,4 +1,4 @@
-/* Noise of buffers over a stride: `correlated` of dpcore/continual/buffers.py says what it is. */
+/* Noise of buffers over a stride: `correlated` of dpcore/continual/blt.py says what it is. */
 #include "kernels.h"
 
 /* One tick: total = unit + sum_j omega_j u_j in the order of j, then u_j = u_j theta_j + unit.

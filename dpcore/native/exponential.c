@@ -1,4 +1,4 @@
-/* Logarithms, and what is made of them: dpcore/noise/inverse_normal.py and selection.py say what they are. */
+/* Logarithms, and what is made of them: dpcore/noise/gaussian.py and selection.py say what they are. */
 #include "kernels.h"
 #include "logarithm.h"
 

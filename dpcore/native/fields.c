@@ -1,4 +1,4 @@
-/* Fields of plain lines of JSON, each line on its own: transforms/decode/fields.py says which are plain. */
+/* Fields of plain lines of JSON, each line on its own: transforms/decode/json_lines.py says which are plain. */
 #include "json_number.h"
 
 enum { TEXT, NUMBER, WHOLE, TRUTH, OBJECT };

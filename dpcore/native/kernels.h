@@ -85,6 +85,7 @@ PyObject *weir_number(PyObject *self, PyObject *args);
 PyObject *weir_objects(PyObject *self, PyObject *args);
 PyObject *weir_renumber(PyObject *self, PyObject *args);
 PyObject *weir_running(PyObject *self, PyObject *args);
+PyObject *weir_sum_cells(PyObject *self, PyObject *args);
 PyObject *weir_times(PyObject *self, PyObject *args);
 PyObject *weir_untouched(PyObject *self, PyObject *args);
 PyObject *weir_vectors(PyObject *self, PyObject *args);

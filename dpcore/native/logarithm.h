@@ -1,4 +1,4 @@
-/* `exact_log` and `_log_near_one` of dpcore/noise/inverse_normal.py, operation by operation. */
+/* `exact_log` and `_log_near_one` of dpcore/noise/gaussian.py, operation by operation. */
 #ifndef WEIR_LOGARITHM_H
 #define WEIR_LOGARITHM_H
 

@@ -1,4 +1,4 @@
-/* Hashes found in a table with open addresses: `Names` of transforms/select/names.py. */
+/* Hashes found in a table with open addresses: `KeyNumbers` of transforms/operators/key_numbers.py. */
 #include "kernels.h"
 
 #define AHEAD 16 /* looked for before their turn: they lie anywhere */

@@ -1,5 +1,5 @@
-/* Keyed hashes of ids, and of what belongs to a user: CBC-MACs of dpcore/leaves/id_hash.py and
-   dpcore/people/hashes.py, many side by side. */
+/* Keyed hashes of ids, and of what belongs to a user: CBC-MACs of dpcore/leaves/hashes.py and
+   dpcore/users/cells.py, many side by side. */
 #include "kernels.h"
 
 #define SIDE 128 /* chained at once */

@@ -1,4 +1,4 @@
-/* Standard normals from random words: dpcore/noise/inverse_normal.py says what they are. */
+/* Standard normals from random words: dpcore/noise/gaussian.py says what they are. */
 #include "kernels.h"
 #include "logarithm.h"
 

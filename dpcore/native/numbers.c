@@ -1,4 +1,4 @@
-/* Hashes numbered in the order in which they first came: dpcore/leaves/numbered.py.
+/* Hashes numbered in the order in which they first came: `HashNumbers` of dpcore/leaves/hash_sets.py.
 
    `slots` is an open table of 2^k words: 0, or the first half of a hash's second word above the number + 1. A hash belongs
    at the first k bits of that half, or behind, so that a table is doubled in order, without a look at the hashes. */

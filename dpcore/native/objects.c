@@ -1,4 +1,4 @@
-/* Objects of place to number cut out of lines of JSON: transforms/decode/lifted.py says which. */
+/* Objects of place to number cut out of lines of JSON: transforms/decode/ndjson.py says which. */
 #include "json_number.h"
 
 #define DEEPEST 500 /* Python's readers of JSON give up somewhere beyond. */
@@ -97,7 +97,7 @@ odd:
 }
 
 /* objects(data, starts, ends, name, size, lengths, places, numbers, rest, rest_starts, rest_ends):
-   see lifted.py. Returns how many numbers were lifted, and the bytes of the rest. */
+   see ndjson.py. Returns how many numbers were lifted, and the bytes of the rest. */
 PyObject *weir_objects(PyObject *self, PyObject *args) {
   (void)self;
   Py_buffer data, starts, ends, name, lengths, places, numbers, rest, rest_starts, rest_ends;

@@ -1,4 +1,4 @@
-/* Times of ISO 8601 in their common form, each on its own: transforms/decode/iso.py says which that is. */
+/* Times of ISO 8601 in their common form, each on its own: transforms/decode/time.py says which that is. */
 #include "text.h"
 
 enum { OTHER, ABSOLUTE, LOCAL };

@@ -1,4 +1,4 @@
-/* Users whom no cap touches: `untouched` of dpcore/people/untouched.py says what that is. */
+/* Users whom no cap touches: `within_bounds` of dpcore/users/fast_path.py says what that is. */
 #include "kernels.h"
 
 #define AHEAD 32 /* events whose columns are fetched before they are looked at: they lie anywhere */

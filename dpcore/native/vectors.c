@@ -1,7 +1,7 @@
-/* Vectors of density exp(-||x||_2): dpcore/noise/knorm.py says how they are made. */
+/* Vectors of density exp(-||x||_2): dpcore/noise/gaussian.py says how they are made. */
 #include "kernels.h"
 
-/* As sum_last of knorm.py: halves are added, so that the order follows the width alone. */
+/* As sum_last of gaussian.py: halves are added, so that the order follows the width alone. */
 static double sum(double *values, Py_ssize_t width) {
   while (width > 1) {
     Py_ssize_t half = width / 2;

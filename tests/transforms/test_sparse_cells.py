@@ -128,3 +128,27 @@ def test_narrow_sums_are_never_taken_for_events_that_are_not_summed() -> None:
     large = leaf._replace(values=np.full((3, 4), 1 << 20))
     assert not partial.narrowed(leaf).is_summed
     assert partial.narrowed(large).is_summed
+
+
+@pytest.mark.parametrize("width", [0, 1, 3])
+@pytest.mark.parametrize(("n", "cells"), [(1, 1), (2, 1), (500, 40), (5000, 1 << 40), (3000, 1)])
+def test_one_pass_adds_up_what_numpy_does(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, width: int, n: int, cells: int
+) -> None:
+    """Sums turn over alike, and what has no room for its place is left to numpy."""
+    rng = np.random.default_rng(n + width)
+    code = rng.integers(0, cells, n)
+    ticks, rows = np.divmod(code, 7)
+    counts, values = rng.integers(1, 9, n), rng.integers(-(2**63), 2**63 - 1, (n, width))
+    for far in (0, (1 << 58) - cells // 7, -(1 << 20)):
+        one = partial.sum_by_cell(ticks + far, rows, 7, counts, values)
+        with monkeypatch.context() as without:
+            without.setattr(partial, "kernels", None)
+            other = partial.sum_by_cell(ticks + far, rows, 7, counts, values)
+        for item, again in zip(one[:4], other[:4], strict=True):
+            assert item.dtype == again.dtype and item.shape == again.shape
+            assert np.array_equal(item, again)
+    with pytest.raises(ValueError, match="places below that many"):
+        words, room = np.full(2, 3, dtype=np.uint64), np.zeros(2, dtype=np.uint64)
+        some = [np.zeros(2, dtype=np.int64) for _ in range(6)]
+        compiled.sum_cells(words, room, *some[:4], some[4], np.array([2, 3, 1]))

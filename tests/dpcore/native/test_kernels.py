@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,20 @@ def test_a_module_of_other_sources_is_not_used(
     finally:
         monkeypatch.undo()
         assert importlib.reload(native).kernels is compiled
+
+
+@pytest.mark.parametrize("path", [*FOLDER.glob("*.c"), *FOLDER.glob("*.h")], ids=lambda p: p.name)
+def test_what_a_source_says_of_files_and_names_is_so(path: Path) -> None:
+    """A kernel is read next to the path in numpy: its comment says where that is."""
+    top = FOLDER.parents[1]
+    text = path.read_text()
+    for name in re.findall(r"\b(?:dpcore|transforms)/[\w/]+\.py\b", text):
+        assert (top / name).is_file(), name
+    for names, place in re.findall(
+        r"((?:`[\w.]+`[ and,]*)+) of ((?:dpcore|transforms)/[\w/]+\.py)", text
+    ):
+        for name in re.findall(r"`(?:\w+\.)?(\w+)`", names):
+            assert re.search(rf"\b(?:def|class) {name}\b", (top / place).read_text()), name
 
 
 def test_buffers_that_do_not_fit_are_refused(compiled: Any) -> None:
