@@ -87,8 +87,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     assert not twice, f"imported by the name of a folder: {twice}; write weir.{twice[0]}"
 
 
-LONG = 1.0
-"""Seconds from which ``make check`` names a test, all cases together."""
+LONG = 2.0
+"""Seconds from which ``make check`` names a test, all cases together: the first of several that
+share what one of them computes has its time."""
 _lasted: Counter[str] = Counter()
 
 

@@ -266,13 +266,11 @@ def test_layers_are_imported_by_their_installed_names() -> None:
     assert faults_of(others, lambda path: BARE_IN_TEXT.findall(path.read_text())) == {}
 
 
-@pytest.mark.slow
 def test_rooms_import_only_rooms_before_them() -> None:
     files = [path for path in FILES if path.name != "__init__.py"]
     assert faults_of(files, lambda path: room_faults(module_of(path), code_of(path))) == {}
 
 
-@pytest.mark.slow
 def test_packages_import_only_what_others_export() -> None:
     faces = {package: face_of(package) for package in FACES}
     assert faults_of(FILES, lambda path: face_faults(module_of(path), code_of(path), faces)) == {}

@@ -121,8 +121,9 @@ def sum_by_cell(
     code = ticks * n_rows + rows
     if np.all(code[1:] > code[:-1]):
         return PartialLeaf(ticks, rows, counts, values)
-    if kernels is not None and values.dtype == np.int64 and _sorted_bits(code) is not None:
-        return _summed(code, n_rows, counts, values)
+    bits = _bits_of(code)
+    if kernels is not None and bits is not None and values.dtype == np.int64:
+        return _in_one_pass(code, bits, n_rows, counts, values)
     order = _stable_order(code)
     code = code[order]
     starts = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
@@ -136,15 +137,15 @@ def sum_by_cell(
     )
 
 
-def _summed(code: Ints, n_rows: int, counts: Ints, values: Ints) -> PartialLeaf:
-    """As ``sum_by_cell``, in one pass behind one sort."""
-    n, bits, width = len(code), len(code).bit_length(), values.shape[1]
-    words = code.view(np.uint64) << np.uint64(bits)
+def _in_one_pass(code: Ints, bits: int, n_rows: int, counts: Ints, values: Any) -> PartialLeaf:
+    """As ``sum_by_cell``. code: tick * n_rows + row; bits: of it and its place."""
+    n, width = len(code), values.shape[1]
+    words = code.view(np.uint64) << np.uint64(n.bit_length())
     words |= np.arange(n, dtype=np.uint64)
     codes, summed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     sums = np.empty((n, width), dtype=np.int64)
     counts, values = np.ascontiguousarray(counts, dtype=np.int64), np.ascontiguousarray(values)
-    shape = np.array([bits, _sorted_bits(code), width])
+    shape = np.array([n.bit_length(), bits, width])
     cells = kernels.sum_cells(  # type: ignore[union-attr]  # who calls this has looked
         words, np.empty_like(words), counts, values, codes, summed, sums, shape
     )
@@ -154,7 +155,7 @@ def _summed(code: Ints, n_rows: int, counts: Ints, values: Ints) -> PartialLeaf:
     return PartialLeaf(ticks, rows, summed, sums)
 
 
-def _sorted_bits(code: Ints) -> int | None:
+def _bits_of(code: Ints) -> int | None:
     """Bits that whole numbers and their places have together; None: more than 64, or below 0."""
     bits = max(1, int(code.max()).bit_length()) + len(code).bit_length()
     return None if bits > 64 or int(code.min()) < 0 else bits
@@ -163,7 +164,7 @@ def _sorted_bits(code: Ints) -> int | None:
 def _stable_order(code: Ints) -> Ints:
     """The stable order of whole numbers from 0 on: by one sort of plain numbers where they and
     their places fit into 64 bits together."""
-    bits = _sorted_bits(code)
+    bits = _bits_of(code)
     if bits is None:
         return np.argsort(code, kind="stable")
     return order_of((code.view(np.uint64) << np.uint64(64 - bits + len(code).bit_length()),))
