@@ -49,6 +49,8 @@ _VALUES: dict[Kind, tuple[str, pa.DataType]] = {
 }
 """Kind -> the reason of values that are not of it, and the canonical type."""
 NONE_SPOILT: Spoilt = {}
+NEAR = 8
+"""Whole numbers of a batch that lie in so many times as many places are near each other."""
 
 
 class Decoded(NamedTuple):
@@ -293,9 +295,9 @@ def _key(
     if isinstance(values, pa.ChunkedArray):
         values = plain(values)
     if pa.types.is_integer(values.type) and not values.null_count:
-        values = values.dictionary_encode()  # then few are spelled as texts
-        names, _ = to_text(values.dictionary, field, column, source)
-        return pa.DictionaryArray.from_arrays(values.indices, names), None
+        indices, dictionary = _numbered(values)  # then few are spelled as texts
+        names, _ = to_text(dictionary, field, column, source)
+        return pa.DictionaryArray.from_arrays(indices, names), None
     encoded = pa.types.is_dictionary(values.type)
     if encoded and is_text(values.type.value_type):
         names, bad = to_text(values.dictionary, field, column, source, empty_is_null)
@@ -304,6 +306,24 @@ def _key(
             return pa.DictionaryArray.from_arrays(indices, names), None
     text, bad = to_text(values, field, column, source, empty_is_null)
     return text.dictionary_encode().cast(KEY_TYPE), bad
+
+
+def _numbered(values: Any) -> tuple[Any, Any]:
+    """Whole numbers as places in a list of those that there are, and it: found in a table where
+    they lie near each other, which takes half the time of hashing them."""
+    numbers = values.to_numpy()
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if high - low >= NEAR * len(numbers):
+        encoded = values.dictionary_encode()
+        return encoded.indices, encoded.dictionary
+    wide = np.uint64 if numbers.dtype.kind == "u" else np.int64
+    offsets = (numbers.astype(wide) - wide(low)).view(np.int64)
+    there = np.zeros(high - low + 1, dtype=bool)
+    there[offsets] = True
+    used = np.flatnonzero(there)
+    place = np.empty(len(there), dtype=np.int32)
+    place[used] = np.arange(len(used), dtype=np.int32)
+    return pa.array(place[offsets]), pa.array(used.astype(wide) + wide(low), values.type)
 
 
 def _identity(
