@@ -22,7 +22,8 @@ from tests.transforms.test_filter import PublicPlan
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys, key_text
 from weir.transforms.columns import keys as select_keys
-from weir.transforms.columns.keys import key_roles, keys_of
+from weir.transforms.columns.keys import KEY, key_roles, keys_of
+from weir.transforms.decode.canonical import KEY_TYPE, assemble
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.operators.filter import Assign
@@ -77,6 +78,35 @@ def test_keys_are_those_of_each_record_alone(data: Any) -> None:
         keys, missing = keys_of(batch_of(columns), names)
     assert keys.to_pylist() == [None if None in event else key_text(event) for event in events]
     assert missing.tolist() == [event.index(None) if None in event else -1 for event in events]
+
+
+WHOLE = (
+    pa.int8(),
+    pa.uint8(),
+    pa.int16(),
+    pa.uint16(),
+    pa.int32(),
+    pa.uint32(),
+    pa.int64(),
+    pa.uint64(),
+)
+SCHEMA = EventSchema(time=None, keys=("k",))
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=str)
+def test_a_whole_number_is_the_same_key_next_to_any_others(kind: Any) -> None:
+    """Near each other they are found in a table, else by hashes: no record changes another."""
+    ends = np.iinfo(kind.to_pandas_dtype())
+    low, high = int(ends.min), int(ends.max)
+    near = list(range(low, low + 90)), [high, high - 1, high, high - 9], [low], [high], [low, high]
+    for values in (*near, [*near[0], high], [low, *near[1]], [3, 3, 1, 2, 1]):
+        column = pa.array([0, *values], kind).slice(1)
+        decoded = assemble({"k": column}, np.arange(len(values)), SCHEMA, "f")
+        assert decoded.events is not None and decoded.dead is None
+        found = decoded.events.column(KEY)
+        assert found.type == KEY_TYPE
+        assert found.cast(pa.string()).to_pylist() == [str(value) for value in values]
+        assert sorted(found.dictionary.to_pylist()) == sorted({str(value) for value in values})
 
 
 def test_many_combinations_that_hardly_occur() -> None:
