@@ -310,14 +310,14 @@ def _key(
 
 def _numbered(values: Any) -> tuple[Any, Any]:
     """Whole numbers as places in a list of those that there are, and it: found in a table where
-    they lie near each other, which takes half the time of hashing them."""
+    they lie near each other, which takes less time than hashing them."""
     numbers = values.to_numpy()
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     if high - low >= NEAR * len(numbers):
         encoded = values.dictionary_encode()
         return encoded.indices, encoded.dictionary
     wide = np.uint64 if numbers.dtype.kind == "u" else np.int64
-    offsets = (numbers.astype(wide) - wide(low)).view(np.int64)
+    offsets = (numbers.astype(wide, copy=False) - wide(low)).view(np.int64)
     there = np.zeros(high - low + 1, dtype=bool)
     there[offsets] = True
     used = np.flatnonzero(there)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from weir.transforms.decode.schema import EventSchema
 
 SPLIT_ROWS = 2**20
+"""Rows of a split, at least. Of larger ones there would be so few that cores wait for the last."""
 
 
 class Parquet(Format):

@@ -139,6 +139,7 @@ def sum_by_cell(
 
 def _in_one_pass(code: Ints, bits: int, n_rows: int, counts: Ints, values: Any) -> PartialLeaf:
     """As ``sum_by_cell``. code: tick * n_rows + row; bits: of it and its place."""
+    assert kernels is not None
     n, width = len(code), values.shape[1]
     words = code.view(np.uint64) << np.uint64(n.bit_length())
     words |= np.arange(n, dtype=np.uint64)
@@ -146,7 +147,7 @@ def _in_one_pass(code: Ints, bits: int, n_rows: int, counts: Ints, values: Any) 
     sums = np.empty((n, width), dtype=np.int64)
     counts, values = np.ascontiguousarray(counts, dtype=np.int64), np.ascontiguousarray(values)
     shape = np.array([n.bit_length(), bits, width])
-    cells = kernels.sum_cells(  # type: ignore[union-attr]  # who calls this has looked
+    cells = kernels.sum_cells(
         words, np.empty_like(words), counts, values, codes, summed, sums, shape
     )
     if cells < n:  # or what is kept would hold the room of all
