@@ -156,7 +156,8 @@ def test_one_pass_adds_up_what_numpy_does(
         for item, again in zip(one[:4], other[:4], strict=True):
             assert item.dtype == again.dtype and item.shape == again.shape
             assert np.array_equal(item, again)
-    assert len(calls) == (n > 1), "of what is in order nothing, and of far cells numpy adds it up"
+    assert bool(calls) == (n > 1), "a single cell is in order"
+    assert len(calls) < 3 or n < 500, "many cells so far away are left to numpy"
     with pytest.raises(ValueError, match="places below that many"):
         words, room = np.full(2, 3, dtype=np.uint64), np.zeros(2, dtype=np.uint64)
         some = [np.zeros(2, dtype=np.int64) for _ in range(6)]
