@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 2270999821
+VERSION = 1775894111
 """Checksum of the sources: a module that was built from others is not used. Its test tells it."""
 
 

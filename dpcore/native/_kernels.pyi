@@ -43,7 +43,9 @@ def discrete(
     digests: Buffer,
     out: Buffer,
     coordinates: Buffer,
-    constants: Buffer,
+    rows: Buffer,
+    tables: Buffer,
+    of: Buffer,
     powers: Buffer,
     /,
 ) -> int: ...

@@ -6,119 +6,99 @@
 #define SIZE 512 /* samples that are tried together */
 #define MARGIN 512
 #define HARD INT64_MIN /* no sample: for the caller to settle */
-#define LAST 14 /* beyond this bucket nothing is accepted without being settled */
+#define TABLE_BITS 13
+#define TABLE (1 << TABLE_BITS)
+#define OFFSET_BITS (63 - TABLE_BITS)
+#define STRIPS 256
 #define ATTEMPTS (1 << 24) /* of a stream; never reached */
 
 typedef struct {
-  const uint64_t *shift, *mask, *lift, *curvature, *start, *powers;
-} constants;
+  uint64_t shift, step, lift, curvature, start, table, tail, unused, bounds[STRIPS], counts[STRIPS];
+} row;
 
-/* One attempt on a block: the value, and what became of it: 0 rejected, 1 accepted, 2 or 3 undecided.
-   Those below make many, and return the union of what became of them. */
-WEIR_INLINE uint64_t attempt(uint64_t low, uint64_t high, uint64_t shift, uint64_t mask, uint64_t lift,
-                               uint64_t curvature, uint64_t start, const uint64_t *powers, int64_t *value) {
-  uint64_t rest = low >> shift, sign = rest & 1;
-  rest >>= 1;
-  uint64_t ended = rest | 1 << (LAST + 1), lowest = ended & (0 - ended); /* 2^v, v <= 15 */
-  uint64_t v = (uint64_t)((lowest & 0xAAAA) != 0) | (uint64_t)((lowest & 0xCCCC) != 0) << 1 |
-               (uint64_t)((lowest & 0xF0F0) != 0) << 2 | (uint64_t)((lowest & 0xFF00) != 0) << 3;
-  uint64_t reach = low & mask;
-  *value = (int64_t)(((v << shift) + reach) ^ (0 - sign));
-  v = v < LAST ? v : LAST;
-  uint64_t a = (((reach + sign) << lift) >> 12) + 1 + (v << 28);
-  a = (a * a >> 31) * curvature + start - (v << 55);
-  uint64_t tangent = UINT32_MAX - ((a >> 23 & 0x1FFFFF) * UINT64_C(0xB17217F8) >> 32);
-  uint64_t drop = a >> 55;
+enum { REJECTED, ACCEPTED, BETWEEN };
+
+/* One attempt on a block: the value, and what becomes of it. */
+WEIR_INLINE int attempt(uint64_t low, uint64_t uniform, const row *c, const uint8_t *tables, uint64_t *strip,
+                        int64_t *value) {
+  uint64_t sign = low >> TABLE_BITS & 1, rest = low >> (TABLE_BITS + 1), bits = OFFSET_BITS - c->shift;
+  uint64_t one = (uint64_t)1 << bits, product = (rest >> c->shift) * c->step;
+  *strip = tables[c->table * TABLE + (low & (TABLE - 1))];
+  uint64_t y = *strip * (c->step << c->shift) + (product >> bits << c->shift) + (rest & (((uint64_t)1 << c->shift) - 1));
+  *value = (int64_t)(y ^ (0 - sign));
+  uint64_t bounds = c->bounds[*strip];
+  int even = (product & (one - 1)) >= one % c->step;
+  int accepted = uniform < bounds >> 32, rejected = uniform > (uint32_t)bounds;
+  return even & !rejected ? BETWEEN - accepted : REJECTED;
+}
+
+/* The same of an attempt that is between the bounds of its strip, which BETWEEN says of a few as well. */
+static int between(uint64_t uniform, uint64_t strip, int64_t value, const row *c, const uint64_t *powers) {
+  if (strip == c->tail) return BETWEEN;
+  uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
+  uint64_t a = (magnitude << c->lift >> 12) + 1;
+  a = (a * a >> 31) * c->curvature + c->start;
+  uint64_t tangent = UINT32_MAX - ((a >> 23 & 0x1FFFFF) * UINT64_C(0xB17217F8) >> 32), drop = a >> 55;
   uint64_t chance = tangent * powers[a >> 44 & 2047] >> (drop < 63 ? drop : 63);
-  uint64_t uniform = high >> 32;
-  uint64_t hard = (uint64_t)(uniform - chance < MARGIN) | (uint64_t)(rest == 0);
-  return hard << 1 | (uint64_t)(uniform < chance);
-}
-
-WEIR_WIDE static uint64_t alike(const uint64_t *restrict words, const constants *c, int64_t *restrict values,
-                            uint64_t *restrict state, int n) {
-  uint64_t shift = *c->shift, mask = *c->mask, lift = *c->lift, curvature = *c->curvature, start = *c->start;
-  const uint64_t *powers = c->powers;
-  uint64_t seen = 0;
-  for (int i = 0; i < n; i++)
-    seen |= state[i] =
-        attempt(words[2 * i], words[2 * i + 1], shift, mask, lift, curvature, start, powers, &values[i]);
-  return seen;
-}
-
-WEIR_WIDE static uint64_t unlike(const uint64_t *restrict words, const int64_t *restrict column, const constants *c,
-                             int64_t *restrict values, uint64_t *restrict state, int n) {
-  const uint64_t *shift = c->shift, *mask = c->mask, *lift = c->lift, *curvature = c->curvature, *start = c->start;
-  const uint64_t *powers = c->powers;
-  uint64_t seen = 0;
-  for (int i = 0; i < n; i++) {
-    int64_t at = column[i];
-    seen |= state[i] = attempt(words[2 * i], words[2 * i + 1], shift[at], mask[at], lift[at], curvature[at], start[at],
-                               powers, &values[i]);
-  }
-  return seen;
+  uint64_t count = c->counts[strip], top = c->counts[0];
+  if ((uniform + 1) * count <= chance * top) return ACCEPTED;
+  return uniform * count < (chance + MARGIN) * top ? BETWEEN : REJECTED;
 }
 
 /* Samples that are tried together: the block of each one's stream that is next, where it goes, and which
-   constants are its. Those that are rejected stay, in front of new ones. */
+   row is its. Those that are rejected stay, in front of new ones. */
 typedef struct {
   const weir_streams *streams;
-  const constants *c;
-  int same, n;
+  const row *rows;
+  const uint8_t *tables;
+  const uint64_t *powers;
+  int n;
   int64_t *out;
   Py_ssize_t undecided;
   uint64_t points[2 * SIZE], number[SIZE];
-  int64_t to[SIZE], column[SIZE];
+  int64_t to[SIZE], row[SIZE];
 } trial;
+
+static void give_up(trial *t, int i) {
+  t->out[t->to[i]] = HARD;
+  t->undecided++;
+}
 
 /* One attempt of all. */
 static void attempt_all(trial *t) {
-  uint64_t words[2 * SIZE], state[SIZE];
-  int64_t values[SIZE], again[SIZE];
-  int n = t->n, left = 0;
+  uint64_t words[2 * SIZE], strip;
+  int again[SIZE], n = t->n, left = 0;
   weir_aes_blocks(&t->streams->stream, t->points, words, n);
-  uint64_t seen = t->same ? alike(words, t->c, values, state, n) : unlike(words, t->column, t->c, values, state, n);
-  for (int i = 0; i < n; i++) t->out[t->to[i]] = values[i]; /* a rejected one is written over later */
-  if (seen >> 1)
-    for (int i = 0; i < n; i++)
-      if (state[i] >> 1) {
-        t->out[t->to[i]] = HARD;
-        t->undecided++;
-      }
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n; i++) { /* a rejected one is written over later */
     again[left] = i;
-    left += !state[i];
+    left += attempt(words[2 * i], words[2 * i + 1] >> 32, t->rows + t->row[i], t->tables, &strip, t->out + t->to[i]) != ACCEPTED;
   }
   t->n = 0;
   for (int j = 0; j < left; j++) {
-    int64_t i = again[j];
-    uint64_t before = t->number[i], next = before + 1;
-    if (next == ATTEMPTS) {
-      t->out[t->to[i]] = HARD;
-      t->undecided++;
-      continue;
-    }
+    int i = again[j];
+    const row *c = t->rows + t->row[i];
+    uint64_t uniform = words[2 * i + 1] >> 32, before = t->number[i], next = before + 1;
+    int64_t value;
+    int state = attempt(words[2 * i], uniform, c, t->tables, &strip, &value);
+    if (state == BETWEEN) state = between(uniform, strip, value, c, t->powers);
+    if (state == BETWEEN || (state == REJECTED && next == ATTEMPTS)) give_up(t, i);
+    if (state != REJECTED || next == ATTEMPTS) continue;
     int k = t->n++;
     t->points[2 * k] = t->points[2 * i] ^ before ^ next;
     t->points[2 * k + 1] = t->points[2 * i + 1];
     t->number[k] = next;
     t->to[k] = t->to[i];
-    t->column[k] = t->column[i];
+    t->row[k] = t->row[i];
   }
 }
 
-/* Until none is left. */
-static void settle(trial *t) {
-  while (t->n) attempt_all(t);
-}
-
 /* A coordinate of some pairs, whose samples lie `width` apart. */
-static void add(trial *t, const uint64_t *seeds, Py_ssize_t pairs, uint64_t coordinate, Py_ssize_t column,
-                Py_ssize_t first, Py_ssize_t width) {
+static void add(trial *t, const uint64_t *seeds, Py_ssize_t pairs, uint64_t coordinate, int64_t row, Py_ssize_t first,
+                Py_ssize_t width) {
   for (Py_ssize_t i = 0; i < pairs;) {
     Py_ssize_t room = SIZE - t->n, n = pairs - i < room ? pairs - i : room;
     uint64_t *points = t->points + 2 * t->n, *number = t->number + t->n;
-    int64_t *to = t->to + t->n, *columns = t->column + t->n;
+    int64_t *to = t->to + t->n, *rows = t->row + t->n;
     for (Py_ssize_t k = 0; k < n; k++) {
       points[2 * k] = seeds[2 * (i + k)] ^ coordinate << 24;
       points[2 * k + 1] = seeds[2 * (i + k) + 1];
@@ -126,7 +106,7 @@ static void add(trial *t, const uint64_t *seeds, Py_ssize_t pairs, uint64_t coor
     for (Py_ssize_t k = 0; k < n; k++) {
       number[k] = 0;
       to[k] = (int64_t)(first + (i + k) * width);
-      columns[k] = (int64_t)column;
+      rows[k] = row;
     }
     t->n += (int)n;
     i += n;
@@ -134,53 +114,50 @@ static void add(trial *t, const uint64_t *seeds, Py_ssize_t pairs, uint64_t coor
   }
 }
 
-/* known: how many constants there are: 1, or one a coordinate, or these of every label. Where a label has one
-   for many keys, these are tried without those of the next. */
-static Py_ssize_t sample(const weir_streams *streams, const uint64_t *coordinates, Py_ssize_t width,
-                         const constants *c, Py_ssize_t known, int64_t *out) {
+/* of: which row a coordinate has, known of them: of every label the same, or of each its own. */
+static void sample(trial *t, const uint64_t *coordinates, Py_ssize_t width, const int64_t *of, Py_ssize_t known) {
   uint64_t seeds[2 * PAIRS];
-  Py_ssize_t keys = streams->keys, base = 0;
-  int a_row = known > 1 && width == 1 && keys >= SIZE;
-  constants row = *c;
-  trial t = {.streams = streams, .c = a_row ? &row : c, .same = known == 1 || a_row, .out = out};
-  for (Py_ssize_t first = 0; first < streams->pairs; first += PAIRS) {
-    Py_ssize_t pairs = streams->pairs - first < PAIRS ? streams->pairs - first : PAIRS;
-    weir_seeds(streams, first, pairs, seeds);
-    for (Py_ssize_t i = 0, n; i < pairs; i += n) {
-      Py_ssize_t at = first + i, key = at % keys;
-      n = keys - key < pairs - i ? keys - key : pairs - i;
-      if (!key && at && known > width) {
-        base += width;
-        if (a_row) {
-          settle(&t);
-          row = (constants){c->shift + base, c->mask + base, c->lift + base, c->curvature + base, c->start + base, c->powers};
-        }
-      }
+  Py_ssize_t keys = t->streams->keys, pairs = t->streams->pairs;
+  for (Py_ssize_t first = 0; first < pairs; first += PAIRS) {
+    Py_ssize_t some = pairs - first < PAIRS ? pairs - first : PAIRS;
+    weir_seeds(t->streams, first, some, seeds);
+    for (Py_ssize_t i = 0, n; i < some; i += n) {
+      Py_ssize_t at = first + i, left = keys - at % keys;
+      const int64_t *own = known > width ? of + at / keys * width : of;
+      n = left < some - i ? left : some - i;
       for (Py_ssize_t j = 0; j < width; j++)
-        add(&t, seeds + 2 * i, n, coordinates[j], base + j, at * width + j, width);
+        add(t, seeds + 2 * i, n, coordinates[j], own[j], at * width + j, width);
     }
   }
-  settle(&t);
-  return t.undecided;
+  while (t->n) attempt_all(t);
+}
+
+static int within(const Py_buffer *numbers, Py_ssize_t end) {
+  const int64_t *values = numbers->buf;
+  for (Py_ssize_t i = 0; i < numbers->len / 8; i++)
+    if (values[i] < 0 || values[i] >= end) return 0;
+  return 1;
 }
 
 PyObject *weir_discrete(PyObject *self, PyObject *args) {
   (void)self;
-  Py_buffer views[WEIR_NAMED + 3]; /* and coordinates (C,), constants (5, 1), (5, C) or (5, m C), powers (2048,) */
+  Py_buffer views[WEIR_NAMED + 5]; /* and coordinates (C,), rows (V, 520), tables (W, 8192), of (C,) or (m C,), powers (2048,) */
   weir_streams streams;
-  if (!weir_take(args, views, WEIR_NAMED + 3, 1u << 5)) return NULL;
-  Py_ssize_t width = views[6].len / 8, known = views[7].len / 40, undecided = 0;
+  if (!weir_take(args, views, WEIR_NAMED + 5, 1u << 5)) return NULL;
+  Py_ssize_t width = views[6].len / 8, known = views[9].len / 8, rows = views[7].len / (Py_ssize_t)sizeof(row);
   int fits = weir_streams_of(views, &streams) && views[5].len == 8 * streams.pairs * width && width &&
-             views[7].len == 40 * known && (known == 1 || known == width || (streams.keys && known == streams.pairs / streams.keys * width)) && views[8].len == 8 * 2048;
+             views[7].len == rows * (Py_ssize_t)sizeof(row) && views[8].len % TABLE == 0 && within(&views[9], rows) &&
+             (known == width || (streams.keys && known == streams.pairs / streams.keys * width)) && views[10].len == 8 * 2048;
+  trial t = {.streams = &streams, .rows = views[7].buf, .tables = views[8].buf, .powers = views[10].buf, .out = views[5].buf};
+  for (Py_ssize_t i = 0; fits && i < rows; i++)
+    fits = t.rows[i].table < (uint64_t)(views[8].len / TABLE) && t.rows[i].step && t.rows[i].shift < OFFSET_BITS;
   if (fits) {
-    const uint64_t *rows = views[7].buf;
-    constants c = {rows, rows + known, rows + 2 * known, rows + 3 * known, rows + 4 * known, views[8].buf};
     Py_BEGIN_ALLOW_THREADS
-    undecided = sample(&streams, views[6].buf, width, &c, known, views[5].buf);
+    sample(&t, views[6].buf, width, views[9].buf, known);
     Py_END_ALLOW_THREADS
   }
-  PyObject *done = weir_give(views, WEIR_NAMED + 3, fits ? NULL : "out must be (m, K, C), coordinates (C,), constants (5, 1), (5, C) or (5, m C), powers (2048,).");
+  PyObject *done = weir_give(views, WEIR_NAMED + 5, fits ? NULL : "out must be (m, K, C), coordinates (C,), rows (V, 520), tables (W, 8192), of (C,) or (m C,), powers (2048,).");
   if (!done) return NULL;
   Py_DECREF(done);
-  return PyLong_FromSsize_t(undecided);
+  return PyLong_FromSsize_t(t.undecided);
 }

@@ -80,95 +80,28 @@ def log2_above(numerator: int, denominator: int, bits: int) -> int:
     return out + (rest > item)
 
 
-HEIGHT_BITS = 62
-"""Heights of envelopes are whole numbers of 2^-62."""
-
-
-class HalvingEnvelope(NamedTuple):
-    """Piecewise-constant envelope of exp(-y^2 / 2 S), halving from one bucket to the next.
-
-    Attributes:
-      shift: buckets have width t = 2^shift, 0.6 sigma < t <= 1.2 sigma.
-      height: height * 2^-62 <= 2^-v exp(t^2 v^2 / 2 S) for every bucket v >= 0.
-      variance: S = sigma^2.
-    """
-
-    shift: int
-    height: int
-    variance: int
-
-
-@functools.lru_cache(maxsize=4096)
-def envelope(variance: int) -> HalvingEnvelope:
-    """The envelope for sigma^2 = variance >= 1, with a certified height.
-
-    With t >= 0.6 sigma, t^2 v^2 / 2 S >= 0.18 v^2 > v ln 2 for v >= 4, so the least of
-    2^-v exp(t^2 v^2 / 2 S), which is 1 at v = 0, lies among v < 4.
-    """
-    shift = 0
-    while 25 * 4 ** (shift + 1) <= 36 * variance:
-        shift += 1
-    height = 1 << HEIGHT_BITS
-    for v in range(1, 4):
-        _, high = exp_bounds(v * v * 4**shift, 2 * variance, 200)
-        height = min(height, (1 << (HEIGHT_BITS + 200)) // (high << v))
-    return HalvingEnvelope(shift, height, variance)
-
-
-def settle(
-    shape: HalvingEnvelope, low: int, high: int, extend: Callable[[int], tuple[int, int]]
-) -> int | None:
-    """One attempt in exact integer arithmetic.
-
-    Args:
-      shape: the envelope.
-      low: the block's first word: offset, sign, then the bits whose trailing zeros are counted.
-      high: the block's second word: first 64 bits of the uniform number.
-      extend: number >= 1 -> (64 more bits to count zeros in, 64 more bits of the uniform number).
-
-    Returns:
-      The sample, or None when the attempt is rejected.
-    """
-    offset = low & ((1 << shape.shift) - 1)
-    sign = low >> shape.shift & 1
-    bits, bucket, width, number = low >> (shape.shift + 1), 0, 63 - shape.shift, 0
-    while not bits:
-        number += 1
-        bucket, width, bits = bucket + width, 64, extend(number)[0]
-    bucket += (bits & -bits).bit_length() - 1
-    y = offset + (bucket << shape.shift)
-    magnitude = y + sign
-    uniform, have, number = high, 64, 0
-    while True:
-        bits = have + bucket + 64
-        least, most = exp_bounds(magnitude * magnitude, 2 * shape.variance, bits)
-        scale = HEIGHT_BITS + bits - bucket - have  # of uniform, against height * exp
-        if uniform + 1 << scale <= shape.height * least:
-            return -1 - y if sign else y
-        if uniform << scale >= shape.height * most:
-            return None
-        number += 1
-        uniform, have = uniform << 64 | extend(number)[1], have + 64
-
-
 Wholes = NDArray[np.uint64]
+
+TABLE_BITS = 13
+TABLE = 1 << TABLE_BITS
+"""Entries that a strip is drawn from."""
+
+OFFSET_BITS = 63 - TABLE_BITS
+"""Bits of a word behind the entry and the sign."""
 
 PROBABILITY_BITS = 32
 """Probabilities are whole numbers of 2^-32."""
 
 MARGIN = 512
-"""One is below the truth by less than this, in units of 2^-32: derived in ``acceptance``."""
+"""One is below the truth by less than this, in units of 2^-32: derived in ``exponential``."""
 
-MAX_SHIFT = 40
-"""Widest bucket, 2^40: that of sigma^2 = 2^80."""
-
-_LAST_BUCKET = np.uint64(14)
-_POINT = np.uint64(28)  # a magnitude's bits after the point, in bucket widths
-_DROP = np.uint64(MAX_SHIFT - 28)
-_SQUARE_DROP = np.uint64(31)
+_MOST_RATIO = 1024
+_STEP_LIMIT = 64
+_POINT = 28  # bits of a magnitude after the point, in units of t
+_MAX_SHIFT = 40  # t = 2^40: that of sigma^2 = 2^80
+_SQUARE_DROP = 31
 _CURVATURE_BITS = 30
-_EXPONENT_BITS = 2 * 28 - 31 + _CURVATURE_BITS  # 55 after the point
-_EXPONENT_POINT = np.uint64(_EXPONENT_BITS)
+_EXPONENT_BITS = 2 * _POINT - _SQUARE_DROP + _CURVATURE_BITS  # 55 after the point
 _FRACTION_DROP = np.uint64(_EXPONENT_BITS - PROBABILITY_BITS)
 _STEP_BITS = 11
 _STEP_DROP = np.uint64(_EXPONENT_BITS - _STEP_BITS)
@@ -203,37 +136,6 @@ def _powers() -> Wholes:
 POWERS = _powers()
 
 
-class Constants(NamedTuple):
-    """Of each coordinate, for vectorised attempts; each (C,), or (1,) where all are alike.
-
-    Attributes:
-      shift: log2 of the width t of a bucket.
-      mask: t - 1.
-      lift: 40 - shift.
-      curvature: c = t^2 log2(e) / 2 S in units of 2^-30, rounded up.
-      start: of the exponent, in units of 2^-55: see ``acceptance``.
-    """
-
-    shift: Wholes
-    mask: Wholes
-    lift: Wholes
-    curvature: Wholes
-    start: Wholes
-
-    @classmethod
-    def of(cls, variances: Sequence[int]) -> Constants:
-        """Constants of coordinates with these variances, each in [1, 2^80]."""
-        alike = len(set(variances)) == 1
-        rows = [_constants(variance) for variance in (variances[:1] if alike else variances)]
-        return cls(*np.array(rows, dtype=np.uint64).reshape(-1, 5).T.copy())
-
-    def at(self, column: Ints) -> Constants:
-        """Constants of each element. column: (n,) index of a coordinate."""
-        if self.shift.size == 1:
-            return self
-        return Constants(*(field[column] for field in self))
-
-
 @functools.cache
 def _log2_e() -> int:
     """log2(e) in units of 2^-100, rounded up."""
@@ -242,33 +144,37 @@ def _log2_e() -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def _constants(variance: int) -> tuple[int, int, int, int, int]:
-    """(shift, mask, lift, curvature, start) of one coordinate."""
-    shape = envelope(variance)
-    shift = shape.shift
+def _curve(variance: int) -> tuple[int, int, int]:
+    """What ``exponential`` needs of S = variance: (lift, curvature, start).
+
+    For t = 2^(40 - lift), 0.6 sigma < t <= 1.2 sigma: curvature is c = t^2 log2(e) / 2 S in units
+    of 2^-30, rounded up.
+    """
+    shift = 0
+    while 25 * 4 ** (shift + 1) <= 36 * variance:
+        shift += 1
     curvature = -((-_log2_e() << 2 * shift) // (2 * variance << (100 - _CURVATURE_BITS)))
-    start = log2_above(1 << HEIGHT_BITS, shape.height, _EXPONENT_BITS)
-    start += curvature + int(_ONE << _FRACTION_DROP) - 1 + (_POWER_BITS << _EXPONENT_BITS)
-    return shift, (1 << shift) - 1, MAX_SHIFT - shift, curvature, start
+    start = curvature + int(_ONE << _FRACTION_DROP) - 1 + (_POWER_BITS << _EXPONENT_BITS)
+    return _MAX_SHIFT - shift, curvature, start
 
 
-def acceptance(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
-    """Probabilities q with q <= 2^32 p <= q + MARGIN, p = height 2^(v - 62) exp(-m^2 / 2 S).
+def exponential(
+    magnitude: Wholes, lift: Wholes | int, curvature: Wholes | int, start: Wholes | int
+) -> Wholes:
+    """Probabilities q with q <= 2^32 p <= q + MARGIN, p = exp(-m^2 / 2 S).
 
-    Here v is the bucket, m = t v + reach the magnitude of what is proposed, and p <= 1. With
-    c = t^2 log2(e) / 2 S and s = m / t, p = 2^-E for E = c s^2 + log2(2^62 / height) - v >= 0. Each
-    step rounds E up, then 2^-E down, so q <= 2^32 p. All numbers are uint64 and none overflows:
-    0.36 < (t / sigma)^2 <= 1.44 gives 0.2596 < c < 1.0388. What the steps lose, v <= 14 first:
+    Let c = t^2 log2(e) / 2 S and s = m / t <= 15, so that p = 2^-E for E = c s^2. Each step rounds
+    E up, then 2^-E down, so q <= 2^32 p. All numbers are uint64 and none overflows:
+    0.36 < (t / sigma)^2 <= 1.44 gives 0.2596 < c < 1.0388.
 
-    1. a = floor(2^28 reach / t) + 1 + 2^28 v: 2^28 s < a <= 2^28 s + 1 and a <= 15 * 2^28 + 1.
+    1. a = floor(2^28 m / t) + 1: 2^28 s < a <= 2^28 s + 1, below 2^32.
     2. b = floor(a^2 / 2^31), a^2 < 2^63.82: 2^25 s^2 < b + 1 <= 2^25 s^2 + (2 s + 2^-28) / 8 + 1.
     3. c is rounded up to whole numbers of 2^-30, so by less than 1.01 * 2^-30, and (b + 1) c is a
        whole number of 2^-55. With step 2 it is above c s^2 by less than
        1.04 (2^-25 + (2 s + 2^-28) 2^-28) + 1.01 s^2 2^-30.
-    4. E = b c + start - v. ``start`` holds c, log2(2^62 / height), below 1 and rounded up by less
-       than 1.01 * 2^-55, and 2^-32 - 2^-55, which turns the cut after 32 bits into a rounding up
-       by less than 2^-32. It also holds 31, the shift of step 6; so b c + start < 0.916 * 2^63 +
-       33 * 2^55 < 2^64, and v is below it, as E >= 0.
+    4. E = b c + start. ``start`` holds c, and 2^-32 - 2^-55, which turns the cut after 32 bits into
+       a rounding up by less than 2^-32. It also holds 31, the shift of step 6; so E < 0.916 * 2^63
+       + 33 * 2^55 < 2^64.
     5. The fraction of E is i / 2048 + r. 2^(-i / 2048) comes from a table, of whole numbers of
        2^-31 rounded down: below the truth by less than 2 units of 2^-32. 2^-r >= 1 - r ln 2, and
        r < 2^-11 is a whole number of 2^-32: the tangent is below by less than (r ln 2)^2 / 2,
@@ -276,33 +182,24 @@ def acceptance(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
     6. The product of the two, below 2^63, is shifted by 31 + floor(E), rounding down: 1 unit. A
        shift beyond 63 gives 0, as one by 63 does.
 
-    Steps 1 to 4 raise E by D, which takes less than ln 2 * p D from p. p <= 1 and, because s >= v,
-    p <= 2^(s - 0.2596 s^2); so p s^2 <= 16: where s <= 4 by the first, and beyond it 2^(s -
-    0.2596 s^2) s^2 falls from 14.5 on. Likewise p s <= 4. Then 2^32 p D ln 2 <= 0.6932 (1.04 (128 +
-    8 * 16 + 1) + 4.04 * 16 + 1.01) < 231 units. Together 231 + 2 + 246.1 + 2 + 1 < 483 < MARGIN.
-
-    v >= 15 is treated as 14: then s >= 14 and E > 0.2596 * 196 - 14 > 36 gives q = 0, while
-    p <= 2^(15 - 0.2596 * 225) < 2^-43 is less than a unit.
+    Steps 1 to 4 raise E by D, which takes less than ln 2 * p D from p. p <= 2^(-0.2596 s^2), so
+    p s^2 <= 2.05 and p s <= 1.02. Then 2^32 p D ln 2 <= 0.6932 (1.04 (128 + 32 * 1.02 + 1) +
+    4.04 * 2.05 + 1.01 + 1) < 125 units. Together 125 + 2 + 246.1 + 2 + 1 < 377 < MARGIN.
 
     Args:
-      reach: (A, n) in [0, t].
-      bucket: (A, n), v >= 0.
-      constants: of each element, or one for all.
+      magnitude: m, whole numbers in [0, 15 t].
+      lift, curvature, start: of S, one for all or of each; see ``_curve``.
 
     Returns:
-      (A, n) whole numbers of 2^-32, at most 2^32.
+      Whole numbers of 2^-32, at most 2^32.
     """
-    v = np.minimum(bucket, _LAST_BUCKET)
-    a = reach << constants.lift
-    a >>= _DROP
+    a = magnitude << np.uint64(lift)
+    a >>= np.uint64(_MAX_SHIFT - _POINT)
     a += _ONE
-    a += v << _POINT
     a *= a
-    a >>= _SQUARE_DROP
-    a *= constants.curvature
-    a += constants.start
-    v <<= _EXPONENT_POINT
-    a -= v
+    a >>= np.uint64(_SQUARE_DROP)
+    a *= np.uint64(curvature)
+    a += np.uint64(start)
     rest = a >> _FRACTION_DROP
     rest &= _REST_MASK
     rest *= _LN2
@@ -311,7 +208,185 @@ def acceptance(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
     step = a >> _STEP_DROP
     step &= _STEP_MASK
     out *= POWERS.take(step.view(np.int64))
-    a >>= _EXPONENT_POINT
+    a >>= np.uint64(_EXPONENT_BITS)
     np.minimum(a, _LONGEST_SHIFT, out=a)
     out >>= a
+    return out
+
+
+@functools.lru_cache(maxsize=1024)
+def strip_counts(ratio: int) -> tuple[int, ...]:
+    """Of how many table entries strip i is drawn, i < B: n_i.
+
+    n_i >= n_0 exp(-i^2 / 2 R) for R = ratio, at least 1, and one entry or more is left for the
+    tail. B = floor(7.5 sqrt(R)) + 1.
+    """
+    number = math.isqrt(225 * ratio // 4) + 1
+    heights = exponential(np.arange(number, dtype=np.uint64), *_curve(ratio)).astype(object)
+    heights = [min(int(q) + MARGIN, 1 << PROBABILITY_BITS) for q in heights]
+    top = (TABLE << PROBABILITY_BITS) // sum(heights)
+    while True:
+        counts = [-(-top * height >> PROBABILITY_BITS) for height in heights]
+        if sum(counts) < TABLE:
+            return tuple(counts)
+        top -= 1
+
+
+class Envelope(NamedTuple):
+    """A piecewise-constant envelope of exp(-y^2 / 2 S) over y >= 0: strips of equal width g.
+
+    Strip i is [i g, (i + 1) g) and is proposed with probability n_i / 8192, i < B; all beyond, the
+    tail, with what remains. Then n_0 exp(-y^2 / 2 S) <= n_i for every y of strip i, as
+    n_0 exp(-i^2 / 2 R) <= n_i and R g^2 >= S.
+
+    Attributes:
+      variance: S = sigma^2.
+      shift: g = step * 2^shift.
+      step: in [64, 128] where shift > 0.
+      counts: n_i, i < B.
+      table: (8192,) which strip an entry stands for; B: the tail.
+    """
+
+    variance: int
+    shift: int
+    step: int
+    counts: tuple[int, ...]
+    table: NDArray[np.uint8]
+
+
+@functools.lru_cache(maxsize=4096)
+def envelope(variance: int) -> Envelope:
+    """The envelope for sigma^2 = variance >= 1: sigma / g near 32, or g = 1."""
+    width = math.isqrt((variance - 1) // _MOST_RATIO) + 1  # the least with 1024 g^2 >= S
+    shift = max(0, width.bit_length() - _STEP_LIMIT.bit_length())
+    step = -(-width >> shift)
+    ratio = -(-variance // step**2) if width < _STEP_LIMIT else _MOST_RATIO
+    return Envelope(variance, shift, step, strip_counts(ratio), _table(ratio))
+
+
+@functools.lru_cache(maxsize=1024)
+def _table(ratio: int) -> NDArray[np.uint8]:
+    counts = strip_counts(ratio)
+    table = np.full(TABLE, len(counts), dtype=np.uint8)
+    table[: sum(counts)] = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
+    table.setflags(write=False)
+    return table
+
+
+def settle(
+    shape: Envelope, low: int, high: int, extend: Callable[[int], tuple[int, int]]
+) -> int | None:
+    """One attempt in exact integer arithmetic.
+
+    Args:
+      shape: the envelope.
+      low: the block's first word: 13 bits for the entry of the table, the sign, 50 for the offset.
+      high: the block's second word: first 64 bits of the uniform number.
+      extend: number >= 1 -> (64 more bits for a place in the tail, 64 more of the uniform number).
+
+    Returns:
+      The sample, or None when the attempt is rejected.
+    """
+    strip, sign, rest = int(shape.table[low % TABLE]), low >> TABLE_BITS & 1, low >> TABLE_BITS + 1
+    bits = OFFSET_BITS - shape.shift
+    whole, part = divmod((rest >> shape.shift) * shape.step, 1 << bits)
+    if part < (1 << bits) % shape.step:
+        return None
+    top, count, bucket = shape.counts[0], 0, 0
+    if strip < len(shape.counts):
+        count = shape.counts[strip]
+    else:
+        count = TABLE - sum(shape.counts)
+        more, width, number = extend(1)[0], 62, 1
+        strip += more & 3
+        more >>= 2
+        while not more:
+            number += 1
+            bucket, width, more = bucket + width, 64, extend(number)[0]
+        bucket += (more & -more).bit_length() - 1
+        strip += 4 * bucket
+        top <<= bucket + 3
+    y = strip * (shape.step << shape.shift) + (whole << shape.shift) + rest % (1 << shape.shift)
+    magnitude = y + sign
+    uniform, have, number = high, 64, 0
+    while True:
+        precision = have + bucket + 64
+        least, most = exp_bounds(magnitude * magnitude, 2 * shape.variance, precision)
+        if (uniform + 1) * count << (precision - have) <= top * least:
+            return -1 - y if sign else y
+        if uniform * count << (precision - have) >= top * most:
+            return None
+        number += 1
+        uniform, have = uniform << 64 | extend(number)[1], have + 64
+
+
+_NUMBERS, _STRIPS = 8, 256
+
+
+class Rows(NamedTuple):
+    """What vectorised attempts need of variances, one row of each.
+
+    Attributes:
+      numbers: (V, 520) uint64: shift, step, then lift, curvature and start of ``exponential``, which
+        of ``tables``, the tail's number in it, one unused; bounds of each strip; its count. Bounds
+        are low 2^32 + high: of the 32 bits that lead a uniform number, acceptance is certain below
+        low, rejection above high.
+      tables: (W, 8192) uint8.
+      of: (n,) int64, which row is a coordinate's.
+      shapes: the V envelopes.
+    """
+
+    numbers: Wholes
+    tables: NDArray[np.uint8]
+    of: Ints
+    shapes: tuple[Envelope, ...]
+
+    @property
+    def bounds(self) -> Wholes:
+        """(V, 256)."""
+        return self.numbers[:, _NUMBERS : _NUMBERS + _STRIPS]
+
+    @property
+    def counts(self) -> Wholes:
+        """(V, 256)."""
+        return self.numbers[:, _NUMBERS + _STRIPS :]
+
+    @classmethod
+    def for_variances(cls, variances: Sequence[int]) -> Rows:
+        """Rows for coordinates with these variances, each in [1, 2^80]."""
+        places = {variance: place for place, variance in enumerate(dict.fromkeys(variances))}
+        shapes = tuple(map(envelope, places))
+        tables = {id(shape.table): shape.table for shape in shapes}
+        numbers = np.stack([_numbers(variance) for variance in places])
+        numbers[:, 5] = [list(tables).index(id(shape.table)) for shape in shapes]
+        of = np.fromiter(map(places.__getitem__, variances), np.int64, len(variances))
+        return cls(numbers, np.stack(list(tables.values())), of, shapes)
+
+    def alone(self, coordinate: int) -> Rows:
+        """The same for one of the coordinates."""
+        return self._replace(of=self.of[coordinate : coordinate + 1])
+
+
+@functools.lru_cache(maxsize=4096)
+def _numbers(variance: int) -> Wholes:
+    """A row of ``Rows.numbers``.
+
+    A strip's bounds are those of its ends: exp(-m^2 / 2 S) falls, and the magnitude of what is
+    proposed lies in [i g, (i + 1) g], ends included, as a negative number is one further out.
+    In the tail n_0 2^(v + 3) exp(-m^2 / 2 S) < MARGIN / 2^32: see ``discrete_gaussian``.
+    """
+    shape, curve = envelope(variance), _curve(variance)
+    n = len(shape.counts)
+    out = np.zeros(_NUMBERS + 2 * _STRIPS, dtype=np.uint64)
+    out[:7] = shape.shift, shape.step, *curve, 0, n
+    counts = np.array(shape.counts, dtype=np.uint64)
+    ends = np.arange(n + 1, dtype=np.uint64) * np.uint64(shape.step << shape.shift)
+    chances = exponential(ends, *curve)
+    low = chances[1:] * counts[0] // counts
+    high = ((chances[:-1] + np.uint64(MARGIN)) * counts[0] - _ONE) // counts
+    np.minimum(high, _ALMOST_ONE, out=high)
+    out[_NUMBERS : _NUMBERS + n] = low << _PROBABILITY_POINT | high
+    out[_NUMBERS + n] = MARGIN - 1
+    out[_NUMBERS + _STRIPS : _NUMBERS + _STRIPS + n] = counts
+    out.setflags(write=False)
     return out

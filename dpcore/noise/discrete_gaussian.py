@@ -16,12 +16,13 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import ciphers
 from weir.dpcore.noise.acceptance import (
     MARGIN,
+    OFFSET_BITS,
     POWERS,
     PROBABILITY_BITS,
-    Constants,
-    HalvingEnvelope,
-    acceptance,
-    envelope,
+    TABLE,
+    TABLE_BITS,
+    Rows,
+    exponential,
     settle,
 )
 from weir.dpcore.noise.streams import Streams, Words, block_buffer
@@ -37,8 +38,11 @@ _MOST_ATTEMPTS = 32
 _COORDINATE_SHIFT = 24
 _EXTENSION_SHIFT = 48
 
-_ZERO, _ONE, _ENDLESS = np.uint64(0), np.uint64(1), np.uint8(64)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_LAST_ENTRY = np.uint64(TABLE - 1)
+_SIGN, _OFFSET = np.uint64(TABLE_BITS), np.uint64(TABLE_BITS + 1)
 _UNIFORM_DROP = np.uint64(64 - PROBABILITY_BITS)
+_HALF, _LAST_HALF = np.uint64(32), np.uint64((1 << 32) - 1)
 _MARGIN = np.uint64(MARGIN)
 _UNDECIDED = np.iinfo(np.int64).min
 
@@ -48,24 +52,34 @@ def discrete_gaussian(
 ) -> Ints:
     """Exact samples of P(x) ~ exp(-x^2 / 2 S) on the integers, S = variances[i] for coordinate i.
 
-    **Method.** Rejection, each attempt on one 16-byte block of the sample's own stream: u uniform
-    in [0, t) and a sign from its low bits; v = number of trailing zeros of the bits above, P(v) =
-    2^-(v + 1); y = u + t v; x = y, or -1 - y when the sign is set; accept with probability p =
-    height 2^(v - 62) exp(-x^2 / 2 S).
+    **Method.** Rejection, each attempt on one 16-byte block of the sample's own stream, under an
+    envelope in 241 strips of width g or fewer, sigma / g near 32 or g = 1. 13 bits choose one of
+    8192 entries of a table, n_i of which stand for strip i and n_t, one or more, for the tail from
+    A = B g on; a bit is the sign; 50 bits give an offset u, uniform in [0, g): its last bits are
+    bits, those above the leading part of b bits times a number below 2^8, rejected where the rest
+    of the product is below 2^b mod that number, which leaves each offset equally many (Lemire
+    2019). y = i g + u; x = y, or -1 - y when the sign is set; accept with probability
+    p = n_0 exp(-x^2 / 2 S) / n_i. In the tail y = A + (4 v + w) g + u, w two bits of further blocks
+    and v the number of trailing zeros of the bits above, P(v) = 2^-(v + 1), and
+    p = n_0 2^(v + 3) exp(-x^2 / 2 S) / n_t.
 
-    **Exactness.** An attempt returns x with probability (1/2) (1/t) 2^-(v + 1) p, which is height
-    2^-64 / t times exp(-x^2 / 2 S): v cancels, and each integer x comes from exactly one (u, v,
-    sign). p <= 1, because |x| >= t v, by the certificate of ``envelope``. Acceptance compares p
-    with a uniform number whose first 64 bits are the block's second word. First with 32 of them,
-    in vectorised 64-bit integers: ``acceptance`` bounds p from both sides, 2^-23 apart, and outside
-    these bounds the comparison is decided. Inside them (once in 8 million attempts), and where all
-    bits for v are zero, the attempt is settled by ``settle`` in long integers, with as many further
-    bits as it takes. There is no floating point anywhere and no event is cut off, so the
-    distribution is exact given random bits, and the same on every CPU.
+    **Exactness.** Given that u is not rejected, an attempt returns x with probability (1/2)
+    (n_i / 8192) (1/g) p, in the tail (1/2) (n_t / 8192) 2^-(v + 1) (1/4) (1/g) p: both are
+    n_0 / (16384 g) times exp(-x^2 / 2 S), and each integer x comes from exactly one (i, u, sign) or
+    (v, w, u, sign). p <= 1: in strips by the certificate of ``Envelope``, as |x| >= i g. In the
+    tail S <= R g^2 and A >= 7.5 sqrt(R) g, R <= 1024, so that exp(-x^2 / 2 S) is at most
+    exp(-A^2 / 2 S - 4 v A g / S) <= exp(-225 / 8) exp(-30 v / 32) < 2^-40.5 2^-v, and as
+    n_0 < 2^12.4, p < 2^-25 < ``MARGIN`` / 2^32. Acceptance compares p with a uniform number whose
+    first 64 bits are the block's second word. First with 32 of them, in 64-bit integers: with the
+    least and the largest p of the strip, and between these, one attempt in 40, with bounds of p by
+    ``exponential``, MARGIN n_0 / n_i 2^-32 apart. Inside them (once in a million attempts) the
+    attempt is settled by ``settle`` in long integers, with as many further bits as it takes. There
+    is no floating point anywhere and no event is cut off, so the distribution is exact given random
+    bits, and the same on every CPU.
 
-    About 2 attempts a sample. How many are tried at once changes the speed, never the result: the
-    result is the first accepted one, and attempt n of a coordinate is the same block in whatever
-    batch.
+    About 1.04 attempts a sample, 2 at most. How many are tried at once changes the speed, never the
+    result: the result is the first accepted one, and attempt n of a coordinate is the same block in
+    whatever batch.
 
     **Formal guarantees**: added to an integer-valued function of l2 sensitivity D:
 
@@ -114,11 +128,11 @@ def discrete_gaussian(
     if variances and isinstance(variances[0], tuple):
         return _of_labels(streams, cast("Sequence[tuple[int, ...]]", variances))
     variances = cast("Sequence[int]", variances)
-    coordinates, envelopes, constants = _prepared(variances)
+    coordinates, rows = _prepared(tuple(map(operator.index, variances)))
     shape = *streams.shape, len(variances)
     width = coordinates.size
     if ciphers is not None and width:
-        samples = _by_kernel(streams, coordinates, envelopes, constants)
+        samples = _by_kernel(streams, coordinates, rows)
         if width == len(variances):
             return samples
         out = np.zeros(shape, dtype=np.int64)
@@ -127,7 +141,7 @@ def discrete_gaussian(
     out = np.zeros(shape, dtype=np.int64)
     if width:
         for where, seeds in streams.chunks(max(1, _ELEMENTS // width)):
-            samples = _sample(streams, seeds, coordinates, envelopes, constants)
+            samples = _sample(streams, seeds, coordinates, rows)
             piece = out[where]
             piece[..., coordinates] = samples.reshape(*piece.shape[:2], width)
     return out
@@ -146,61 +160,43 @@ def _of_labels(streams: Streams, variances: Sequence[tuple[int, ...]]) -> Ints:
         parts = [streams.part(slice(i, i + 1), keys) for i in range(len(variances))]
         own = [discrete_gaussian(part, row) for part, row in zip(parts, variances, strict=True)]
         return np.concatenate(own)
-    samples = _by_kernel(streams, coordinates, list(map(envelope, every)), Constants.of(every))
+    samples = _by_kernel(streams, coordinates, Rows.for_variances(every))
     if coordinates.size == shape[-1]:
         return samples
     out[..., coordinates] = samples
     return out
 
 
-def _prepared(variances: Sequence[int]) -> tuple[Ints, list[HalvingEnvelope], Constants]:
-    """Coordinates that have noise, and their envelopes and constants: one where all are alike."""
-    sizes = {operator.index(variance) for variance in set(variances)}
-    for variance in sizes:
+@functools.lru_cache(maxsize=256)
+def _prepared(variances: tuple[int, ...]) -> tuple[Ints, Rows]:
+    """Coordinates that have noise, and their rows."""
+    for variance in set(variances):
         if not 0 <= variance <= MAX_VARIANCE:
             raise ConfigError("variance", variance, "must lie in [0, 2^80] grid steps squared.")
-    if len(sizes) > 1 or 0 in sizes:
-        return _unlike(tuple(variances))
-    return np.arange(len(variances)), list(map(envelope, sizes)), Constants.of(list(sizes))
-
-
-@functools.lru_cache(maxsize=256)
-def _unlike(variances: tuple[int, ...]) -> tuple[Ints, list[HalvingEnvelope], Constants]:
     coordinates = np.flatnonzero([variance > 0 for variance in variances])
     coordinates.setflags(write=False)
-    some = [int(variances[i]) for i in coordinates.tolist()]
-    return coordinates, [envelope(variance) for variance in some], Constants.of(some)
+    some = [variance for variance in variances if variance]
+    return coordinates, Rows.for_variances(some or [1])
 
 
-def _by_kernel(
-    streams: Streams, coordinates: Ints, envelopes: list[HalvingEnvelope], constants: Constants
-) -> Ints:
+def _by_kernel(streams: Streams, coordinates: Ints, rows: Rows) -> Ints:
     """All samples; those whose attempts need more than the kernel's integers are made again
     here."""
     assert ciphers is not None
-    named = streams.named
     out = np.empty((*streams.shape, coordinates.size), dtype=np.int64)
-    table = np.stack(constants)
     places = coordinates.astype(np.uint64)
-    if ciphers.discrete(*named, out, places, table, POWERS):
+    if ciphers.discrete(*streams.named, out, places, *rows[:3], POWERS):
         for where in zip(*np.nonzero(out == _UNDECIDED), strict=True):
             label, key, at = (int(place) for place in where)
-            row = at + (label * coordinates.size if len(envelopes) > coordinates.size else 0)
+            row = at + (label * coordinates.size if rows.of.size > coordinates.size else 0)
             alone = streams.part(slice(label, label + 1), slice(key, key + 1))
             _, seeds = next(alone.chunks(1))
-            here = slice(row, row + 1)
-            own = Constants(*(field[here] if field.size > 1 else field for field in constants))
-            shape = envelopes[here] if len(envelopes) > 1 else envelopes
-            out[where] = _sample(alone, seeds, coordinates[at : at + 1], shape, own)[0]
+            out[where] = _sample(alone, seeds, coordinates[at : at + 1], rows.alone(row))[0]
     return out
 
 
 def _sample(
-    streams: Streams,
-    seeds: Words,
-    coordinates: Ints,
-    envelopes: list[HalvingEnvelope],
-    constants: Constants,
+    streams: Streams, seeds: Words, coordinates: Ints, rows: Rows
 ) -> Ints:
     """Samples of a piece. seeds: (P, 2); coordinates: (C,) -> (P * C,) int64."""
     n_live = coordinates.size
@@ -219,7 +215,7 @@ def _sample(
         np.bitwise_xor(base, attempts[:, None], out=source[:, :, 0])
         source[:, :, 1] = seeds[pair, 1]
         words = streams.encrypt(room[0][: tries * n], room[1]).reshape(tries, n, 2)
-        values, accepted, hard = _attempt(words, constants.at(column))
+        values, accepted, hard = _attempt(words, rows, column)
         for attempt, element in zip(*np.nonzero(hard), strict=True):
             at = int(column[element])
             extend = functools.partial(
@@ -230,7 +226,7 @@ def _sample(
                 first + int(attempt),
             )
             low, high = (int(word) for word in words[attempt, element])
-            x = settle(envelopes[at if len(envelopes) > 1 else 0], low, high, extend)
+            x = settle(rows.shapes[rows.of[at]], low, high, extend)
             accepted[attempt, element] = x is not None
             values[attempt, element] = x or 0
         which = accepted.argmax(axis=0)
@@ -243,31 +239,34 @@ def _sample(
 
 
 def _attempt(
-    words: Words, constants: Constants
+    words: Words, rows: Rows, column: Ints
 ) -> tuple[Ints, NDArray[np.bool_], NDArray[np.bool_]]:
     """One attempt per block: (A, n, 2) -> proposals, accepted, undecided, each (A, n).
 
     The uniform number lies in [w, w + 1) 2^-32, w = what leads the second word: below the
-    probability for certain if w < q, above it for certain if w >= q + MARGIN.
+    probability for certain if w + 1 is at most 2^32 times it, above it if w is that or more.
     """
-    low = words[:, :, 0]
-    rest = low >> constants.shift
-    sign = rest & _ONE
-    rest >>= _ONE
-    zeros = np.bitwise_count(~rest & (rest - _ONE))  # 64 where bits ran out
-    bucket = zeros.astype(np.uint64)
-    reach = low & constants.mask
-    value = bucket << constants.shift
-    value += reach
-    value ^= _ZERO - sign
-    reach += sign
-    uniform = words[:, :, 1] >> _UNIFORM_DROP
-    chance = acceptance(reach, bucket, constants)
-    accepted = uniform < chance
-    uniform -= chance  # wraps around, far beyond the margin, where accepted
-    hard = uniform < _MARGIN
-    hard |= zeros == _ENDLESS
-    return value.view(np.int64), accepted, hard
+    of = rows.of[column]
+    shift, step, lift, curvature, start, table, tail = rows.numbers[of, :7].T
+    low, uniform = words[:, :, 0], words[:, :, 1] >> _UNIFORM_DROP
+    strip = rows.tables[table, low & _LAST_ENTRY]
+    bounds, count = rows.bounds[of, strip], rows.counts[of, strip]
+    rest, sign = low >> _OFFSET, low >> _SIGN & _ONE
+    bits = np.uint64(OFFSET_BITS) - shift
+    product, whole = (rest >> shift) * step, _ONE << bits
+    y = strip * (step << shift) + (product >> bits << shift) + (rest & (_ONE << shift) - _ONE)
+    even = product & (whole - _ONE) >= whole % step
+    accepted = even & (uniform < bounds >> _HALF)
+    hard = even & ~accepted & (uniform <= bounds & _LAST_HALF)
+    between = np.nonzero(hard & (strip != tail))
+    if between[0].size:
+        own, here = between[1], uniform[between]
+        chance = exponential((y + sign)[between], lift[own], curvature[own], start[own])
+        top, count = rows.counts[of[own], 0], count[between]
+        accepted[between] = sure = (here + _ONE) * count <= chance * top
+        hard[between] = ~sure & (here * count < (chance + _MARGIN) * top)
+    y ^= _ZERO - sign
+    return y.view(np.int64), accepted, hard
 
 
 def _extension(
