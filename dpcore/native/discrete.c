@@ -8,12 +8,11 @@
 #define HARD INT64_MIN /* no sample: for the caller to settle */
 #define TABLE_BITS 13
 #define TABLE (1 << TABLE_BITS)
-#define OFFSET_BITS (63 - TABLE_BITS)
 #define STRIPS 256
 #define ATTEMPTS (1 << 24) /* of a stream; never reached */
 
 typedef struct {
-  uint64_t shift, step, lift, curvature, start, table, tail, unused, bounds[STRIPS], counts[STRIPS];
+  uint64_t shift, fine, bits, part, step, excess, width, table, tail, lift, curvature, start, bounds[STRIPS], counts[STRIPS];
 } row;
 
 enum { REJECTED, ACCEPTED, BETWEEN };
@@ -21,13 +20,12 @@ enum { REJECTED, ACCEPTED, BETWEEN };
 /* One attempt on a block: the value, and what becomes of it. */
 WEIR_INLINE int attempt(uint64_t low, uint64_t uniform, const row *c, const uint8_t *tables, uint64_t *strip,
                         int64_t *value) {
-  uint64_t sign = low >> TABLE_BITS & 1, rest = low >> (TABLE_BITS + 1), bits = OFFSET_BITS - c->shift;
-  uint64_t one = (uint64_t)1 << bits, product = (rest >> c->shift) * c->step;
+  uint64_t sign = low >> TABLE_BITS & 1, rest = low >> (TABLE_BITS + 1), product = (rest >> c->shift) * c->step;
   *strip = tables[c->table * TABLE + (low & (TABLE - 1))];
-  uint64_t y = *strip * (c->step << c->shift) + (product >> bits << c->shift) + (rest & (((uint64_t)1 << c->shift) - 1));
+  uint64_t y = *strip * c->width + (product >> c->bits << c->shift) + (rest & c->fine);
   *value = (int64_t)(y ^ (0 - sign));
   uint64_t bounds = c->bounds[*strip];
-  int even = (product & (one - 1)) >= one % c->step;
+  int even = (product & c->part) >= c->excess;
   int accepted = uniform < bounds >> 32, rejected = uniform > (uint32_t)bounds;
   return even & !rejected ? BETWEEN - accepted : REJECTED;
 }
@@ -141,7 +139,7 @@ static int within(const Py_buffer *numbers, Py_ssize_t end) {
 
 PyObject *weir_discrete(PyObject *self, PyObject *args) {
   (void)self;
-  Py_buffer views[WEIR_NAMED + 5]; /* and coordinates (C,), rows (V, 520), tables (W, 8192), of (C,) or (m C,), powers (2048,) */
+  Py_buffer views[WEIR_NAMED + 5]; /* and coordinates (C,), rows (V, 524), tables (W, 8192), of (C,) or (m C,), powers (2048,) */
   weir_streams streams;
   if (!weir_take(args, views, WEIR_NAMED + 5, 1u << 5)) return NULL;
   Py_ssize_t width = views[6].len / 8, known = views[9].len / 8, rows = views[7].len / (Py_ssize_t)sizeof(row);
@@ -150,13 +148,13 @@ PyObject *weir_discrete(PyObject *self, PyObject *args) {
              (known == width || (streams.keys && known == streams.pairs / streams.keys * width)) && views[10].len == 8 * 2048;
   trial t = {.streams = &streams, .rows = views[7].buf, .tables = views[8].buf, .powers = views[10].buf, .out = views[5].buf};
   for (Py_ssize_t i = 0; fits && i < rows; i++)
-    fits = t.rows[i].table < (uint64_t)(views[8].len / TABLE) && t.rows[i].step && t.rows[i].shift < OFFSET_BITS;
+    fits = t.rows[i].table < (uint64_t)(views[8].len / TABLE);
   if (fits) {
     Py_BEGIN_ALLOW_THREADS
     sample(&t, views[6].buf, width, views[9].buf, known);
     Py_END_ALLOW_THREADS
   }
-  PyObject *done = weir_give(views, WEIR_NAMED + 5, fits ? NULL : "out must be (m, K, C), coordinates (C,), rows (V, 520), tables (W, 8192), of (C,) or (m C,), powers (2048,).");
+  PyObject *done = weir_give(views, WEIR_NAMED + 5, fits ? NULL : "out must be (m, K, C), coordinates (C,), rows (V, 524), tables (W, 8192), of (C,) or (m C,), powers (2048,).");
   if (!done) return NULL;
   Py_DECREF(done);
   return PyLong_FromSsize_t(t.undecided);

@@ -320,17 +320,19 @@ def settle(
         uniform, have = uniform << 64 | extend(number)[1], have + 64
 
 
-_NUMBERS, _STRIPS = 8, 256
+NUMBERS, _STRIPS = 12, 256
+_WHICH = 7
 
 
 class Rows(NamedTuple):
     """What vectorised attempts need of variances, one row of each.
 
     Attributes:
-      numbers: (V, 520) uint64: shift, step, then lift, curvature and start of ``exponential``, which
-        of ``tables``, the tail's number in it, one unused; bounds of each strip; its count. Bounds
-        are low 2^32 + high: of the 32 bits that lead a uniform number, acceptance is certain below
-        low, rejection above high.
+      numbers: (V, 524) uint64. Of the offset: shift, 2^shift - 1, b = 50 - shift, 2^b - 1, step,
+        2^b mod step. Then g, which of ``tables``, the tail's number in it; lift, curvature and
+        start of ``exponential``. Then of each strip its bounds, low 2^32 + high: of the 32 bits
+        that lead a uniform number, acceptance is certain below low, rejection above high. Then of
+        each its count.
       tables: (W, 8192) uint8.
       of: (n,) int64, which row is a coordinate's.
       shapes: the V envelopes.
@@ -344,12 +346,12 @@ class Rows(NamedTuple):
     @property
     def bounds(self) -> Wholes:
         """(V, 256)."""
-        return self.numbers[:, _NUMBERS : _NUMBERS + _STRIPS]
+        return self.numbers[:, NUMBERS : NUMBERS + _STRIPS]
 
     @property
     def counts(self) -> Wholes:
         """(V, 256)."""
-        return self.numbers[:, _NUMBERS + _STRIPS :]
+        return self.numbers[:, NUMBERS + _STRIPS :]
 
     @classmethod
     def for_variances(cls, variances: Sequence[int]) -> Rows:
@@ -358,7 +360,7 @@ class Rows(NamedTuple):
         shapes = tuple(map(envelope, places))
         tables = {id(shape.table): shape.table for shape in shapes}
         numbers = np.stack([_numbers(variance) for variance in places])
-        numbers[:, 5] = [list(tables).index(id(shape.table)) for shape in shapes]
+        numbers[:, _WHICH] = [list(tables).index(id(shape.table)) for shape in shapes]
         of = np.fromiter(map(places.__getitem__, variances), np.int64, len(variances))
         return cls(numbers, np.stack(list(tables.values())), of, shapes)
 
@@ -377,16 +379,18 @@ def _numbers(variance: int) -> Wholes:
     """
     shape, curve = envelope(variance), _curve(variance)
     n = len(shape.counts)
-    out = np.zeros(_NUMBERS + 2 * _STRIPS, dtype=np.uint64)
-    out[:7] = shape.shift, shape.step, *curve, 0, n
+    out = np.zeros(NUMBERS + 2 * _STRIPS, dtype=np.uint64)
+    fine, bits, width = (1 << shape.shift) - 1, OFFSET_BITS - shape.shift, shape.step << shape.shift
+    part, excess = (1 << bits) - 1, (1 << bits) % shape.step
+    out[:NUMBERS] = shape.shift, fine, bits, part, shape.step, excess, width, 0, n, *curve
     counts = np.array(shape.counts, dtype=np.uint64)
-    ends = np.arange(n + 1, dtype=np.uint64) * np.uint64(shape.step << shape.shift)
+    ends = np.arange(n + 1, dtype=np.uint64) * np.uint64(width)
     chances = exponential(ends, *curve)
     low = chances[1:] * counts[0] // counts
     high = ((chances[:-1] + np.uint64(MARGIN)) * counts[0] - _ONE) // counts
     np.minimum(high, _ALMOST_ONE, out=high)
-    out[_NUMBERS : _NUMBERS + n] = low << _PROBABILITY_POINT | high
-    out[_NUMBERS + n] = MARGIN - 1
-    out[_NUMBERS + _STRIPS : _NUMBERS + _STRIPS + n] = counts
+    out[NUMBERS : NUMBERS + n] = low << _PROBABILITY_POINT | high
+    out[NUMBERS + n] = MARGIN - 1
+    out[NUMBERS + _STRIPS : NUMBERS + _STRIPS + n] = counts
     out.setflags(write=False)
     return out

@@ -16,7 +16,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import ciphers
 from weir.dpcore.noise.acceptance import (
     MARGIN,
-    OFFSET_BITS,
+    NUMBERS,
     POWERS,
     PROBABILITY_BITS,
     TABLE,
@@ -186,12 +186,12 @@ def _by_kernel(streams: Streams, coordinates: Ints, rows: Rows) -> Ints:
     out = np.empty((*streams.shape, coordinates.size), dtype=np.int64)
     places = coordinates.astype(np.uint64)
     if ciphers.discrete(*streams.named, out, places, *rows[:3], POWERS):
-        for where in zip(*np.nonzero(out == _UNDECIDED), strict=True):
-            label, key, at = (int(place) for place in where)
+        for place in np.flatnonzero(out == _UNDECIDED).tolist():
+            label, key, at = map(int, np.unravel_index(place, out.shape))
             row = at + (label * coordinates.size if rows.of.size > coordinates.size else 0)
             alone = streams.part(slice(label, label + 1), slice(key, key + 1))
             _, seeds = next(alone.chunks(1))
-            out[where] = _sample(alone, seeds, coordinates[at : at + 1], rows.alone(row))[0]
+            out[label, key, at] = _sample(alone, seeds, coordinates[at : at + 1], rows.alone(row))[0]
     return out
 
 
@@ -247,21 +247,20 @@ def _attempt(
     probability for certain if w + 1 is at most 2^32 times it, above it if w is that or more.
     """
     of = rows.of[column]
-    shift, step, lift, curvature, start, table, tail = rows.numbers[of, :7].T
+    shift, fine, bits, part, step, excess, width, table, tail, *curve = rows.numbers[of, :NUMBERS].T
     low, uniform = words[:, :, 0], words[:, :, 1] >> _UNIFORM_DROP
     strip = rows.tables[table, low & _LAST_ENTRY]
     bounds, count = rows.bounds[of, strip], rows.counts[of, strip]
     rest, sign = low >> _OFFSET, low >> _SIGN & _ONE
-    bits = np.uint64(OFFSET_BITS) - shift
-    product, whole = (rest >> shift) * step, _ONE << bits
-    y = strip * (step << shift) + (product >> bits << shift) + (rest & (_ONE << shift) - _ONE)
-    even = product & (whole - _ONE) >= whole % step
+    product = (rest >> shift) * step
+    y = strip * width + (product >> bits << shift) + (rest & fine)
+    even = product & part >= excess
     accepted = even & (uniform < bounds >> _HALF)
     hard = even & ~accepted & (uniform <= bounds & _LAST_HALF)
     between = np.nonzero(hard & (strip != tail))
     if between[0].size:
         own, here = between[1], uniform[between]
-        chance = exponential((y + sign)[between], lift[own], curvature[own], start[own])
+        chance = exponential((y + sign)[between], *(one[own] for one in curve))
         top, count = rows.counts[of[own], 0], count[between]
         accepted[between] = sure = (here + _ONE) * count <= chance * top
         hard[between] = ~sure & (here * count < (chance + _MARGIN) * top)
