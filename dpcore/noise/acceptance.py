@@ -222,8 +222,8 @@ def strip_counts(ratio: int) -> tuple[int, ...]:
     tail. B = floor(7.5 sqrt(R)) + 1.
     """
     number = math.isqrt(225 * ratio // 4) + 1
-    heights = exponential(np.arange(number, dtype=np.uint64), *_curve(ratio)).astype(object)
-    heights = [min(int(q) + MARGIN, 1 << PROBABILITY_BITS) for q in heights]
+    below = exponential(np.arange(number, dtype=np.uint64), *_curve(ratio)).tolist()
+    heights = [min(chance + MARGIN, 1 << PROBABILITY_BITS) for chance in below]
     top = (TABLE << PROBABILITY_BITS) // sum(heights)
     while True:
         counts = [-(-top * height >> PROBABILITY_BITS) for height in heights]

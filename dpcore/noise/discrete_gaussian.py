@@ -191,13 +191,13 @@ def _by_kernel(streams: Streams, coordinates: Ints, rows: Rows) -> Ints:
             row = at + (label * coordinates.size if rows.of.size > coordinates.size else 0)
             alone = streams.part(slice(label, label + 1), slice(key, key + 1))
             _, seeds = next(alone.chunks(1))
-            out[label, key, at] = _sample(alone, seeds, coordinates[at : at + 1], rows.alone(row))[0]
+            out[label, key, at] = _sample(alone, seeds, coordinates[at : at + 1], rows.alone(row))[
+                0
+            ]
     return out
 
 
-def _sample(
-    streams: Streams, seeds: Words, coordinates: Ints, rows: Rows
-) -> Ints:
+def _sample(streams: Streams, seeds: Words, coordinates: Ints, rows: Rows) -> Ints:
     """Samples of a piece. seeds: (P, 2); coordinates: (C,) -> (P * C,) int64."""
     n_live = coordinates.size
     out = np.empty(seeds.shape[0] * n_live, dtype=np.int64)

@@ -12,13 +12,13 @@ import pytest
 from weir.dpcore.leaves import hashes
 from weir.dpcore.native import ciphers
 from weir.dpcore.noise import discrete_gaussian, gaussian, prf, streams
-from weir.dpcore.noise.acceptance import POWERS, Constants
+from weir.dpcore.noise.acceptance import POWERS, Rows
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.noise.streams import Aes, block_buffer
 
 Draw = Callable[[KeyedNoise, Any, Any], Any]
-UNDECIDED = 353
+UNDECIDED = 8
 """The first label with such an attempt."""
 ROOT = RootKey.derive(bytes(range(32)), "kernels", bytes(32))
 
@@ -172,14 +172,14 @@ def test_leaves_have_the_same_digests(both: Any) -> None:
 
 
 def test_undecided_attempts_are_settled(both: Any) -> None:
-    """One attempt in eight million; one of this label."""
+    """One attempt in a million; one of this label."""
     noise, labels, digests = named(UNDECIDED + 1, 100, seed=4)
     at = labels[UNDECIDED:], digests[UNDECIDED:]
     own = noise._streams(streams.DISCRETE_GAUSSIAN, *at)
-    constants = np.stack(Constants.of([100] * 100))
+    rows = Rows.for_variances([100] * 100)
     places, out = np.arange(100, dtype=np.uint64), np.empty((1, 100, 100), dtype=np.int64)
     assert ciphers is not None
-    assert ciphers.discrete(*own.named, out, places, constants, POWERS) == 1
+    assert ciphers.discrete(*own.named, out, places, *rows[:3], POWERS) == 1
     assert (out == np.iinfo(np.int64).min).sum() == 1
     assert same(both(noise.discrete_gaussian, *at, [100] * 100))
     both_labels = labels[UNDECIDED - 1 :], digests[UNDECIDED - 1 :]
@@ -205,8 +205,19 @@ def test_what_does_not_fit_is_refused(compiled: Any) -> None:
     ticks = np.array([0, 2])
     with pytest.raises(ValueError, match="below n"):
         compiled.cell_digests(key, two, ticks, np.zeros((2, 1)), two.copy())
-    with pytest.raises(ValueError, match="coordinates"):
-        compiled.discrete(key, key, two, two, wide, np.zeros(8), np.zeros(2), np.zeros(7), POWERS)
+    rows = Rows.for_variances([7, 2**80])
+    none = np.zeros(2, dtype=np.int64)
+    for some, tables, of in (
+        (rows.numbers[:, :523], rows.tables, none),
+        (rows.numbers, rows.tables[:1], none),
+        (rows.numbers, rows.tables[:, 1:], none),
+        (rows.numbers, rows.tables, none + 2),
+        (rows.numbers, rows.tables, none - 1),
+        (rows.numbers, rows.tables, none[:1]),
+    ):
+        given = np.ascontiguousarray(some), np.ascontiguousarray(tables), of
+        with pytest.raises(ValueError, match="coordinates"):
+            compiled.discrete(key, key, two, two, wide, np.zeros(8), np.zeros(2), *given, POWERS)
     with pytest.raises(ValueError, match=r"out \(n, d\)"):
         compiled.vectors(np.zeros((3, 4)), np.zeros((3, 1)), 2)
 

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,85 +20,101 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise import discrete_gaussian as module
 from weir.dpcore.noise.acceptance import (
-    HEIGHT_BITS,
     MARGIN,
-    Constants,
-    acceptance,
+    OFFSET_BITS,
+    TABLE,
+    TABLE_BITS,
+    Envelope,
+    Rows,
     envelope,
-    exp_bounds,
+    exponential,
     settle,
 )
 from weir.dpcore.noise.discrete_gaussian import WIDER
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.streams import Streams
 
-SPREAD = [1, 2, 3, 4, 7, 10, 100, 1000, 10**6, 10**12 + 7, 2**62, 2**80]
+SPREAD = [1, 2, 3, 4, 7, 10, 100, 1000, 1025, 10**6, 10**12 + 7, 2**62, 2**80]
 
 
-def probability(variance: int, bucket: int, magnitude: int) -> Decimal:
-    """Acceptance of one attempt to 100 digits."""
+def probability(variance: int, strip: int, magnitude: int) -> Decimal:
+    """Acceptance of one attempt in a strip to 100 digits; strips beyond the table's are the tail's,
+    four of them as likely as each other, and half as likely as the four before."""
     shape = envelope(variance)
     with localcontext() as context:
         context.prec = 100
-        power = (-(Decimal(magnitude) ** 2) / (2 * Decimal(variance))).exp()
-        return power * shape.height * Decimal(2) ** (bucket - HEIGHT_BITS)
+        power = (-(Decimal(magnitude) ** 2) / (2 * Decimal(variance))).exp() * shape.counts[0]
+        return power / Decimal(proposed(shape, strip))
 
 
-def word(shift: int, offset: int, sign: int, bucket: int) -> int:
-    return offset | sign << shift | 1 << (shift + 1 + bucket)
+def proposed(shape: Envelope, strip: int) -> Decimal:
+    """How many of the table's entries a strip is worth."""
+    n = len(shape.counts)
+    if strip < n:
+        return Decimal(shape.counts[strip])
+    return Decimal(TABLE - sum(shape.counts)) / 4 / 2 ** ((strip - n) // 4 + 1)
+
+
+def word(shape: Envelope, strip: int, offset: int, sign: int) -> int:
+    """A first word that proposes this; a strip of the tail comes with ``tail``."""
+    entry = int(np.flatnonzero(shape.table == min(strip, len(shape.counts)))[0])
+    whole, fine = offset >> shape.shift, offset % (1 << shape.shift)
+    bits = OFFSET_BITS - shape.shift
+    first = -(-(whole << bits) // shape.step)  # the first whose product leads with ``whole``
+    first += (first * shape.step) % (1 << bits) < (1 << bits) % shape.step
+    return entry | sign << TABLE_BITS | (first << shape.shift | fine) << (TABLE_BITS + 1)
+
+
+def tail(shape: Envelope, strip: int) -> int:
+    """The further word that leads to a strip of the tail, v below 62."""
+    v, w = divmod(strip - len(shape.counts), 4)
+    return 1 << v + 2 | w
 
 
 def never(number: int) -> tuple[int, int]:
     raise AssertionError("asked for more bits")
 
 
-@pytest.mark.parametrize("variance", SPREAD)
-def test_envelope_is_above_and_close(variance):
-    shape = envelope(variance)
-    assert Fraction(9, 25) * variance < 4**shape.shift <= Fraction(36, 25) * variance
-    touched = False
-    for bucket in range(12):
-        chance = probability(variance, bucket, bucket << shape.shift)
-        assert chance <= 1
-        touched |= chance > 1 - Decimal(2) ** -60
-    assert touched
-
-
-@pytest.mark.parametrize("variance", [1, 2, 10, 1000, 2**80])
+@pytest.mark.parametrize("variance", [1, 2, 10, 1000, 1025, 10**12 + 7, 2**80])
 def test_settle_accepts_with_exactly_the_right_probability(variance):
-    """The largest accepted uniform, found by bisection, is floor(2^64 p) - 1 or its neighbour."""
+    """The largest accepted uniform, by bisection, is floor(2^64 p) - 1 or its neighbour."""
     shape = envelope(variance)
-    top = (1 << shape.shift) - 1
-    for bucket in range(5):
-        for offset in {0, top // 3, top}:
+    width, n = shape.step << shape.shift, len(shape.counts)
+    for strip in {0, 1, n // 3, n // 2, n - 1, n, n + 2, n + 9}:
+        for offset in {0, width // 3, width - 1}:
             for sign in (0, 1):
-                y = offset + (bucket << shape.shift)
+                y = offset + strip * width
                 expected = -1 - y if sign else y
-                low = word(shape.shift, offset, sign, bucket)
-                threshold = probability(variance, bucket, abs(expected)) * 2**64
+                low = word(shape, strip, offset, sign)
+                more = never if strip < n else lambda number: (tail(shape, strip), 0)  # noqa: B023
+                threshold = probability(variance, strip, abs(expected)) * 2**64
+                assert threshold <= 2**64
                 at = int(threshold)
                 if at:
-                    assert settle(shape, low, at - 1, never) == expected
+                    assert settle(shape, low, at - 1, more) == expected
                 if at + 1 < 2**64:
-                    assert settle(shape, low, at + 1, never) is None
+                    assert settle(shape, low, at + 1, more) is None
 
 
-@pytest.mark.parametrize("variance", [1, 2, 5, 40])
+@pytest.mark.parametrize("variance", [1, 2, 5, 40, 5000])
 def test_every_integer_has_one_way_to_be_drawn_and_its_exact_weight(variance):
-    """Enumerates (offset, sign, bucket): P(x) / P(0) equals exp(-x^2 / 2 S) to 60 digits."""
+    """Enumerates (strip, offset, sign): P(x) / P(0) equals exp(-x^2 / 2 S) to 60 digits."""
     shape = envelope(variance)
+    width = shape.step << shape.shift
     weight: dict[int, Decimal] = {}
-    for bucket in range(10):
-        for offset in range(1 << shape.shift):
+    strips = len(shape.counts) + 20
+    for strip in range(strips):
+        for offset in range(width):
             for sign in (0, 1):
-                y = offset + (bucket << shape.shift)
+                y = offset + strip * width
                 x = -1 - y if sign else y
                 assert x not in weight
                 with localcontext() as context:
                     context.prec = 100
-                    weight[x] = probability(variance, bucket, abs(x)) / 2 ** (bucket + 1)
-    reach = 10 << shape.shift
-    assert sorted(weight) == list(range(-reach, reach))
+                    chance = probability(variance, strip, abs(x))
+                    assert chance <= 1
+                    weight[x] = chance * proposed(shape, strip)
+    assert sorted(weight) == list(range(-strips * width, strips * width))
     with localcontext() as context:
         context.prec = 80
         for x, mass in weight.items():
@@ -107,12 +122,34 @@ def test_every_integer_has_one_way_to_be_drawn_and_its_exact_weight(variance):
             assert abs(mass / weight[0] / exact - 1) < Decimal(10) ** -60
 
 
+@pytest.mark.parametrize("step", [1, 3, 64, 100, 127, 128])
+def test_every_offset_has_as_many_words(step):
+    """All words of an envelope whose offsets have 12 leading bits; what ``settle`` and vectorised
+    attempts make of each."""
+    shift = OFFSET_BITS - 12
+    shape = envelope(2**80)._replace(shift=shift, step=step, variance=2**200)
+    rows = Rows.for_variances([2**80])
+    excess = (1 << 12) % step
+    mine = (shift, (1 << shift) - 1, 12, (1 << 12) - 1, step, excess, step << shift)
+    numbers = rows.numbers.copy()
+    numbers[0, :7] = mine
+    words = np.zeros((1, 1 << 12, 2), dtype=np.uint64)
+    words[0, :, 0] = np.arange(1 << 12, dtype=np.uint64) << np.uint64(shift + TABLE_BITS + 1)
+    values, accepted, hard = module._attempt(
+        words, rows._replace(numbers=numbers), np.zeros(1 << 12, dtype=np.int64)
+    )
+    assert not hard.any() and not (values & ((1 << shift) - 1)).any()
+    assert (np.bincount(values[accepted] >> shift, minlength=step) == (1 << 12) // step).all()
+    for low, value, taken in zip(words[0, :, 0].tolist(), values[0], accepted[0], strict=True):
+        assert settle(shape, low, 0, never) == (value if taken else None)
+
+
 def test_an_undecided_uniform_is_extended():
     shape = envelope(1000)
-    low = word(shape.shift, 5, 0, 0)
+    low = word(shape, 5, 0, 0)
     with localcontext() as context:
         context.prec = 100
-        scaled = probability(1000, 0, 5) * Decimal(2) ** 128
+        scaled = probability(1000, 5, 5) * Decimal(2) ** 128
         first, rest = divmod(int(scaled), 2**64)
     asked: list[int] = []
 
@@ -128,51 +165,67 @@ def test_an_undecided_uniform_is_extended():
     assert asked == [1, 1]
 
 
-def test_trailing_zeros_go_on_in_the_extension():
+def test_the_tail_goes_on_in_further_blocks():
+    """v = 62 + 64 + 2 at g = 1, where x is B + 4 v + w."""
     shape = envelope(1)
     asked: list[int] = []
 
     def extend(number: int) -> tuple[int, int]:
         asked.append(number)
-        return (0, 0) if number < 3 else (4, 0)
+        return (3, 2**64 - 1) if number == 1 else (0, 1) if number == 2 else (4, 1)
 
-    assert settle(shape, 0, 2**63, extend) is None
+    assert settle(shape, word(shape, 8, 0, 0), 2**63, extend) is None
     assert asked == [1, 2, 3]
+    for strip in (8, 9, 11, 12, 20):
+        low = word(shape, strip, 0, 0)
+        assert settle(shape, low, 0, lambda number, at=strip: (tail(shape, at), 0)) == strip
+        assert settle(shape, low | 1 << TABLE_BITS, 0,
+                      lambda number, at=strip: (tail(shape, at), 0)) == -1 - strip  # fmt: skip
+
+
+def edges(shape: Envelope, rows: Rows, low: list[int]) -> list[list[int]]:
+    """32 bits that lead a uniform number: for each word, at the ends of every decision."""
+    out = []
+    for one in low:
+        strip, sign = int(shape.table[one % TABLE]), one >> TABLE_BITS & 1
+        value = settle(shape, one, 0, lambda number: (1 << 2, 0))
+        magnitude = 0 if value is None else abs(value)
+        under, over = divmod(int(rows.bounds[0, strip]), 1 << 32)
+        if strip < len(shape.counts):
+            top, count = shape.counts[0], shape.counts[strip]
+            curve = rows.numbers[0, 9:12].tolist()
+            chance = int(exponential(np.array([magnitude], dtype=np.uint64), *curve)[0])
+            inner = chance * top // count, -(-(chance + MARGIN) * top // count)
+        else:
+            inner = 0, over
+        near = {at + d for at in (under, over, *inner) for d in (-2, -1, 0, 1)}
+        out.append(sorted(min(max(at, 0), 2**32 - 1) for at in near | {0, sign, 2**32 - 1}))
+    most = max(map(len, out))
+    return [row + row[-1:] * (most - len(row)) for row in out]
 
 
 @pytest.mark.parametrize("variance", SPREAD)
 def test_fast_decisions_are_the_exact_ones(variance):
-    """Random blocks, and blocks at the very ends of what is left to ``settle``."""
-    shape = envelope(variance)
+    """Random blocks, blocks of every strip, and at the very ends of every decision."""
+    shape, rows = envelope(variance), Rows.for_variances([variance])
     random = np.random.default_rng(variance % 1000)
-    words = random.integers(0, 2**64, (5, 200, 2), dtype=np.uint64)
-    constants = Constants.of([variance])
-    bucket = np.minimum(random.geometric(0.5, 200) - 1, 6).astype(np.uint64)
-    keep = np.uint64((1 << (shape.shift + 1)) - 1)
-    edge = (words[1, :, 0] & keep) | np.uint64(1) << (np.uint64(shape.shift + 1) + bucket)
-    words[1:, :, 0] = edge
-    low = [int(word) for word in edge]
-    reach = [(word & (2**shape.shift - 1)) + (word >> shape.shift & 1) for word in low]
-    chance = acceptance(np.array(reach, dtype=np.uint64), bucket, constants).astype(object)
-    for row, end in enumerate((chance * 2**32 - 1, chance * 2**32), 1):
-        words[row, :, 1] = np.maximum(end, 0).astype(np.uint64)
-    for row, end in enumerate((-1, 0), 3):
-        beyond = (chance + MARGIN) * 2**32 + end
-        words[row, :, 1] = np.minimum(beyond, 2**64 - 1).astype(np.uint64)
-    values, accepted, hard = module._attempt(words, constants)
-    inside = chance > 0
-    room = chance + MARGIN < 2**32
-    assert not hard[0].any()
-    assert (accepted[1] & ~hard[1])[inside].all()
-    assert hard[2].all() and hard[3].all()
-    assert not (accepted[4] | hard[4])[room].any()
-    for row in range(5):
-        for i in range(200):
-            if hard[row, i]:
-                continue
-            exact = settle(shape, int(words[row, i, 0]), int(words[row, i, 1]), never)
-            assert (exact is not None) == accepted[row, i]
-            assert exact is None or exact == values[row, i]
+    words = random.integers(0, 2**64, (40, 200, 2), dtype=np.uint64)
+    places = np.linspace(0, TABLE - 1, 200).astype(np.uint64)
+    words[20:, :, 0] = words[20, :, 0] >> np.uint64(TABLE_BITS) << np.uint64(TABLE_BITS) | places
+    ends = np.array(edges(shape, rows, words[20, :, 0].tolist())).T
+    for row, end in enumerate(ends[:20], 20):
+        words[row, :, 1] = end.astype(np.uint64) << np.uint64(32) | words[row, :, 1] >> np.uint64(
+            32
+        )
+    values, accepted, hard = module._attempt(words, rows, np.zeros(200, dtype=np.int64))
+    assert not (accepted & hard).any() and not hard[:20].any()
+    assert hard[20:].any() and accepted[20:].any()
+    assert hard[20:].mean() < 0.5
+    for row, i in zip(*np.nonzero(~hard), strict=True):
+        low, high = (int(one) for one in words[row, i])
+        exact = settle(shape, low, high, lambda number: (1 << 2, 0))
+        assert (exact is not None) == accepted[row, i]
+        assert exact is None or exact == values[row, i]
 
 
 class Watched(np.ndarray):
@@ -209,8 +262,7 @@ def test_only_integers_between_random_bits_and_samples(draw, monkeypatch):
 
 def test_no_floating_point_in_the_source():
     """Neither a literal, nor a true division, nor the name of a type or of a function with one."""
-    for one in (module, sys.modules[acceptance.__module__], sys.modules[settle.__module__],
-                sys.modules[exp_bounds.__module__]):  # fmt: skip
+    for one in (module, sys.modules[exponential.__module__]):
         for node in ast.walk(ast.parse(inspect.getsource(one))):
             assert not isinstance(node, ast.Div)
             assert not (isinstance(node, ast.Constant) and isinstance(node.value, float))
@@ -222,13 +274,13 @@ def test_no_floating_point_in_the_source():
     assert not re.search(r"float|double|sqrt|\d\.|\.\d|\de\d", kernel.replace(".py", ""))
 
 
-def mass(variance: float, edges: np.ndarray) -> np.ndarray:
-    """P(x in [edges[i], edges[i + 1])), tails included."""
+def mass(variance: float, cells: np.ndarray) -> np.ndarray:
+    """P(x in [cells[i], cells[i + 1])), tails included."""
     if variance <= 2 * 10**6:
         reach = np.arange(-12 * int(variance**0.5) - 12, 12 * int(variance**0.5) + 13)
         weights = np.exp(-(reach.astype(float) ** 2) / (2 * variance))
-        return np.histogram(reach, edges, weights=weights / weights.sum())[0]
-    return np.diff(stats.norm.cdf(edges - 0.5, scale=variance**0.5))
+        return np.histogram(reach, cells, weights=weights / weights.sum())[0]
+    return np.diff(stats.norm.cdf(cells - 0.5, scale=variance**0.5))
 
 
 @pytest.mark.slow
@@ -238,14 +290,14 @@ def test_right_scale_passes_and_wrong_ones_fail(draw, variance):
     assert sample.size == 200_000
     sigma = variance**0.5
     if variance <= 10:
-        edges = np.arange(-int(4 * sigma), int(4 * sigma) + 2).astype(float)
+        cells = np.arange(-int(4 * sigma), int(4 * sigma) + 2).astype(float)
     else:
-        edges = np.unique(np.round(stats.norm.ppf(np.linspace(0, 1, 102)[1:-1]) * sigma))
-    edges = np.concatenate([[-1e15], edges, [1e15]])
-    counts = np.histogram(sample.astype(float), edges)[0]
+        cells = np.unique(np.round(stats.norm.ppf(np.linspace(0, 1, 102)[1:-1]) * sigma))
+    cells = np.concatenate([[-1e15], cells, [1e15]])
+    counts = np.histogram(sample.astype(float), cells)[0]
 
     def p_value(scale: float) -> float:
-        expected = mass(variance * scale**2, edges)
+        expected = mass(variance * scale**2, cells)
         return float(stats.chisquare(counts, expected / expected.sum() * sample.size).pvalue)
 
     assert p_value(1.0) > 1e-3
@@ -285,14 +337,15 @@ def test_refused_variances(draw, variance):
 
 @pytest.fixture
 def forced() -> Iterator[list[int]]:
-    """Makes the bits for the bucket run out in every first attempt; counts the settled ones."""
+    """Makes every first attempt one of the tail that has to be settled; counts these."""
     calls: list[int] = []
     original, settled = Streams.encrypt, module.settle
 
     def encrypt(self: Streams, source: np.ndarray, out: np.ndarray) -> np.ndarray:
         words = original(self, source, out)
         if len(source) > 1 and not calls:
-            words[:, 0] = 0
+            words[:, 0] |= np.uint64(TABLE - 1)
+            words[:, 1] = 1 << 40
         return words
 
     def count(*arguments: object) -> int | None:
