@@ -128,7 +128,7 @@ def discrete_gaussian(
     if variances and isinstance(variances[0], tuple):
         return _of_labels(streams, cast("Sequence[tuple[int, ...]]", variances))
     variances = cast("Sequence[int]", variances)
-    coordinates, rows = _prepared(tuple(map(operator.index, variances)))
+    coordinates, rows = _prepared(variances)
     shape = *streams.shape, len(variances)
     width = coordinates.size
     if ciphers is not None and width:
@@ -167,16 +167,23 @@ def _of_labels(streams: Streams, variances: Sequence[tuple[int, ...]]) -> Ints:
     return out
 
 
-@functools.lru_cache(maxsize=256)
-def _prepared(variances: tuple[int, ...]) -> tuple[Ints, Rows]:
+def _prepared(variances: Sequence[int]) -> tuple[Ints, Rows]:
     """Coordinates that have noise, and their rows."""
-    for variance in set(variances):
+    sizes = {operator.index(variance) for variance in set(variances)}
+    for variance in sizes:
         if not 0 <= variance <= MAX_VARIANCE:
             raise ConfigError("variance", variance, "must lie in [0, 2^80] grid steps squared.")
+    if len(sizes) > 1 or 0 in sizes:
+        return _unlike(tuple(variances))
+    n, (_, rows) = len(variances), _unlike(tuple(sizes))
+    return np.arange(n), rows._replace(of=np.zeros(n, dtype=np.int64))
+
+
+@functools.lru_cache(maxsize=256)
+def _unlike(variances: tuple[int, ...]) -> tuple[Ints, Rows]:
     coordinates = np.flatnonzero([variance > 0 for variance in variances])
     coordinates.setflags(write=False)
-    some = [variance for variance in variances if variance]
-    return coordinates, Rows.for_variances(some or [1])
+    return coordinates, Rows.for_variances([int(one) for one in variances if one] or [1])
 
 
 def _by_kernel(streams: Streams, coordinates: Ints, rows: Rows) -> Ints:

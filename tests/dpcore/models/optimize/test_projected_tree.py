@@ -144,6 +144,7 @@ def test_a_record_pays_the_whole_budget_once_whatever_the_form() -> None:
     assert "excess risk about" in facts and "at most" not in facts.partition("excess risk")[2][:20]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "least", "paper"),
     [("sfw_tree", 0.6, "frank_wolfe"), ("sfw_polyhedral", 0.55, "tree")],
@@ -161,7 +162,7 @@ def test_capped_steps_learn_where_steps_to_corners_do_not(
 
     def explained(more: str) -> float:
         found = []
-        for seed in range(3):
+        for seed in range(25):
             (run,) = simulate(plan(more, name), events, bytes([seed]) * 32)
             value = run.released[0].value
             assert value is not None
