@@ -77,9 +77,9 @@ def discrete_gaussian(
     is no floating point anywhere and no event is cut off, so the distribution is exact given random
     bits, and the same on every CPU.
 
-    About 1.04 attempts a sample, 1.5 at most. How many are tried at once changes the speed, never the
-    result: the result is the first accepted one, and attempt n of a coordinate is the same block in
-    whatever batch.
+    About 1.04 attempts a sample, 1.5 at most. How many are tried at once changes the speed, never
+    the result: the result is the first accepted one, and attempt n of a coordinate is the same
+    block in whatever batch.
 
     **Formal guarantees**: added to an integer-valued function of l2 sensitivity D:
 
