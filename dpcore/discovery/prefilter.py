@@ -17,31 +17,27 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Digests, Floats, Ints, accumulate
 from weir.dpcore.continual.blt import BufferedSum
-from weir.dpcore.continual.columns import Knots, Values, between
+from weir.dpcore.continual.columns import between
 from weir.dpcore.continual.ended import EndedSum
-from weir.dpcore.continual.rational import Rational
 from weir.dpcore.continual.unit import fine_variances, finer, noisy_coordinates
 from weir.dpcore.discovery.rule import DiscoveryRule
 from weir.dpcore.discovery.step import Noises
 from weir.dpcore.discovery.waiting import KeyCells
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise.discrete_gaussian import envelopes
 from weir.dpcore.noise.noise import label
 from weir.dpcore.noise.prf import KeyedNoise
+from weir.dpcore.noise.streams import DISCRETE_GAUSSIAN, GAUSSIAN
 
 LIKELY: Final = 0.7
 """Keys of so much of a threshold are not looked at: they will have to be stepped."""
-KEYS: Final = 4096
-"""Keys that are looked at together; with TICKS ticks all that is worked on stays in the cache."""
-TICKS: Final = 16
-PIECE: Final = 512
-"""Keys in one product of matrices."""
+KEYS: Final = 2048
+"""Keys that are looked at together: what is known of them stays in the cache from tick to tick."""
 LONGEST: Final = 1 << 14
-"""Ticks of a period, at most: behind that the errors of single precision are too large."""
+"""Ticks of a period, at most: what numpy works on without a kernel."""
 LARGEST: Final = 9.1
 """No normal made of doubles is larger (``dpcore.noise.gaussian``); a key with a larger exact one is
 not set aside."""
-ERROR: Final = 2.0**-20
-"""How far a draw of at most that size is off in single precision."""
-Singles = NDArray[np.float32]
 Filtered = BufferedSum | EndedSum
 """Sums whose noise is a linear filter of one draw a tick."""
 
@@ -57,7 +53,7 @@ def prefilter(
     """Keys that are certainly not found in the period [low, high): (K,) bool.
 
     A key with too few users is none. Of others a bound of their noise at every tick is compared
-    with the threshold: single precision, plus all the errors that it can have.
+    with the threshold: in floating point, plus all the errors that it can have.
 
     Args:
       names: (K,) of keys that are not live. cells: all their leaves of the period.
@@ -85,7 +81,7 @@ def prefilter(
             break  # of tests: not keyed
         here = mine.pick(slice(ends[group], ends[group + 1]))
         here = here._replace(rows=here.rows - first)
-        out[some] = _below(rule, mechanism, noise, here, bars, low, len(some))
+        out[some] = excess(rule, mechanism, noise, here, bars, low, len(some)) < 0
     return out
 
 
@@ -100,7 +96,7 @@ def _looks_ahead(rule: DiscoveryRule, noises: Noises, low: int, high: int) -> bo
     )
 
 
-def _below(
+def excess(
     rule: DiscoveryRule,
     mechanism: Filtered,
     noise: KeyedNoise,
@@ -108,169 +104,144 @@ def _below(
     bars: Ints,
     low: int,
     n_keys: int,
-) -> NDArray[np.bool_]:
-    """(K,) whose noisy count stays below every threshold. In units of one draw at ratio 1.
+) -> Floats:
+    """(K,) how far the noisy count comes above a threshold at most, in standard deviations of a
+    draw at ratio 1, plus all that may be wrong with that; infinite where a draw is too large.
 
-    cells: sorted by tick.
+    Args:
+      cells: sorted by tick. bars: (n,) thresholds of the ticks from ``low`` on.
     """
     unit = mechanism.noise_scale * mechanism.scales[rule.coordinate]
     place = noisy_coordinates(mechanism.scales).index(rule.coordinate)
     ticks = len(bars)
-    strides = strides_of(*curves_of(mechanism), low, low + ticks)
+    own = filter_of(mechanism, place, low, low + ticks)
     # One step of the lattice for the rounding of the noise, one for sums and thresholds in floats.
-    margin = 2 / unit + error(mechanism, strides) + float(bars.max()) / unit * ticks * 2.0**-22
-    limit = (bars / unit - margin).astype(np.float32)
-    digests = noise.cell_digests(cells.ticks - low, cells.values[:, list(rule.read)])
-    added = (cells.values[:, rule.leaf] / unit).astype(np.float32)
-    state = np.zeros((len(strides[0].after), n_keys), dtype=np.float32)
-    chain = np.zeros((n_keys, 2), dtype=np.uint64)
-    count = np.zeros(n_keys, dtype=np.float32)
-    ok = np.ones(n_keys, dtype=bool)
-    for stride, begin in zip(strides, range(0, ticks, TICKS), strict=True):
-        n = min(TICKS, ticks - begin)
-        span = slice(*np.searchsorted(cells.ticks, [low + begin, low + begin + n]))
-        at = cells.ticks[span] - (low + begin), cells.rows[span]
-        history = np.zeros((n, n_keys, 2), dtype=np.uint64)
-        history[at] = digests[span]
-        history[0] ^= chain
-        accumulate(np.bitwise_xor, history)
-        chain = history[-1].copy()
-        units = np.zeros((TICKS + len(state), n_keys), dtype=np.float32)
-        units[:n] = drawn(mechanism, noise, place, history, low + begin)
-        ok &= (np.abs(units[:n]) < LARGEST).all(axis=0)
-        units[TICKS:] = state
-        noisy = _product(stride.within[:n], units)
-        counts = np.zeros((n, n_keys), dtype=np.float32)
-        counts[at] = added[span]
-        counts[0] += count
-        accumulate(np.add, counts)
-        count = counts[-1].copy()
-        noisy += counts
-        ok &= (noisy < limit[begin : begin + n, None]).all(axis=0)
-        state = _product(stride.after, units)
-    return ok
-
-
-def drawn(
-    mechanism: Filtered, noise: KeyedNoise, coordinate: int, digests: Digests, first: int
-) -> Floats:
-    """Draws of a coordinate from a tick on, in standard deviations: (n, K). Rounded to single
-    precision they are within ERROR of those of what is released.
-
-    Args:
-      coordinate: its place among those that have noise. digests: (n, K, 2).
-    """
-    n = len(digests)
-    labels = label(0, first + np.arange(n))
-    if mechanism.exact is None:
-        return noise.gaussian(labels, digests, coordinate + 1)[:, :, coordinate]
-    variances, steps = _sizes(mechanism, coordinate, first, n)
-    whole = noise.discrete_gaussian(labels, digests, variances)[:, :, coordinate]
-    return np.asarray(whole * steps)
-
-
-@lru_cache(maxsize=1 << 11)
-def _sizes(mechanism: Filtered, coordinate: int, first: int, n: int) -> tuple[Any, Floats]:
-    """Variances of exact draws at n ticks, 0 of other coordinates; and (n, 1) what a step of their
-    grid is in standard deviations."""
-    active = noisy_coordinates(mechanism.scales)
-    sigma, scale = mechanism.noise_scale, mechanism.scales[active[coordinate]]
-    before, behind = (0,) * coordinate, (0,) * (len(active) - coordinate - 1)
-    step = 2.0 ** -finer(sigma * scale) / (sigma * scale)
-    if not isinstance(mechanism, EndedSum):
-        (variance,) = fine_variances(sigma, (scale,))
-        return (*before, variance, *behind), np.full((n, 1), step)
-    ticks = np.arange(first, first + n)
-    each = mechanism.drawn_variances(scale, ticks)
-    variances = tuple((*before, variance, *behind) for variance in each)
-    return variances, step / mechanism.ratios(ticks)[:, None]
-
-
-def _product(left: Singles, right: Singles) -> Singles:
-    """A product of matrices in pieces so small that no library wakes threads for them: they would
-    spin longer than they work."""
-    out = np.empty((len(left), right.shape[1]), dtype=np.float32)
-    for first in range(0, right.shape[1], PIECE):
-        piece = slice(first, first + PIECE)
-        np.matmul(left, right[:, piece], out=out[:, piece])
+    margin = 2 / unit + error(mechanism, own) + float(bars.max()) / unit * ticks * 2.0**-50
+    curves = np.column_stack([own.curves, bars / unit - margin])
+    cells = cells._replace(ticks=cells.ticks - low)
+    digests = noise.cell_digests(cells.ticks, cells.values[:, list(rule.read)])
+    counts = cells.values[:, rule.leaf] / unit
+    labels = label(0, low + np.arange(ticks))
+    kind = DISCRETE_GAUSSIAN if own.variances else GAUSSIAN
+    sources = noise.sources(kind, labels)
+    if ciphers is None or sources is None:
+        return _excess(own, noise, labels, cells, digests, counts, curves, n_keys)
+    out = np.empty(n_keys)
+    numbers = np.array([place], dtype=np.uint64), np.array([LARGEST])
+    at = np.ascontiguousarray(cells.ticks), np.ascontiguousarray(cells.rows)
+    ciphers.excess(*sources, out, *at, digests, counts, curves, own.poles, *numbers, *own.envelopes)
     return out
 
 
-class Stride(NamedTuple):
-    """TICKS ticks of a filter in single precision. Its state is a number a buffer, and one that is
-    carried.
+def _excess(
+    own: Filter,
+    noise: KeyedNoise,
+    labels: Digests,
+    cells: KeyCells,
+    digests: Digests,
+    counts: Floats,
+    curves: Floats,
+    n_keys: int,
+) -> Floats:
+    """``excess`` without a kernel: one operation at a time, in its order."""
+    history = np.zeros((len(labels), n_keys, 2), dtype=np.uint64)
+    history[cells.ticks, cells.rows] = digests
+    accumulate(np.bitwise_xor, history)
+    added = np.zeros(history.shape[:2])
+    added[cells.ticks, cells.rows] = counts
+    draws = drawn(own, noise, labels, history)
+    out, count, carried = np.full(n_keys, -np.inf), np.zeros(n_keys), np.zeros(n_keys)
+    buffers = np.zeros((len(own.poles[0]), n_keys))
+    for unit, more, (inverse, scale, fall, limit) in zip(draws, added, curves[:, 1:], strict=True):
+        out[np.abs(unit) >= LARGEST] = np.inf
+        unit *= inverse
+        y = unit.copy()
+        for u, theta, omega in zip(buffers, *own.poles, strict=True):
+            y += u * omega
+            u[:] = u * theta + unit
+        count += more
+        np.maximum(out, y * scale + carried + count - limit, out=out)
+        carried += y * fall
+    return out
+
+
+class Filter(NamedTuple):
+    """Noise of keys that begin at a tick, as a filter of draws of variance 1.
 
     Attributes:
-      within: (TICKS, TICKS + s), what draws and the state before are multiplied by: noise.
-      after: (s, TICKS + s), the same: the state behind.
-      error: how far that noise may be off in all, at most. reach: sum of the sizes of what any of
-        its noise takes of all draws so far, at most.
+      place: of the coordinate among those with noise.
+      variances: (n,) of exact draws on their grid; none: draws are Gaussian.
+      envelopes: the same for a kernel.
+      poles: (2, P), by what buffers decay and what they weigh.
+      curves: (n, 4) of each tick, the step of its draws' grid in standard deviations, one over its
+        gain, its scale, and by how much that falls.
+      reach: the sum of the sizes of what noise takes of all draws so far, at most.
     """
 
-    within: Singles
-    after: Singles
-    error: float
+    place: int
+    variances: tuple[int, ...]
+    envelopes: tuple[Any, ...]
+    poles: Floats
+    curves: Floats
     reach: float
 
 
-def curves_of(mechanism: Filtered) -> tuple[Rational, Knots, Values, Values]:
-    """Form, and gains and scales at knots."""
-    if isinstance(mechanism, EndedSum):
-        return mechanism.form, mechanism.knots, mechanism.gains, mechanism.scales_of_ticks
-    return mechanism.form, (0,), (1.0,), (1.0,)
+def drawn(own: Filter, noise: KeyedNoise, labels: Digests, chain: Digests) -> Floats:
+    """Draws in standard deviations: (n, K).
+
+    Args:
+      chain: (n, K, 2), digests of all leaves until each tick.
+    """
+    at = own.place
+    if not own.variances:
+        return noise.gaussian(labels, chain, at + 1)[:, :, at]
+    each = [(*(0,) * at, variance) for variance in own.variances]
+    return noise.discrete_gaussian(labels, chain, each)[:, :, at] * own.curves[:, :1]
 
 
 @lru_cache(maxsize=16)
-def strides_of(
-    form: Rational, knots: Knots, gains: Values, scales: Values, low: int, high: int
-) -> tuple[Stride, ...]:
-    """The filter of keys that begin at ``low``, until ``high``.
+def filter_of(mechanism: Filtered, place: int, low: int, high: int) -> Filter:
+    """The filter of keys that begin at ``low``, until ``high``."""
+    ticks = np.arange(low, high + 1)
+    inverse, scales = np.ones(len(ticks)), np.ones(len(ticks))
+    if isinstance(mechanism, EndedSum):
+        inverse = 1 / between(mechanism.knots, mechanism.gains, ticks)
+        scales = between(mechanism.knots, mechanism.scales_of_ticks, ticks)
+    form, steps, variances = mechanism.form, np.ones(high - low), tuple[int, ...]()
+    if mechanism.exact is not None:
+        sigma = mechanism.noise_scale
+        scale = mechanism.scales[noisy_coordinates(mechanism.scales)[place]]
+        steps *= 2.0 ** -finer(sigma * scale) / (sigma * scale)
+        if isinstance(mechanism, EndedSum):
+            variances = mechanism.drawn_variances(scale, ticks[:-1])
+            steps /= mechanism.ratios(ticks[:-1])
+        else:
+            variances = fine_variances(sigma, (scale,)) * len(steps)
+    reach, carried, buffers = 0.0, 0.0, [0.0] * len(form.poles)
+    curves = np.stack([steps, inverse[:-1], scales[:-1], scales[:-1] - scales[1:]], axis=1)
+    for _, unit, scale, fall in curves.tolist():
+        y = unit + sum(u * omega for u, omega in zip(buffers, form.omega, strict=True))
+        reach = max(reach, scale * y + carried)
+        carried += abs(fall) * y
+        buffers = [u * theta + unit for u, theta in zip(buffers, form.theta, strict=True)]
+    poles = np.array([form.theta, form.omega])
+    return Filter(place, variances, envelopes(variances), poles, curves, reach)
 
-    Let w be draws of size LARGEST at most, each known to ERROR, s the state before a stride, known
-    to E; W and F the matrices of noise and state. A product of matrices in single precision is off
-    by (terms + 4) 2^-24 of the sum of sizes, whatever the order of adding (its entries' rounding
-    included). So noise is off by |W| (ERROR, E) and that share of |W| (LARGEST, |s|); and so is the
-    state behind, with F.
+
+def error(mechanism: Filtered, own: Filter) -> float:
+    """How far noise by a filter is from that which is released, at most, rounding to the lattice
+    left out.
+
+    Draws are of size LARGEST at most, and noise is a sum of terms, each a draw times coefficients.
+    From the draw on a term goes through at most two roundings a tick in a buffer and one where it
+    is carried, and 2 P + 16 more where buffers meet and in coefficients: here, and where noise is
+    released in doubles. Exact noise is off by its roundings, and by what rounded coefficients
+    change.
     """
-    size = len(form.poles) + 1
-    share = (TICKS + size + 4) * 2.0**-24
-    largest, off, reached = (np.zeros(size) for _ in range(3))
-    results = []
-    for first in range(low, high, TICKS):
-        ticks = np.arange(first, first + TICKS + 1)
-        curves = between(knots, gains, ticks)[:TICKS], between(knots, scales, ticks)
-        within, after = _filter(form, *curves)
-        taken, behind = np.abs(within), np.abs(after)
-        known = np.concatenate([np.full(TICKS, ERROR), off])
-        sizes = np.concatenate([np.full(TICKS, LARGEST + ERROR), largest + off])
-        units = np.concatenate([np.ones(TICKS), reached])
-        wrong = float((taken @ (known + share * sizes)).max())
-        reach = float((taken @ units).max())
-        results.append(Stride(within.astype(np.float32), after.astype(np.float32), wrong, reach))
-        off, reached = behind @ (known + share * sizes), behind @ units
-        largest = LARGEST * reached
-    return tuple(results)
-
-
-def _filter(form: Rational, gains: Floats, scales: Floats) -> tuple[Floats, Floats]:
-    """Noise and state of TICKS ticks, by draws and the state before: see ``EndedSum``."""
-    theta, omega = np.asarray(form.theta), np.asarray(form.omega)
-    basis = np.eye(TICKS + len(theta) + 1)
-    buffers, carried, noise = basis[TICKS:-1], basis[-1], []
-    for unit, gain, scale, after in zip(basis, gains, scales, scales[1:], strict=False):
-        y = unit / gain + omega @ buffers
-        noise.append(scale * y + carried)
-        carried = carried + (scale - after) * y
-        buffers = theta[:, None] * buffers + unit / gain
-    return np.array(noise), np.concatenate([buffers, carried[None]])
-
-
-def error(mechanism: Filtered, strides: Sequence[Stride]) -> float:
-    """How far noise by ``strides`` is from that which is released, at most, rounding to the lattice
-    left out; and what exact noise is off by, in whole numbers with rounded coefficients."""
-    wrong, reach = max(one.error for one in strides), max(one.reach for one in strides)
-    draws = LARGEST * math.sqrt(TICKS * len(strides))
+    size, ticks = own.reach * LARGEST, len(own.curves)
+    wrong: float = size * (3 * ticks + 2 * own.poles.shape[1] + 16) * 2.0**-51
     if mechanism.exact is None:
-        return wrong + 2.0**-40 * reach * draws
+        return wrong
     fixed = mechanism.fixed
-    return wrong + fixed.rounding + (fixed.widening - 1) * reach * draws
+    exact: float = fixed.rounding + (fixed.widening - 1) * size * math.sqrt(ticks)
+    return wrong + exact

@@ -83,6 +83,26 @@ def event_sums(
     kind: Buffer,
     /,
 ) -> bool: ...
+def excess(
+    mac: Buffer,
+    stream: Buffer,
+    heads: Buffer,
+    labels: Buffer,
+    out: Buffer,
+    ticks: Buffer,
+    keys: Buffer,
+    digests: Buffer,
+    counts: Buffer,
+    curves: Buffer,
+    poles: Buffer,
+    coordinate: Buffer,
+    largest: Buffer,
+    rows: Buffer,
+    tables: Buffer,
+    of: Buffer,
+    powers: Buffer,
+    /,
+) -> None: ...
 def exponential(words: Buffer, out: Buffer, /) -> None: ...
 def fields(
     data: Buffer,

@@ -112,50 +112,64 @@ static void add(trial *t, const uint64_t *seeds, Py_ssize_t pairs, uint64_t coor
   }
 }
 
-/* of: which row a coordinate has, known of them: of every label the same, or of each its own. */
-static void sample(trial *t, const uint64_t *coordinates, Py_ssize_t width, const int64_t *of, Py_ssize_t known) {
+/* Samples of some coordinates of all pairs; how many are undecided. of: which row a coordinate has, known of
+   them: of every label the same, or of each its own. */
+Py_ssize_t weir_samples(const weir_streams *streams, const weir_envelopes *from, const uint64_t *coordinates,
+                        Py_ssize_t width, const int64_t *of, Py_ssize_t known, int64_t *out) {
   uint64_t seeds[2 * PAIRS];
-  Py_ssize_t keys = t->streams->keys, pairs = t->streams->pairs;
+  Py_ssize_t keys = streams->keys, pairs = streams->pairs;
+  trial t;
+  t.streams = streams;
+  t.rows = from->rows;
+  t.tables = from->tables;
+  t.powers = from->powers;
+  t.out = out;
+  t.undecided = t.n = 0;
   for (Py_ssize_t first = 0; first < pairs; first += PAIRS) {
     Py_ssize_t some = pairs - first < PAIRS ? pairs - first : PAIRS;
-    weir_seeds(t->streams, first, some, seeds);
+    weir_seeds(streams, first, some, seeds);
     for (Py_ssize_t i = 0, n; i < some; i += n) {
       Py_ssize_t at = first + i, left = keys - at % keys;
       const int64_t *own = known > width ? of + at / keys * width : of;
       n = left < some - i ? left : some - i;
       for (Py_ssize_t j = 0; j < width; j++)
-        add(t, seeds + 2 * i, n, coordinates[j], own[j], at * width + j, width);
+        add(&t, seeds + 2 * i, n, coordinates[j], own[j], at * width + j, width);
     }
   }
-  while (t->n) attempt_all(t);
+  while (t.n) attempt_all(&t);
+  return t.undecided;
 }
 
-static int within(const Py_buffer *numbers, Py_ssize_t end) {
-  const int64_t *values = numbers->buf;
-  for (Py_ssize_t i = 0; i < numbers->len / 8; i++)
-    if (values[i] < 0 || values[i] >= end) return 0;
-  return 1;
+/* Envelopes of a buffer of rows, one of tables and one of powers; whether rows `of` (known) are among them. */
+int weir_envelopes_of(const Py_buffer *rows, const Py_buffer *tables, const Py_buffer *of, const Py_buffer *powers,
+                      weir_envelopes *out) {
+  const row *all = rows->buf;
+  const int64_t *which = of->buf;
+  Py_ssize_t n = rows->len / (Py_ssize_t)sizeof(row);
+  int fits = rows->len == n * (Py_ssize_t)sizeof(row) && tables->len % TABLE == 0 && powers->len == 8 * 2048;
+  for (Py_ssize_t i = 0; fits && i < of->len / 8; i++) fits = which[i] >= 0 && which[i] < n;
+  for (Py_ssize_t i = 0; fits && i < n; i++) fits = all[i].table < (uint64_t)(tables->len / TABLE);
+  *out = (weir_envelopes){all, tables->buf, powers->buf};
+  return fits;
 }
 
 PyObject *weir_discrete(PyObject *self, PyObject *args) {
   (void)self;
   Py_buffer views[WEIR_NAMED + 5]; /* and coordinates (C,), rows (V, 524), tables (W, 8192), of (C,) or (m C,), powers (2048,) */
   weir_streams streams;
+  weir_envelopes from;
   if (!weir_take(args, views, WEIR_NAMED + 5, 1u << 5)) return NULL;
-  Py_ssize_t width = views[6].len / 8, known = views[9].len / 8, rows = views[7].len / (Py_ssize_t)sizeof(row);
+  Py_ssize_t width = views[6].len / 8, known = views[9].len / 8, undecided = 0;
   int fits = weir_streams_of(views, &streams) && views[5].len == 8 * streams.pairs * width && width &&
-             views[7].len == rows * (Py_ssize_t)sizeof(row) && views[8].len % TABLE == 0 && within(&views[9], rows) &&
-             (known == width || (streams.keys && known == streams.pairs / streams.keys * width)) && views[10].len == 8 * 2048;
-  trial t = {.streams = &streams, .rows = views[7].buf, .tables = views[8].buf, .powers = views[10].buf, .out = views[5].buf};
-  for (Py_ssize_t i = 0; fits && i < rows; i++)
-    fits = t.rows[i].table < (uint64_t)(views[8].len / TABLE);
+             weir_envelopes_of(&views[7], &views[8], &views[9], &views[10], &from) &&
+             (known == width || (streams.keys && known == streams.pairs / streams.keys * width));
   if (fits) {
     Py_BEGIN_ALLOW_THREADS
-    sample(&t, views[6].buf, width, views[9].buf, known);
+    undecided = weir_samples(&streams, &from, views[6].buf, width, views[9].buf, known, views[5].buf);
     Py_END_ALLOW_THREADS
   }
   PyObject *done = weir_give(views, WEIR_NAMED + 5, fits ? NULL : "out must be (m, K, C), coordinates (C,), rows (V, 524), tables (W, 8192), of (C,) or (m C,), powers (2048,).");
   if (!done) return NULL;
   Py_DECREF(done);
-  return PyLong_FromSsize_t(t.undecided);
+  return PyLong_FromSsize_t(undecided);
 }

@@ -47,6 +47,18 @@ typedef struct {
 } weir_streams;
 int weir_streams_of(const Py_buffer *views, weir_streams *out);
 void weir_seeds(const weir_streams *streams, Py_ssize_t first, Py_ssize_t count, uint64_t *seeds);
+void weir_column(const weir_streams *streams, uint64_t word, uint64_t *out);
+
+/* discrete.c: exact discrete Gaussians; an attempt that is undecided gives INT64_MIN. */
+typedef struct {
+  const void *rows;
+  const uint8_t *tables;
+  const uint64_t *powers;
+} weir_envelopes;
+int weir_envelopes_of(const Py_buffer *rows, const Py_buffer *tables, const Py_buffer *of, const Py_buffer *powers,
+                      weir_envelopes *out);
+Py_ssize_t weir_samples(const weir_streams *streams, const weir_envelopes *from, const uint64_t *coordinates,
+                        Py_ssize_t width, const int64_t *of, Py_ssize_t known, int64_t *out);
 
 /* Words to numbers, in place. */
 void weir_normals(void *values, Py_ssize_t n);
@@ -70,6 +82,7 @@ PyObject *weir_draw(PyObject *self, PyObject *args);
 PyObject *weir_encrypt(PyObject *self, PyObject *args);
 PyObject *weir_event_rows(PyObject *self, PyObject *args);
 PyObject *weir_event_sums(PyObject *self, PyObject *args);
+PyObject *weir_excess(PyObject *self, PyObject *args);
 PyObject *weir_exponential(PyObject *self, PyObject *args);
 PyObject *weir_fields(PyObject *self, PyObject *args);
 PyObject *weir_gather(PyObject *self, PyObject *args);

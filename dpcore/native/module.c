@@ -26,6 +26,7 @@ static PyMethodDef methods[] = {
     ROW(encrypt, "encrypt(key, source, out): AES-128 of each block."),
     ROW(event_rows, "event_rows(columns, ends, shape, bounds, counts, table): rows of whole numbers; whether all fit."),
     ROW(event_sums, "event_sums(columns, ends, shape, bounds, counts, starts, stops, cells, sums, kind): sums of products of such rows."),
+    ROW(excess, "excess(mac, stream, heads, labels, out, ticks, keys, digests, counts, curves, poles, coordinate, rows, tables, of, powers): how far noisy counts come above limits."),
     ROW(exponential, "exponential(words, out): exponential variables, 8 bytes each."),
     ROW(fields, "fields(data, starts, ends, names, nodes, at, sizes, there, plain): fields of plain lines of JSON."),
     ROW(gather, "gather(data, at, sizes, offsets, out): spans of bytes, one behind the other."),

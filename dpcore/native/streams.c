@@ -36,6 +36,18 @@ void weir_seeds(const weir_streams *streams, Py_ssize_t first, Py_ssize_t count,
   weir_aes_blocks(&streams->mac, framed, seeds, count);
 }
 
+/* A word of each stream. */
+void weir_column(const weir_streams *streams, uint64_t word, uint64_t *out) {
+  uint64_t seeds[2 * PAIRS], made[2 * PAIRS];
+  for (Py_ssize_t first = 0; first < streams->pairs; first += PAIRS) {
+    Py_ssize_t n = streams->pairs - first < PAIRS ? streams->pairs - first : PAIRS;
+    weir_seeds(streams, first, n, seeds);
+    for (Py_ssize_t i = 0; i < n; i++) seeds[2 * i] ^= word / 2;
+    weir_aes_blocks(&streams->stream, seeds, made, n);
+    for (Py_ssize_t i = 0; i < n; i++) out[first + i] = made[2 * i + word % 2];
+  }
+}
+
 /* The first words of one stream. */
 static void long_stream(const weir_streams *streams, const uint64_t *seed, uint64_t *out, Py_ssize_t words) {
   uint64_t source[2 * BLOCKS], made[2 * BLOCKS];

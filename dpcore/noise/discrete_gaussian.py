@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,6 +165,11 @@ def _of_labels(streams: Streams, variances: Sequence[tuple[int, ...]]) -> Ints:
         return samples
     out[..., coordinates] = samples
     return out
+
+
+def envelopes(variances: Sequence[int]) -> tuple[NDArray[Any], ...]:
+    """What a kernel samples by, of variances in [1, 2^80]; of none, where it is to draw normals."""
+    return (*(Rows.for_variances(variances)[:3] if variances else (np.zeros(0),) * 3), POWERS)
 
 
 def _prepared(variances: Sequence[int]) -> tuple[Ints, Rows]:

@@ -319,6 +319,14 @@ class KeyedNoise:
             out[where] = words.reshape(out[where].shape)
         return out
 
+    def sources(self, purpose: int, labels: Digests) -> tuple[bytes, bytes, Words, Words] | None:
+        """What names draws of labels (m, 2) and any digests, for a kernel that makes these itself;
+        None where there is none, or draws are recorded."""
+        if ciphers is None or replay.session() is not None:
+            return None
+        unnamed = np.broadcast_to(np.uint64(0), (len(labels), len(self._heads), 2))
+        return self._streams(purpose, labels, unnamed).sources
+
     def _streams(self, purpose: int, labels: Digests, digests: Digests) -> Streams:
         root, recorded = self._root, replay.session()
         if recorded is not None and purpose != SAMPLE:

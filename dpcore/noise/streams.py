@@ -176,10 +176,14 @@ class Streams:
         return out
 
     @property
+    def sources(self) -> tuple[bytes, bytes, Words, Words]:
+        """What names all streams but for their digests, as kernels take it."""
+        return self._mac.key, self._stream.key, np.ascontiguousarray(self._heads), self._labels
+
+    @property
     def named(self) -> tuple[bytes, bytes, Words, Words, Words]:
         """What names all streams, as kernels take it."""
-        digests, heads = np.ascontiguousarray(self._digests), np.ascontiguousarray(self._heads)
-        return self._mac.key, self._stream.key, heads, self._labels, digests
+        return *self.sources, np.ascontiguousarray(self._digests)
 
     def drawn(self, count: int, kind: int) -> NDArray[Any] | None:
         """Numbers made of the first ``count`` words of every stream, by a kernel.

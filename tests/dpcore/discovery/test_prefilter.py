@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, rule_of, stepped
+from weir.dpcore.arrays import Floats
 from weir.dpcore.discovery import prefilter as looking
-from weir.dpcore.discovery.prefilter import Filtered, curves_of, error, prefilter, strides_of
+from weir.dpcore.discovery.prefilter import Filtered, drawn, error, filter_of, prefilter
 from weir.dpcore.discovery.waiting import KeyCells
+from weir.dpcore.noise.discrete_gaussian import envelopes
+from weir.dpcore.noise.noise import label
 
 TICKS, KEYS = 70, 900
 NAMES = [f"key {i}".encode() for i in range(KEYS)]
@@ -45,7 +49,7 @@ def test_a_bound_without_its_margin_would_rule_out_what_is_found(mechanism, monk
     """The comparison is with the noise that is drawn: thresholds a little higher are missed."""
     program, rule, leaves, cells = world(mechanism)
     monkeypatch.setattr(looking, "LIKELY", 1.0)
-    monkeypatch.setattr(looking, "error", lambda mechanism, strides: -0.5)
+    monkeypatch.setattr(looking, "error", lambda mechanism, own: -0.5)
     out = prefilter(rule, Ring(), NAMES, cells, 0, TICKS)
     _, pieces = stepped(program, rule, Ring(), NAMES, leaves, ())
     assert any(out[NAMES.index(name)] for name in by_key(pieces))
@@ -64,30 +68,96 @@ def test_other_sums_and_other_noise_are_only_asked_for_their_users() -> None:
 @pytest.mark.parametrize("mechanism", ["blt", "ended"])
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("first", [0, 23])
-def test_strides_are_the_noise_of_running_totals_within_the_error(
+def test_the_filter_is_the_noise_of_running_totals_within_the_error(
     mechanism: str, exact: bool, first: int
 ) -> None:
-    """Of keys that begin at a tick: the draws of the mechanism, and what it makes of them."""
+    """Of keys that begin at a tick: the noise that the mechanism makes of its draws."""
     program = program_of(mechanism, ticks=700, epsilon=3)
-    found = program.parts[0].mechanism
-    assert isinstance(found, Filtered) and found.exact is not None
+    sums = program.parts[0].mechanism
+    assert isinstance(sums, Filtered) and sums.exact is not None
     if not exact:
-        found = replace(found, exact=None)
+        sums = replace(sums, exact=None)
     keys = tuple(name.encode() for name in "abcdefghi")
     ticks, noise = 656, Ring().noise_of(keys, first)(0)
     chain = np.random.default_rng(1).integers(0, 2**63, (ticks + 1, 9, 2)).astype(np.uint64)
-    _, drawn = found.draw(found.init_noise(9), chain, chain[1:], noise)
-    unit = found.noise_scale * found.scales[0]
-    strides = strides_of(*curves_of(found), first, first + ticks)
-    assert len(strides) == ticks // looking.TICKS
-    state, worst = np.zeros((len(strides[0].after), 9), dtype=np.float32), 0.0
-    for at, stride in enumerate(strides):
-        own = slice(at * looking.TICKS, (at + 1) * looking.TICKS)
-        draws = looking.drawn(found, noise, 0, chain[1:][own], first + own.start)
-        both = np.concatenate([draws.astype(np.float32), state])
-        assert np.abs(both[: looking.TICKS]).max() < looking.LARGEST
-        worst = max(worst, np.abs(stride.within @ both - drawn[own, :, 0] / unit).max())
-        state = stride.after @ both
-    bound = error(found, strides)
+    _, released = sums.draw(sums.init_noise(9), chain, chain[1:], noise)
+    unit = sums.noise_scale * sums.scales[0]
+    own = filter_of(sums, 0, first, first + ticks)
+    draws = drawn(own, noise, label(0, first + np.arange(ticks)), chain[1:])
+    assert 3 < np.abs(draws).max() < looking.LARGEST and abs(draws.std() - 1) < 0.05
+    made = noise_of(own, draws)
+    bound = error(sums, own)
+    worst = np.abs(made - released[:, :, 0] / unit).max()
     assert worst < bound / 10 + 1 / unit and bound < 0.02
-    assert error(found, strides[:1]) < bound
+    assert error(sums, filter_of(sums, 0, first, first + 9)) < bound
+    assert own.reach >= np.abs(noise_of(own, np.ones((ticks, 1)))).max()
+
+
+def noise_of(own: looking.Filter, draws: Floats) -> Floats:
+    """As matrices have it: (n, K) of draws (n, K)."""
+    noise, buffers = np.empty_like(draws), np.zeros((own.poles.shape[1], draws.shape[1]))
+    carried = np.zeros(draws.shape[1])
+    for t, (_, inverse, scale, fall) in enumerate(own.curves):
+        y = draws[t] * inverse + own.poles[1] @ buffers
+        noise[t] = scale * y + carried
+        carried = carried + fall * y
+        buffers = own.poles[0][:, None] * buffers + draws[t] * inverse
+    return noise
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "ended"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_kernel_gives_the_bits_of_numpy(mechanism, exact, compiled, monkeypatch) -> None:
+    """All but keys with an attempt that it does not decide: one of a million."""
+    if looking.ciphers is None:
+        pytest.skip("the processor has no instructions for AES")
+    program, rule, _, cells = world(mechanism)
+    sums = program.parts[0].mechanism
+    if not exact:
+        sums = replace(sums, exact=None)
+    rule = replace(rule, coordinate=1 if sums.scales[1:] else 0)
+    noise, bars = Ring().noise_of(NAMES, 5)(0), np.arange(TICKS - 5) * 1000 + 10**6
+    later = cells.pick(cells.ticks >= 5)
+    both = []
+    for ciphers in (looking.ciphers, None):
+        monkeypatch.setattr(looking, "ciphers", ciphers)
+        both.append(looking.excess(rule, sums, noise, later, bars, 5, KEYS))
+        none = later.pick(slice(0, 0))
+        both.append(looking.excess(rule, sums, noise, none, bars, 5, KEYS))
+    differ = both[0] != both[2]
+    assert both[0].shape == (KEYS,) and np.isfinite(both[2]).all() and differ.sum() <= 1
+    assert np.isinf(both[0][differ]).all() and both[1].tobytes() == both[3].tobytes()
+    assert (both[0] > both[1]).mean() > 0.9, "counts of users raise it"
+
+
+def test_a_draw_that_is_too_large_rules_nothing_out(monkeypatch) -> None:
+    _, rule, _, cells = world("ended")
+    assert prefilter(rule, Ring(), NAMES, cells, 0, TICKS).any()
+    monkeypatch.setattr(looking, "LARGEST", 1.0)
+    assert not prefilter(rule, Ring(), NAMES, cells, 0, TICKS).any()
+
+
+def test_cells_out_of_order_or_outside_are_refused(compiled) -> None:
+    if looking.ciphers is None:
+        pytest.skip("the processor has no instructions for AES")
+    sources = bytes(16), bytes(16), np.zeros((3, 2), "u8"), np.zeros((4, 2), "u8")
+    rest = np.ones((4, 5)), np.ones((2, 1)), np.zeros(1, "u8"), np.ones(1), *envelopes(())
+
+    def call(ticks: list[int], keys: list[int], *rest: Any) -> None:
+        m = len(ticks)
+        cells = np.array(ticks), np.array(keys), np.zeros((m, 2), "u8"), np.zeros(m)
+        looking.ciphers.excess(*sources, np.empty(3), *cells, *rest)
+
+    call([0, 2, 2], [1, 2, 0], *rest)
+    wrong = [([2, 1], [0, 0]), ([0, 4], [0, 0]), ([0, 1], [0, 3]), ([-1], [0]), ([0], [-1])]
+    for ticks, keys in wrong:
+        with pytest.raises(ValueError, match="sorted by tick"):
+            call(ticks, keys, *rest)
+    for place in range(4):
+        shorter = [one[:-1] if i == place else one for i, one in enumerate(rest)]
+        with pytest.raises(ValueError, match=r"curves \(n, 5\)"):
+            call([0], [0], *shorter)
+    rows = envelopes([9])
+    for of in ([0, 0, 0, 1], [0, 0, 0, -1], [0] * 3):
+        with pytest.raises(ValueError, match=r"of \(n,\)"):
+            call([0], [0], *rest[:4], *rows[:2], np.array(of), rows[3])
