@@ -142,13 +142,16 @@ def running(
     total: Buffer, leaves: Buffer, drawn: Buffer, noisy: Buffer, out: Buffer, /
 ) -> None: ...
 def sum_cells(
-    words: Buffer,
-    room: Buffer,
+    ticks: Buffer,
+    rows: Buffer,
     counts: Buffer,
     values: Buffer,
-    codes: Buffer,
+    own_ticks: Buffer,
+    own_rows: Buffer,
     summed: Buffer,
     sums: Buffer,
+    words: Buffer,
+    room: Buffer,
     shape: Buffer,
     /,
 ) -> int: ...

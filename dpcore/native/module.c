@@ -42,7 +42,7 @@ static PyMethodDef methods[] = {
     ROW(objects, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."),
     ROW(renumber, "renumber(slots, larger): a table moved into a larger one."),
     ROW(running, "running(total, leaves, drawn, noisy, out): exact sums in two limbs move on; with noise, in 64 bits and as doubles."),
-    ROW(sum_cells, "sum_cells(words, room, counts, values, codes, summed, sums, shape): cells added up; how many there are."),
+    ROW(sum_cells, "sum_cells(ticks, rows, counts, values, ..., words, room, shape): cells added up; how many there are, or -1."),
     ROW(times, "times(data, offsets, out, kinds): microseconds of times in ISO 8601."),
     ROW(untouched, "untouched(order, high, low, keys, ticks, periods, caps, out): users whom no cap touches."),
     ROW(vectors, "vectors(words, out, d): of density exp(-||x||_2); words are used up."),

@@ -49,7 +49,7 @@ def closed(case: Case, events: list[Event], cuts: int = 2, numbers: bool = False
             sifted += step.process(raw(events[at::cuts], numbers))
         sifted += step.finish()
     shown = UserShards(case, 1)
-    for batch in users.let_in(sifted):
+    for batch in users.let_in(sifted, lambda batch: batch):
         shown.take(batch)
     return shown.found
 
@@ -100,8 +100,8 @@ def test_events_without_a_user_are_rejected() -> None:
     some = [Event("", 0, "k", "a", 1.0), Event("u", 0, "k", "b", 1.0)]
     sifted = [*step.process(raw(some, False)), *step.finish()]
     assert [one.column("position").to_pylist() for one in rejected] == [[0]]
-    assert sum(one.num_rows for one in users.let_in(sifted)) == 1
-    assert not list(users.let_in([])) and not list(users.sift(refuse).finish())
+    assert sum(one.num_rows for one in users.let_in(sifted, lambda one: one)) == 1
+    assert not list(users.let_in([], len)) and not list(users.sift(refuse).finish())
 
 
 def test_parts_hold_all_events_of_their_hashes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from weir.transforms.operators.discovered_shard import DiscoveredShard
 from weir.transforms.operators.filter import Assign, Filter, needed_columns
 from weir.transforms.operators.job_queue import JobQueue
 from weir.transforms.operators.jobs import encode_fitted
+from weir.transforms.operators.key_index import KeyIndex
 from weir.transforms.operators.noise_source import KeyedNoiseSource, NoiseSource
 from weir.transforms.operators.partial_rows import AccumulateRows
 from weir.transforms.operators.solve import Solve
@@ -152,13 +153,7 @@ class LocalEngine:
     def _gathered(self, events: EventParts, keys: Keys) -> Iterator[tuple[int, Any]]:
         """Leaves of all events, by block."""
         if self._plan.person is not None:
-            own = self._accumulate(keys)
-            for number, batch in enumerate(self._bounded(events), 1):
-                yield from at("Accumulate", own, batch)
-                if number % TRIM == 0:
-                    give_back()
-            give_back()
-            yield from located("Accumulate", own.finish)
+            yield from self._gathered_of_users(events, keys)
             return
         # What one accumulator has of keys that were found can be stepped group by group; leaves of
         # several would have to be merged.
@@ -184,22 +179,51 @@ class LocalEngine:
         for _ in range(several):
             yield from located("Accumulate", idle.get().finish)
 
-    def _assigned(
-        self, batches: Iterator[pa.RecordBatch], reject: Reject
-    ) -> Iterator[pa.RecordBatch]:
-        """Events that count, with key and tick."""
-        assign = Assign(self._plan, needed_columns(self._plan))
-        return through("Filter", batches, Filter(assign, reject))
-
-    def _bounded(self, events: EventParts) -> Iterator[pa.RecordBatch]:
-        """Events that the bounds of their users let in, when all are read."""
+    def _gathered_of_users(self, events: EventParts, keys: Keys) -> Iterator[tuple[int, Any]]:
+        """The same of events that the bounds of their users let in, when all are read."""
         bound = BoundUsers(self._plan, self._secret)
 
         def sift(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[Sifted]:
             return list(through("Bound", self._assigned(batches, reject), bound.sift(reject)))
 
         sifted = list(events.each(sift))
-        yield from located("Bound", lambda: bound.let_in(sifted))
+        if not self.in_any_order:
+            own = self._accumulate(keys)
+            for batch in located("Bound", lambda: bound.let_in(sifted, _same)):
+                yield from at("Accumulate", own, batch)
+            yield from located("Accumulate", own.finish)
+            return
+        index = KeyIndex(keys)
+        if keys.observed:
+            index.know(bound.names)
+        program, idle = self._plan.program, SimpleQueue[Accumulate]()
+        for _ in range(THREADS):
+            idle.put(Accumulate(program, keys, together=True, index=index, among=THREADS))
+
+        def add(batch: pa.RecordBatch) -> list[tuple[int, Any]]:
+            own = idle.get()
+            try:
+                return list(at("Accumulate", own, batch))
+            finally:
+                idle.put(own)
+
+        for number, leaves in enumerate(located("Bound", lambda: bound.let_in(sifted, add)), 1):
+            yield from leaves
+            if number % TRIM == 0:
+                give_back()
+        give_back()
+        every = [idle.get() for _ in range(THREADS)]
+        while keys.observed and len(every) > 1:
+            every[0].absorb(every.pop())
+        for own in every:
+            yield from located("Accumulate", own.finish)
+
+    def _assigned(
+        self, batches: Iterator[pa.RecordBatch], reject: Reject
+    ) -> Iterator[pa.RecordBatch]:
+        """Events that count, with key and tick."""
+        assign = Assign(self._plan, needed_columns(self._plan))
+        return through("Filter", batches, Filter(assign, reject))
 
     def _deduplicate(self, reject: Reject) -> DropDuplicates:
         named = takes_rows(self._plan.program)  # see transforms.beam.deduplicate
@@ -281,6 +305,10 @@ def through(step: str, items: Iterable[T], operator: Operator[T, R]) -> Iterator
 def at(step: str, operator: Operator[T, R], item: T) -> Iterator[R]:
     """What an operator makes of an item now."""
     return located(step, lambda: operator.process(item))
+
+
+def _same(item: T) -> T:
+    return item
 
 
 def _nothing() -> None:

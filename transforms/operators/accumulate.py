@@ -70,6 +70,7 @@ class Gatherer:
     Args:
       program, keys: of the plan. index: of keys that are known already.
       together: nothing is sent on early to save memory: what is sent stays in this process.
+      among: how many others and this one become one in the end.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Gatherer:
         keys: Keys,
         index: KeyIndex | None = None,
         together: bool = False,
+        among: int = 1,
     ) -> None:
         self._program, self._together = program, together
         self._index = KeyIndex(keys) if index is None else index
@@ -90,7 +92,7 @@ class Gatherer:
         self._unsummed: list[PartialLeaf] = []
         self._unsummed_numbers = 0
         self._row_width = program.row_width
-        self._most = program.capacity // 2
+        self._most = program.capacity // (2 * among)
         self._events = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -310,6 +312,13 @@ class Gatherer:
         held = max(len(self._sparse) * self._width, self._unsummed_numbers)
         return (held > CELLS and not self._together) or self._events >= self._most
 
+    def absorb(self, other: Gatherer) -> None:
+        """Takes what another gathered, of keys that were found, by the same index."""
+        self._events += other._events
+        self._sparse.absorb(other._sparse)
+        self._unsummed += other._unsummed
+        self._unsummed_numbers += other._unsummed_numbers
+
     def drain(self) -> Iterator[tuple[int, PartialLeaf]]:
         """What was gathered, as (block, partial leaf); the gatherer is empty afterwards."""
         if len(self._grid):
@@ -370,23 +379,39 @@ class Accumulate:
 
     Args:
       program, keys: of the plan.
-      together: see ``Gatherer``; numbers are then as narrow as they can be.
+      together, index, among: see ``Gatherer``; numbers are narrow if together.
     """
 
-    def __init__(self, program: Program, keys: Keys, together: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        keys: Keys,
+        together: bool = False,
+        index: KeyIndex | None = None,
+        among: int = 1,
+    ) -> None:
         self._program, self._keys, self._together = program, keys, together
         self._gatherer: Gatherer | None = None
-        self._index: KeyIndex | None = None
+        self._index, self._among = index, among
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, PartialLeaf]]:
         """Adds a batch."""
         if self._gatherer is None:
-            if self._index is None or self._index.size > INDEX:
+            if self._index is None or (self._among == 1 and self._index.size > INDEX):
                 self._index = KeyIndex(self._keys)
-            self._gatherer = Gatherer(self._program, self._keys, self._index, self._together)
+            self._gatherer = Gatherer(
+                self._program, self._keys, self._index, self._together, self._among
+            )
         self._gatherer.add(batch)
         if self._gatherer.is_full:
             yield from self.finish()
+
+    def absorb(self, other: Accumulate) -> None:
+        """Takes what another gathered, of keys that were found, by the same index."""
+        if self._gatherer is None:
+            self._gatherer = other._gatherer
+        elif other._gatherer is not None:
+            self._gatherer.absorb(other._gatherer)
 
     def finish(self) -> Iterator[tuple[int, PartialLeaf]]:
         """Sends on what was gathered."""

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,9 @@ TOGETHER: Final = 1 << 19
 """Events that are sifted at a time."""
 WORKED_ON: Final = 1 << 17
 """Events that are worked on at a time, if they are of several parts."""
+
+
+R = TypeVar("R")
 
 
 class Sifted(NamedTuple):
@@ -169,6 +172,11 @@ class BoundUsers:
         self._plan, self._person, self._program = plan, plan.person, plan.program
         self._keys, self._names = CapKeys.derive(secret, plan.digest), KeyNumbers()
 
+    @property
+    def names(self) -> pa.Array:
+        """Of all keys that were met."""
+        return self._names.texts
+
     def sift(self, reject: Reject) -> SiftUsers:
         """What sifts some of the events; threads have one each.
 
@@ -176,29 +184,35 @@ class BoundUsers:
         """
         return SiftUsers(self._keys, self._names, reject)
 
-    def let_in(self, sifted: Sequence[Sifted]) -> Iterator[pa.RecordBatch]:
+    def let_in(self, sifted: Sequence[Sifted], then: Callable[[pa.RecordBatch], R]) -> Iterator[R]:
         """Closes every tick. Users whom a bound may touch are looked at, many of them together.
 
         Args:
-          sifted: all events.
+          sifted: all events. then: what is made of a batch, in several threads.
         """
+
+        def looked_at(
+            part: Callable[[], pa.RecordBatch],
+        ) -> tuple[pa.RecordBatch | None, tuple[R, ...]]:
+            some, passed = self._looked_at(part())
+            return some, () if passed is None else (then(passed),)
+
         asked: list[pa.RecordBatch] = []
-        for some, passed in in_turn(self._looked_at, parts_of(sifted)):
-            if passed is not None:
-                yield passed
+        for some, results in in_turn(looked_at, parts_of(sifted)):
+            yield from results
             if some is not None:
                 asked.append(some)
             if sum(item.num_rows for item in asked) >= WORKED_ON:
-                yield from self._chosen(joined(asked))
+                yield from map(then, self._chosen(joined(asked)))
                 asked = []
         if asked:
-            yield from self._chosen(joined(asked))
+            yield from map(then, self._chosen(joined(asked)))
 
     def _looked_at(
-        self, part: Callable[[], pa.RecordBatch]
+        self, part: pa.RecordBatch
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
         """Events of users whom a bound may touch, and those of all others; None where none is."""
-        events, some = self._with_ticks(part()), None
+        events, some = self._with_ticks(part), None
         marks = self._marks(events)
         asked = marks == ASKED
         if asked.any():

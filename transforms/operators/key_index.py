@@ -62,6 +62,11 @@ class KeyIndex:
         self._only = not keys.columns
         self._known: tuple[Any, Ints] | None = None
 
+    def know(self, names: pa.Array) -> None:
+        """Takes keys, of which there may be events: threads may then share the index."""
+        if len(names) and not self._only:
+            self._rows_of(names)
+
     def of(self, batch: pa.RecordBatch) -> Ints | None:
         """(n,) global row of each event's key, of a plan with one grouping; None where there is a
         single key."""

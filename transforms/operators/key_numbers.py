@@ -51,10 +51,15 @@ class KeyNumbers:
 
     def decoded(self, numbers: pa.Array) -> pa.DictionaryArray:
         """The inverse: over one dictionary of all texts that came so far."""
+        return pa.DictionaryArray.from_arrays(numbers, self.texts, safe=False)
+
+    @property
+    def texts(self) -> pa.Array:
+        """All that came so far, by number."""
         with self._lock:
             if len(self._parts) > 1:
                 self._parts = [pa.concat_arrays(self._parts)]
-            return pa.DictionaryArray.from_arrays(numbers, self._parts[0], safe=False)
+            return self._parts[0]
 
     def hashes_of(self, numbers: pa.Array) -> Digests:
         """(n, 2) hashes of names, by their numbers (n,)."""

@@ -118,42 +118,38 @@ def sum_by_cell(
     """Adds up cells that occur more than once; the result is sorted by (tick, row)."""
     if not len(ticks):
         return PartialLeaf(ticks, rows, counts, values)
+    if kernels is not None and values.dtype == np.int64:
+        summed = _in_one_pass(ticks, rows, n_rows, counts, values)
+        if summed is not None:
+            return summed
     code = ticks * n_rows + rows
     if np.all(code[1:] > code[:-1]):
         return PartialLeaf(ticks, rows, counts, values)
-    bits = _bits_of(code)
-    if kernels is not None and bits is not None and values.dtype == np.int64:
-        return _in_one_pass(code, bits, n_rows, counts, values)
     order = _stable_order(code)
     code = code[order]
     starts = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
     if len(starts) == len(code):
         return PartialLeaf(ticks[order], rows[order], counts[order], values[order])
     with np.errstate(over="ignore"):
-        summed = np.add.reduceat(values[order], starts, axis=0)
+        sums = np.add.reduceat(values[order], starts, axis=0)
     code = code[starts]
-    return PartialLeaf(
-        code // n_rows, code % n_rows, np.add.reduceat(counts[order], starts), summed
-    )
+    return PartialLeaf(code // n_rows, code % n_rows, np.add.reduceat(counts[order], starts), sums)
 
 
-def _in_one_pass(code: Ints, bits: int, n_rows: int, counts: Ints, values: Any) -> PartialLeaf:
-    """As ``sum_by_cell``. code: tick * n_rows + row; bits: of it and its place."""
+def _in_one_pass(
+    ticks: Ints, rows: Ints, n_rows: int, counts: Ints, values: NDArray[Any]
+) -> PartialLeaf | None:
+    """As ``sum_by_cell``; None where ticks are below 0, or too large for one sort."""
     assert kernels is not None
-    n, width = len(code), values.shape[1]
-    words = code.view(np.uint64) << np.uint64(n.bit_length())
-    words |= np.arange(n, dtype=np.uint64)
-    codes, summed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    sums = np.empty((n, width), dtype=np.int64)
-    counts, values = np.ascontiguousarray(counts, dtype=np.int64), np.ascontiguousarray(values)
-    shape = np.array([n.bit_length(), bits, width])
-    cells = kernels.sum_cells(
-        words, np.empty_like(words), counts, values, codes, summed, sums, shape
-    )
-    if cells < n:  # or what is kept would hold the room of all
-        codes, summed, sums = codes[:cells].copy(), summed[:cells].copy(), sums[:cells].copy()
-    ticks, rows = np.divmod(codes, n_rows)
-    return PartialLeaf(ticks, rows, summed, sums)
+    columns = [np.ascontiguousarray(column) for column in (ticks, rows, counts, values)]
+    own = [np.empty_like(column) for column in columns]
+    words, room = (np.empty(len(ticks), dtype=np.uint64) for _ in range(2))
+    n = kernels.sum_cells(*columns, *own, words, room, np.array([n_rows, values.shape[1]]))
+    if n < 0:
+        return None
+    if n < len(ticks):  # or what is kept would hold the room of all
+        own = [column[:n].copy() for column in own]
+    return PartialLeaf(own[0], own[1], own[2], own[3])
 
 
 def _bits_of(code: Ints) -> int | None:

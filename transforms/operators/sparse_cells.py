@@ -60,6 +60,12 @@ class SparseCells:
         self._held.append(_Held(_narrow(cells).take(order), bounds))
         self._n += len(order)
 
+    def absorb(self, other: SparseCells) -> None:
+        """Takes what another with the same index holds."""
+        self._held += other._held
+        self._n += other._n
+        other._held, other._n = [], 0
+
     def worth_summing(self) -> bool:
         """Whether adding up would save half of what is held, by the look of some keys."""
         codes = []
