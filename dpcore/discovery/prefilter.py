@@ -31,10 +31,12 @@ from weir.dpcore.noise.streams import DISCRETE_GAUSSIAN, GAUSSIAN
 
 LIKELY: Final = 0.7
 """Keys of so much of a threshold are not looked at: they will have to be stepped."""
-KEYS: Final = 2048
-"""Keys that are looked at together: what is known of them stays in the cache from tick to tick."""
+KEYS: Final = 4096
+DRAWS: Final = 1 << 22
+"""Keys that are looked at together, and their draws, at most: what is known of them stays in the
+cache from tick to tick, and numpy has room where there is no kernel."""
 LONGEST: Final = 1 << 14
-"""Ticks of a period, at most: what numpy works on without a kernel."""
+"""Ticks of a period, at most."""
 LARGEST: Final = 9.1
 """No normal made of doubles is larger (``dpcore.noise.gaussian``); a key with a larger exact one is
 not set aside."""
@@ -70,16 +72,18 @@ def prefilter(
     assert isinstance(mechanism, Filtered)
     place = np.full(n_keys, -1, dtype=np.int64)
     place[asked] = np.arange(asked.size)
-    mine = cells.renumbered(place)
-    order = np.argsort(mine.rows // KEYS, kind="stable")
-    mine = mine.pick(order)
-    ends = np.searchsorted(mine.rows // KEYS, np.arange(-(-asked.size // KEYS) + 1))
-    for group, first in enumerate(range(0, asked.size, KEYS)):
-        some = asked[first : first + KEYS]
+    mine, together = cells.renumbered(place), min(KEYS, DRAWS // (high - low))
+    group = mine.rows // together
+    if asked.size > together:
+        order = np.argsort(group, kind="stable")
+        mine, group = mine.pick(order), group[order]
+    ends = np.searchsorted(group, np.arange(-(-asked.size // together) + 1))
+    for number, first in enumerate(range(0, asked.size, together)):
+        some = asked[first : first + together]
         noise = noises.noise_of([names[key] for key in some.tolist()], low)(rule.part)
         if not isinstance(noise, KeyedNoise):
             break  # of tests: not keyed
-        here = mine.pick(slice(ends[group], ends[group + 1]))
+        here = mine.pick(slice(*ends[number : number + 2]))
         here = here._replace(rows=here.rows - first)
         out[some] = excess(rule, mechanism, noise, here, bars, low, len(some)) < 0
     return out

@@ -161,3 +161,10 @@ def test_cells_out_of_order_or_outside_are_refused(compiled) -> None:
     for of in ([0, 0, 0, 1], [0, 0, 0, -1], [0] * 3):
         with pytest.raises(ValueError, match=r"of \(n,\)"):
             call([0], [0], *rest[:4], *rows[:2], np.array(of), rows[3])
+
+
+def test_no_matter_how_many_keys_are_looked_at_together(monkeypatch) -> None:
+    _, rule, _, cells = world("ended")
+    out = prefilter(rule, Ring(), NAMES, cells, 0, TICKS)
+    monkeypatch.setattr(looking, "DRAWS", 100 * TICKS)
+    assert np.array_equal(prefilter(rule, Ring(), NAMES, cells, 0, TICKS), out) and out.any()
