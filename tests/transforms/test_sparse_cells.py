@@ -15,7 +15,7 @@ from weir.dpcore.leaves.keys import Keys
 from weir.transforms.operators import accumulate as sums
 from weir.transforms.operators import key_index
 from weir.transforms.operators import partial_sums as partial
-from weir.transforms.operators.accumulate import Gatherer
+from weir.transforms.operators.accumulate import Accumulate, Gatherer
 from weir.transforms.operators.key_index import KeyIndex
 from weir.transforms.operators.partial_sums import PartialLeaf, apart
 from weir.transforms.operators.pending import PendingSums, due
@@ -51,6 +51,28 @@ def drained(batches: list[pa.RecordBatch], together: bool = False) -> list[tuple
     for batch in batches:
         gatherer.add(batch)
     return list(gatherer.drain())
+
+
+@pytest.mark.parametrize("cells", [50, 1 << 22])
+def test_several_that_share_an_index_become_one(cells, monkeypatch) -> None:
+    """As where threads add up; room that exact sums have is cut between them."""
+    monkeypatch.setattr(sums, "CELLS", cells)
+    monkeypatch.setattr(key_index, "INDEX", 10)
+    batches = [events(400, 90, 300, seed) for seed in range(5)]
+    index = KeyIndex(OBSERVED.keys)
+    index.know(pa.array([], pa.string()))
+    index.know(pa.concat_arrays([batch["@key"].dictionary for batch in batches]).unique())
+    keys = index.size
+    three = [Accumulate(OBSERVED.program, OBSERVED.keys, True, index, among=3) for _ in range(3)]
+    for at, batch in enumerate(batches):
+        assert not list(three[at % 2].process(batch)), "one of them has none"
+    three[2].absorb(three[0])
+    three[2].absorb(three[1])
+    assert index.size == keys == 90
+    found = totals(leaf for _, leaf in three[2].finish())
+    assert found == totals(leaf for batch in batches for _, leaf in drained([batch]))
+    most = three[2]._gatherer._most
+    assert most == OBSERVED.program.capacity // 6 and not [*three[0].finish(), *three[1].finish()]
 
 
 @pytest.mark.parametrize("alone", [1, 1 << 40])

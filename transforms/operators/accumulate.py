@@ -412,6 +412,7 @@ class Accumulate:
             self._gatherer = other._gatherer
         elif other._gatherer is not None:
             self._gatherer.absorb(other._gatherer)
+        other._gatherer = None
 
     def finish(self) -> Iterator[tuple[int, PartialLeaf]]:
         """Sends on what was gathered."""
