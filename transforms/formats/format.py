@@ -66,7 +66,7 @@ class DecodeOptions(NamedTuple):
     Attributes:
       lost: takes the share of the part that could not be read, in (0, 1].
       ahead: makes values in a thread while earlier ones are used; of what ``reads_ahead`` says.
-      chunk_bytes: how much of a text to decode at a time; no result depends on it.
+      chunk_bytes: how much to decode at a time; no result depends on it.
       stored: whether it is a file, which may have been cut short, and no message.
     """
 

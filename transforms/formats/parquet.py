@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SPLIT_ROWS = 2**20
 """Rows of a split, at least. Of larger ones there would be so few that cores wait for the last."""
+ROW_BYTES = 32
+"""Bytes that a row counts as, where it is said how much to decode at a time."""
 
 
 class Parquet(Format):
@@ -73,6 +75,7 @@ class Parquet(Format):
             schema,
             split.path,
             groups,
+            max(1, how.chunk_bytes // ROW_BYTES),
             lost=how.lost,
             numbers=how.stored,
             ahead=how.ahead,

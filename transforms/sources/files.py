@@ -38,7 +38,7 @@ class FileSource:
       path: a path, a folder (with a slash at its end) or a glob; or several of them.
       dataset: whether the path is a folder whose folders are named COLUMN=VALUE, at any depth.
       text: how texts are written.
-      chunk_bytes: how much of a text to decode at a time; no result depends on it.
+      chunk_bytes: how much to decode at a time; no result depends on it.
     """
 
     form: str
