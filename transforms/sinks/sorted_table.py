@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 TEXT = ("key", "name")
 """Columns of text that rows are sorted by."""
-LARGE = 1 << 14
+LARGE = 1 << 12
 """Rows of a batch from which on it is worth a look whether all are a grid."""
 
 
