@@ -13,7 +13,8 @@ from tests.transforms.doubles import events
 from weir.dpcore.leaves.keys import PER_BLOCK
 from weir.dpcore.plan import Plan
 from weir.transforms.decode.canonical import Decoded
-from weir.transforms.local.engine import LocalEngine, in_few_blocks
+from weir.transforms.local import engine
+from weir.transforms.local.engine import SMALL, LocalEngine, in_few_blocks
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks.targets import folder
 from weir.transforms.sources.opened import BoundedEvents
@@ -69,19 +70,25 @@ def files_of(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blocks", [4, 16, 64])
+@pytest.mark.parametrize(("blocks", "small", "expected"), [(4, 0, 2), (16, 0, 2), (64, SMALL, 1)])
 def test_files_have_the_same_bytes_in_any_number_of_blocks(
-    tmp_path: Path, secret: SecretRef, blocks: int
+    tmp_path: Path,
+    secret: SecretRef,
+    monkeypatch: pytest.MonkeyPatch,
+    blocks: int,
+    small: int,
+    expected: int,
 ) -> None:
-    plan = plan_of(blocks)
-    assert in_few_blocks(plan).blocks == 2 and in_few_blocks(plan).declared == plan.keys.declared
+    monkeypatch.setattr(engine, "SMALL", small)
+    plan, keys = plan_of(blocks), in_few_blocks(plan_of(blocks))
+    assert keys.blocks == expected and keys.declared == plan.keys.declared
     few = files_of(plan, secret, tmp_path / "few")
     assert len(few) == 3 and few == files_of(plan, secret, tmp_path / "all", plan.keys.live_blocks)
 
 
 @pytest.mark.slow
 def test_what_is_not_known_or_too_much_keeps_its_blocks() -> None:
-    for plan in (plan_of(2), plan_of(16, observed=True), plan_of(16, what=ROWS)):
+    for plan in (plan_of(1), plan_of(16, observed=True), plan_of(16, what=ROWS)):
         assert in_few_blocks(plan) is plan.keys
     edges = ", ".join(map(str, range(4097)))
     wide = f"{SUMS}\n  spread: {{histogram: v, edges: [{edges}], over: 240}}"

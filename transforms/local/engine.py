@@ -38,7 +38,7 @@ from weir.transforms.operators.key_index import KeyIndex
 from weir.transforms.operators.noise_source import KeyedNoiseSource, NoiseSource
 from weir.transforms.operators.partial_rows import AccumulateRows
 from weir.transforms.operators.solve import Solve
-from weir.transforms.operators.stride import NoisyStride
+from weir.transforms.operators.stride import TICKS, NoisyStride
 from weir.transforms.operators.tick import BlockState
 from weir.transforms.operators.write import Write
 from weir.transforms.runtime import counters, fence
@@ -53,6 +53,9 @@ TRIM = 64
 """Batches of bounded events, of some 200,000, after which their memory is given back."""
 STATE = 32 << 20
 """Bytes of state that the keys of a block of ``in_few_blocks`` have, at most."""
+SMALL = 1 << 15
+"""Numbers in the leaves of a stride of all keys up to which one thread steps all of them: another
+would wait for the interpreter's lock longer than it works."""
 T = TypeVar("T")
 R = TypeVar("R")
 In = TypeVar("In", contravariant=True)
@@ -242,7 +245,8 @@ class LocalEngine:
         """Noisy strides of all blocks, each block's in order of ticks."""
         blocks = keys.live_blocks if self._blocks is None else self._blocks
         if len(blocks) == 1:
-            return ahead(self._stepped(keys, blocks[0], leaves.pop(blocks[0], []), every))
+            strides = self._stepped(keys, blocks[0], leaves.pop(blocks[0], []), every)
+            return strides if is_small(self._plan) else ahead(strides)
 
         def stepped(block: int) -> list[NoisyStride]:
             return list(self._stepped(keys, block, leaves.pop(block, []), every))
@@ -286,13 +290,20 @@ class LocalEngine:
 def in_few_blocks(plan: Plan) -> Keys:
     """Declared keys in no more blocks than there are threads, or than have room for them: a block
     costs as much for one key as for many, and no release depends on which keys share one."""
-    keys, blocks = plan.keys, THREADS
+    keys, blocks = plan.keys, 1 if is_small(plan) else THREADS
     room = min(PER_BLOCK, STATE // max(1, plan.program.state_bytes()))
     while blocks < keys.blocks and blocks * room < len(keys.declared):
         blocks *= 2
     if keys.observed or takes_rows(plan.program) or blocks >= keys.blocks:
         return keys
     return replace(keys, blocks=blocks)
+
+
+def is_small(plan: Plan) -> bool:
+    """Whether declared keys are ``SMALL`` together."""
+    if plan.keys.observed or takes_rows(plan.program):
+        return False
+    return len(plan.keys.declared) * plan.program.dimension * TICKS <= SMALL
 
 
 def through(step: str, items: Iterable[T], operator: Operator[T, R]) -> Iterator[R]:
