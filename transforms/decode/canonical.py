@@ -172,7 +172,8 @@ def assemble(
         value = TIME if TIME in raw else name
         times, bad = _times(raw[value], schema.time, source)
         refused.records("unreadable_time", name, refused.spoilt(value, bad))
-        refused.records("missing_time", name, _rows(times.is_null()))
+        if times.null_count:
+            refused.records("missing_time", name, _rows(times.is_null()))
         columns["@time"] = times
     for role, column, reason in (
         *((role, column, "unreadable_key") for role, column in key_roles(schema.keys).items()),
@@ -302,6 +303,8 @@ def _key(
     if encoded and is_text(values.type.value_type):
         names, bad = to_text(values.dictionary, field, column, source, empty_is_null)
         if bad is None and names.null_count == 0:
+            if values.type == KEY_TYPE:
+                return values, None
             indices = values.indices.cast(pa.int32())
             return pa.DictionaryArray.from_arrays(indices, names), None
     text, bad = to_text(values, field, column, source, empty_is_null)

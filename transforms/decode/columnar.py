@@ -294,6 +294,9 @@ def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
 
 def _all_inside(indices: pa.Array, size: int) -> bool:
     """Whether every index is one into a dictionary of that size; a fast look at most columns."""
+    if not indices.null_count:
+        places = indices.to_numpy()  # a negative one is a large one without its sign
+        return not len(places) or bool(places.view(f"u{places.itemsize}").max() < size)
     ends = pc.min_max(indices)
     least, most = ends["min"].as_py(), ends["max"].as_py()
     return least is None or (least >= 0 and most < size)

@@ -35,9 +35,10 @@ _PARSED = 30
 
 def in_range(microseconds: Any) -> pa.Int64Array:
     """Microseconds that are times; null where they are not."""
-    if len(microseconds) and not microseconds.null_count:
+    if not microseconds.null_count:
         plain = microseconds.to_numpy()
-        if plain.min() >= FIRST and plain.max() <= LAST:  # as those of nearly all columns are
+        # As those of nearly all columns are.
+        if plain.min(initial=FIRST) >= FIRST and plain.max(initial=LAST) <= LAST:
             return microseconds
     inside = pc.and_(
         pc.greater_equal(microseconds, FIRST),
