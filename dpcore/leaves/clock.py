@@ -164,7 +164,8 @@ class Clock:
         """Event times in microseconds (n,) -> ticks (n,); negative before the start."""
         if self.calendar is not None:
             return self.calendar.tick_of(times)
-        return np.floor_divide(times - self.start, self.period)
+        offsets = np.asarray(times - self.start)
+        return np.floor_divide(offsets, self.period, out=offsets)
 
     def tick_at(self, moment: int) -> int:
         """The tick of one moment in microseconds: as many are over by then."""
