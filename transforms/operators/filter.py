@@ -132,7 +132,9 @@ class Assign:
                 _source(batch, gone),
                 positions,
                 reasons[gone],
-                pa.DictionaryArray.from_arrays(pa.array(fields[gone]), pa.array(self._refused)),
+                pa.DictionaryArray.from_arrays(
+                    pa.array(fields[gone], pa.int32()), pa.array(self._refused)
+                ),
             ),
             filtered,
         )
@@ -163,14 +165,15 @@ class Assign:
 
     def _keys(
         self, batch: pa.RecordBatch, reasons: NDArray[np.int8]
-    ) -> tuple[Any, NDArray[np.int32], bool]:
+    ) -> tuple[Any, NDArray[Any], bool]:
         """The keys as a dictionary column (None without a key column); marks unknown ones.
 
         Also which of ``_refused`` the reasons speak of: the first column without a value; all of
         them where it is their combination that is not known. And whether the dictionary holds
         declared keys alone.
         """
-        fields = np.zeros(batch.num_rows, dtype=np.int32)
+        # Few batches have a row to be marked: until one does, this is a single number.
+        fields = np.broadcast_to(np.int32(0), batch.num_rows)
         if not self._columns:
             return None, fields, False
         keys, missing = keys_of(batch, self._columns)
@@ -187,14 +190,14 @@ class Assign:
             unknown = ~known[slots] & (reasons == _KEPT)
             reasons[unknown] = UNKNOWN_KEY
             named = np.where(missing < 0, len(self._refused) - 1, missing + 1)
-            fields[unknown] = named[unknown]
+            fields = np.where(unknown, named, fields)
         if self._longest is not None:
             long = pc.greater(pc.binary_length(names), self._longest)
             shown = np.append(long.to_numpy(zero_copy_only=False), False)
             slots = pc.fill_null(keys.indices, null).to_numpy()
             too_long = shown[slots] & (reasons == _KEPT)
             reasons[too_long] = KEY_TOO_LONG
-            fields[too_long] = len(self._refused) - 1
+            fields = np.where(too_long, len(self._refused) - 1, fields)
         return keys, fields, self._declared is not None and bool(known[:null].all())
 
 
