@@ -50,8 +50,9 @@ class EventParts:
         every = itertools.chain(some, splits)
         if len(some) < 2:
             return cls([partial(read, opened, splits=every)], dead=dead)
+        part = partial(read, opened, alone=False, numbers=itertools.count())
         return cls(
-            (partial(read, opened, splits=(split,), alone=False) for split in every),
+            (partial(part, splits=(split,)) for split in every),
             dead=dead,
             together=True,
         )
@@ -84,18 +85,21 @@ def read(
     reject: Reject,
     splits: Iterable[Any] | None = None,
     alone: bool = True,
+    numbers: Iterator[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Canonical batches of all events, in order; counts them.
 
     Args:
       splits: which; None: all. alone: no other part is read meanwhile.
+      numbers: of batches, those of parts that are read meanwhile too; None: from 0 on.
 
     Raises:
       MemoryFull: what is read would not fit into memory.
     """
     splits = opened.splits() if splits is None else splits
     decoded = (part for split in splits for part in opened.decode(split, alone))
-    for number, batch in enumerate(located("Read", lambda: counted(decoded, reject))):
+    batches = located("Read", lambda: counted(decoded, reject))
+    for batch, number in zip(batches, numbers or itertools.count(), strict=False):
         if number % LOOK == 0:
             refuse_full()
         yield batch
