@@ -11,7 +11,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
 
@@ -27,7 +28,7 @@ HELD = 2
 
 _Work = Callable[[], None]
 _idle: list[SimpleQueue[_Work]] = []
-"""Where threads of ``ahead`` that have nothing to do wait for some. A thread that ends gives memory
+"""Where threads that have nothing to do wait for some. A thread that ends gives memory
 back that the system has to clear for the next one: a part of a file is read in 50 ms."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)
@@ -120,11 +121,15 @@ def in_turn(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     Results come in the order of the items, of which no more are taken than are worked on and one.
     What it counts is counted in those threads: only where no runner of Beam listens.
     """
-    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="in-turn")
+    tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
     waiting: deque[Future[R]] = deque()
+    workers = [Future[None]() for _ in range(THREADS)]
+    for worker in workers:
+        _in_thread(partial(_work_off, tasks, worker))
     try:
         for item in items:
-            waiting.append(pool.submit(work, item))
+            waiting.append(Future())
+            tasks.put(partial(_fulfil, waiting[-1], work, item))
             del item
             if len(waiting) > THREADS:
                 yield waiting.popleft().result()
@@ -133,4 +138,25 @@ def in_turn(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     finally:
         for future in waiting:
             future.cancel()
-        pool.shutdown(wait=True)
+        for _ in workers:
+            tasks.put(None)
+        for worker in workers:
+            worker.result()
+
+
+def _work_off(tasks: SimpleQueue[Callable[[], None] | None], over: Future[None]) -> None:
+    """Does tasks until there is None."""
+    while (task := tasks.get()) is not None:
+        task()
+        del task  # or it would live while the next is waited for
+    over.set_result(None)
+
+
+def _fulfil(future: Future[R], work: Callable[[T], R], item: T) -> None:
+    """Makes what is promised, unless nobody waits for it."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work(item))
+    except BaseException as error:
+        future.set_exception(error)
