@@ -138,7 +138,7 @@ def excess(
 
 
 def _excess(
-    own: Filter,
+    own: NoiseFilter,
     noise: KeyedNoise,
     labels: Digests,
     cells: KeyCells,
@@ -169,7 +169,7 @@ def _excess(
     return out
 
 
-class Filter(NamedTuple):
+class NoiseFilter(NamedTuple):
     """Noise of keys that begin at a tick, as a filter of draws of variance 1.
 
     Attributes:
@@ -190,7 +190,7 @@ class Filter(NamedTuple):
     reach: float
 
 
-def drawn(own: Filter, noise: KeyedNoise, labels: Digests, chain: Digests) -> Floats:
+def drawn(own: NoiseFilter, noise: KeyedNoise, labels: Digests, chain: Digests) -> Floats:
     """Draws in standard deviations: (n, K).
 
     Args:
@@ -204,7 +204,7 @@ def drawn(own: Filter, noise: KeyedNoise, labels: Digests, chain: Digests) -> Fl
 
 
 @lru_cache(maxsize=16)
-def filter_of(mechanism: Filtered, place: int, low: int, high: int) -> Filter:
+def filter_of(mechanism: Filtered, place: int, low: int, high: int) -> NoiseFilter:
     """The filter of keys that begin at ``low``, until ``high``."""
     ticks = np.arange(low, high + 1)
     inverse, scales = np.ones(len(ticks)), np.ones(len(ticks))
@@ -229,10 +229,10 @@ def filter_of(mechanism: Filtered, place: int, low: int, high: int) -> Filter:
         carried += abs(fall) * y
         buffers = [u * theta + unit for u, theta in zip(buffers, form.theta, strict=True)]
     poles = np.array([form.theta, form.omega])
-    return Filter(place, variances, envelopes(variances), poles, curves, reach)
+    return NoiseFilter(place, variances, envelopes(variances), poles, curves, reach)
 
 
-def error(mechanism: Filtered, own: Filter) -> float:
+def error(mechanism: Filtered, own: NoiseFilter) -> float:
     """How far noise by a filter is from that which is released, at most, rounding to the lattice
     left out.
 

@@ -93,7 +93,7 @@ def test_the_filter_is_the_noise_of_running_totals_within_the_error(
     assert own.reach >= np.abs(noise_of(own, np.ones((ticks, 1)))).max()
 
 
-def noise_of(own: looking.Filter, draws: Floats) -> Floats:
+def noise_of(own: looking.NoiseFilter, draws: Floats) -> Floats:
     """As matrices have it: (n, K) of draws (n, K)."""
     noise, buffers = np.empty_like(draws), np.zeros((own.poles.shape[1], draws.shape[1]))
     carried = np.zeros(draws.shape[1])
