@@ -107,7 +107,8 @@ def noise_of(own: looking.NoiseFilter, draws: Floats) -> Floats:
 
 @pytest.mark.parametrize("mechanism", ["blt", "ended"])
 @pytest.mark.parametrize("exact", [False, True])
-def test_the_kernel_gives_the_bits_of_numpy(mechanism, exact, compiled, monkeypatch) -> None:
+@pytest.mark.parametrize("place", [0, 1, 2, 5])
+def test_the_kernel_gives_the_bits_of_numpy(mechanism, exact, place, compiled, monkeypatch) -> None:
     """All but keys with an attempt that it does not decide: one of a million."""
     if looking.ciphers is None:
         pytest.skip("the processor has no instructions for AES")
@@ -115,7 +116,8 @@ def test_the_kernel_gives_the_bits_of_numpy(mechanism, exact, compiled, monkeypa
     sums = program.parts[0].mechanism
     if not exact:
         sums = replace(sums, exact=None)
-    rule = replace(rule, coordinate=1 if sums.scales[1:] else 0)
+    monkeypatch.setattr(looking, "noisy_coordinates", lambda _: (*(-1,) * place, rule.coordinate))
+    filter_of.cache_clear()
     noise, bars = Ring().noise_of(NAMES, 5)(0), np.arange(TICKS - 5) * 1000 + 10**6
     later = cells.pick(cells.ticks >= 5)
     both = []
@@ -128,6 +130,7 @@ def test_the_kernel_gives_the_bits_of_numpy(mechanism, exact, compiled, monkeypa
     assert both[0].shape == (KEYS,) and np.isfinite(both[2]).all() and differ.sum() <= 1
     assert np.isinf(both[0][differ]).all() and both[1].tobytes() == both[3].tobytes()
     assert (both[0] > both[1]).mean() > 0.9, "counts of users raise it"
+    filter_of.cache_clear()
 
 
 def test_a_draw_that_is_too_large_rules_nothing_out(monkeypatch) -> None:
