@@ -171,6 +171,15 @@ def test_a_run_that_lost_a_file_fails_is_not_complete_and_goes_on(
     assert len(list((job.parent / "out").glob("*.csv"))) == 3
 
 
+def test_a_run_of_many_keys_to_a_sink_without_files_ends_well(weir: Weir, job: Path) -> None:
+    """Keys lie in more blocks than are stepped."""
+    names = ", ".join(f"key{i}" for i in range(60))
+    keys = f"key.declared=[north, south, {names}]"
+    result = weir("run", job, "--set", "sink={stdout: true, every: 12}", "--set", keys)
+    assert result.exit_code == 0, result.stderr
+    assert "key59" in result.stdout
+
+
 @pytest.mark.slow
 def test_a_run_that_lost_ticks_on_the_way_to_a_sink_without_files_fails(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch

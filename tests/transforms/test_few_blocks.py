@@ -15,6 +15,7 @@ from weir.dpcore.plan import Plan
 from weir.transforms.decode.canonical import Decoded
 from weir.transforms.local import engine
 from weir.transforms.local.engine import SMALL, LocalEngine, in_few_blocks
+from weir.transforms.runtime import counters
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.sinks.targets import folder
 from weir.transforms.sources.opened import BoundedEvents
@@ -84,6 +85,20 @@ def test_files_have_the_same_bytes_in_any_number_of_blocks(
     assert keys.blocks == expected and keys.declared == plan.keys.declared
     few = files_of(plan, secret, tmp_path / "few")
     assert len(few) == 3 and few == files_of(plan, secret, tmp_path / "all", plan.keys.live_blocks)
+
+
+@pytest.mark.parametrize("small", [0, SMALL])
+@pytest.mark.parametrize("blocks", [1, 2, 4, 16])
+def test_ticks_count_as_those_of_all_blocks(
+    tmp_path: Path, secret: SecretRef, monkeypatch: pytest.MonkeyPatch, blocks: int, small: int
+) -> None:
+    """A run is held to what its plan owes, in blocks that are not those that it steps."""
+    monkeypatch.setattr(engine, "SMALL", small)
+    plan = plan_of(blocks)
+    counters.reset()
+    files_of(plan, secret, tmp_path / "out")
+    assert plan.clock.ticks is not None and len(plan.keys.live_blocks) == blocks
+    assert counters.snapshot()["ticks_released"] == plan.clock.ticks * blocks
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ class LocalEngine:
         for block, leaf in self._gathered(events, keys):
             leaves.setdefault(block, []).append(leaf)
         strides = located("Tick", lambda: self._strides(keys, leaves, every))
-        yield from through("Solve", strides, Solve(self._plan))
+        yield from through("Solve", strides, Solve(self._plan, counted_as(self._plan.keys, keys)))
 
     @property
     def in_any_order(self) -> bool:
@@ -297,6 +297,13 @@ def in_few_blocks(plan: Plan) -> Keys:
     if keys.observed or takes_rows(plan.program) or blocks >= keys.blocks:
         return keys
     return replace(keys, blocks=blocks)
+
+
+def counted_as(keys: Keys, others: Keys) -> dict[int, int]:
+    """How many of the blocks of keys that are stepped each of others counts as: they count as all
+    together, however few they are."""
+    n, live = len(keys.live_blocks), others.live_blocks
+    return {block: n * (at + 1) // len(live) - n * at // len(live) for at, block in enumerate(live)}
 
 
 def is_small(plan: Plan) -> bool:

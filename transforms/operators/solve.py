@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,15 @@ from weir.transforms.runtime import counters
 
 
 class Solve:
-    """NoisyStride -> one release batch; a block without keys gives a batch without rows."""
+    """NoisyStride -> one release batch; a block without keys gives a batch without rows.
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._writer = plan, ReleaseWriter(plan)
+    Args:
+      plan: what is released. counted: how many of its blocks a block counts as, where others are
+        stepped; None: one each.
+    """
+
+    def __init__(self, plan: Plan, counted: Mapping[int, int] | None = None) -> None:
+        self._plan, self._writer, self._counted = plan, ReleaseWriter(plan), counted or {}
 
     def process(self, stride: NoisyStride) -> Iterator[pa.RecordBatch]:
         """Solves all keys of a stride at once."""
@@ -32,7 +37,7 @@ class Solve:
             released,
             stride.births if stride.born_later else None,
         )
-        counters.add("ticks_released", stride.ticks)
+        counters.add("ticks_released", stride.ticks * self._counted.get(stride.block, 1))
         counters.add("releases", batch.num_rows)
         yield batch
 

@@ -27,7 +27,7 @@ HELD = 2
 """Values that ``ahead`` holds, next to the one that is used."""
 
 _Work = Callable[[], None]
-_idle: list[SimpleQueue[_Work]] = []
+_idle: list[SimpleQueue[tuple[str, _Work]]] = []
 """Where threads that have nothing to do wait for some. A thread that ends gives memory
 back that the system has to clear for the next one: a part of a file is read in 50 ms."""
 if hasattr(os, "register_at_fork"):
@@ -52,7 +52,7 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
     for _ in range(HELD):
         room.put(None)
     stop, over = threading.Event(), False
-    _in_thread(lambda: _make(items, queue, room, stop))
+    _in_thread("ahead", lambda: _make(items, queue, room, stop))
     try:
         while True:
             result = queue.get()
@@ -73,18 +73,21 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
             over = not queue.get().values
 
 
-def _in_thread(work: _Work) -> None:
+def _in_thread(name: str, work: _Work) -> None:
+    """Does work in a thread that has its name meanwhile."""
     try:
         waiting = _idle.pop()
     except IndexError:
         waiting = SimpleQueue()
-        threading.Thread(target=_serve, args=(waiting,), daemon=True, name="ahead").start()
-    waiting.put(work)
+        threading.Thread(target=_serve, args=(waiting,), daemon=True).start()
+    waiting.put((name, work))
 
 
-def _serve(waiting: SimpleQueue[_Work]) -> None:
+def _serve(waiting: SimpleQueue[tuple[str, _Work]]) -> None:
     while True:
-        waiting.get()()
+        threading.current_thread().name, work = waiting.get()
+        work()
+        del work  # or it would live while the next is waited for
         _idle.append(waiting)
 
 
@@ -125,7 +128,7 @@ def in_turn(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     waiting: deque[Future[R]] = deque()
     workers = [Future[None]() for _ in range(THREADS)]
     for worker in workers:
-        _in_thread(partial(_work_off, tasks, worker))
+        _in_thread("in-turn", partial(_work_off, tasks, worker))
     try:
         for item in items:
             waiting.append(Future())
