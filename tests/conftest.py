@@ -24,7 +24,7 @@ import objsize
 import pytest
 from hypothesis import settings
 
-from weir.dpcore.native import kernels
+from weir.dpcore.native import ciphers, kernels
 
 HERE = Path(__file__).parent
 SLOW_FOLDERS = tuple(HERE / name for name in ("audit", "buckets", "runners", "statistical"))
@@ -54,6 +54,15 @@ def compiled() -> Any:
         pytest.skip("no compiler was at hand when Weir was installed")
     assert kernels is not None, "install Weir with a C compiler: dpcore.native._kernels is missing"
     return kernels
+
+
+@pytest.fixture
+def encrypting(compiled: Any) -> Any:
+    """Kernels that encrypt. Fails in continuous integration where the processor cannot."""
+    if ciphers is None and not os.environ.get("CI"):
+        pytest.skip("the processor has no instructions for AES: there is one path alone")
+    assert ciphers is not None, "the processor has no instructions for AES"
+    return ciphers
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

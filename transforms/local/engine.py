@@ -9,7 +9,7 @@ memory.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -174,8 +174,7 @@ class LocalEngine:
                     retained = through("Deduplicate", retained, deduplicate)
                 if events.together and several == 1:
                     retained = list(retained)  # another thread may be adding up meanwhile
-                own = idle.get()
-                stack.callback(idle.put, own)
+                own = stack.enter_context(lent(idle))
                 return [leaf for batch in retained for leaf in at("Accumulate", own, batch)]
 
         yield from events.each(add)
@@ -190,32 +189,26 @@ class LocalEngine:
             return list(through("Bound", self._assigned(batches, reject), bound.sift(reject)))
 
         sifted = list(events.each(sift))
-        if not self.in_any_order:
-            own = self._accumulate(keys)
-            for batch in located("Bound", lambda: bound.let_in(sifted, _same)):
-                yield from at("Accumulate", own, batch)
-            yield from located("Accumulate", own.finish)
-            return
-        index = KeyIndex(keys)
-        if keys.observed:
-            index.know(bound.names)
-        program, idle = self._plan.program, SimpleQueue[Accumulate]()
-        for _ in range(THREADS):
-            idle.put(Accumulate(program, keys, together=True, index=index, among=THREADS))
+        every: list[Any] = [self._accumulate(keys)]
+        if self.in_any_order:
+            program, index = self._plan.program, KeyIndex(keys)
+            if keys.observed:
+                index.know(bound.names)
+            every = [Accumulate(program, keys, True, index, among=THREADS) for _ in range(THREADS)]
+        idle: SimpleQueue[Any] = SimpleQueue()
+        for own in every:
+            idle.put(own)
 
         def add(batch: pa.RecordBatch) -> list[tuple[int, Any]]:
-            own = idle.get()
-            try:
+            with lent(idle) as own:
                 return list(at("Accumulate", own, batch))
-            finally:
-                idle.put(own)
 
-        for number, leaves in enumerate(located("Bound", lambda: bound.let_in(sifted, add)), 1):
-            yield from leaves
+        then: Callable[[pa.RecordBatch], Any] = add if self.in_any_order else _same
+        for number, passed in enumerate(located("Bound", lambda: bound.let_in(sifted, then)), 1):
+            yield from passed if self.in_any_order else add(passed)
             if number % TRIM == 0:
                 give_back()
         give_back()
-        every = [idle.get() for _ in range(THREADS)]
         while keys.observed and len(every) > 1:
             every[0].absorb(every.pop())
         for own in every:
@@ -323,6 +316,16 @@ def through(step: str, items: Iterable[T], operator: Operator[T, R]) -> Iterator
 def at(step: str, operator: Operator[T, R], item: T) -> Iterator[R]:
     """What an operator makes of an item now."""
     return located(step, lambda: operator.process(item))
+
+
+@contextlib.contextmanager
+def lent(idle: SimpleQueue[T]) -> Iterator[T]:
+    """One that no thread has, for a while; waits for it."""
+    own = idle.get()
+    try:
+        yield own
+    finally:
+        idle.put(own)
 
 
 def _same(item: T) -> T:

@@ -152,17 +152,11 @@ def _in_one_pass(
     return PartialLeaf(own[0], own[1], own[2], own[3])
 
 
-def _bits_of(code: Ints) -> int | None:
-    """Bits that whole numbers and their places have together; None: more than 64, or below 0."""
-    bits = max(1, int(code.max()).bit_length()) + len(code).bit_length()
-    return None if bits > 64 or int(code.min()) < 0 else bits
-
-
 def _stable_order(code: Ints) -> Ints:
     """The stable order of whole numbers from 0 on: by one sort of plain numbers where they and
     their places fit into 64 bits together."""
-    bits = _bits_of(code)
-    if bits is None:
+    bits = max(1, int(code.max()).bit_length()) + len(code).bit_length()
+    if bits > 64 or int(code.min()) < 0:
         return np.argsort(code, kind="stable")
     return order_of((code.view(np.uint64) << np.uint64(64 - bits + len(code).bit_length()),))
 

@@ -108,10 +108,10 @@ def noise_of(own: looking.NoiseFilter, draws: Floats) -> Floats:
 @pytest.mark.parametrize("mechanism", ["blt", "ended"])
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("place", [0, 1, 2, 5])
-def test_the_kernel_gives_the_bits_of_numpy(mechanism, exact, place, compiled, monkeypatch) -> None:
+def test_the_kernel_gives_the_bits_of_numpy(
+    mechanism, exact, place, encrypting, monkeypatch
+) -> None:
     """All but keys with an attempt that it does not decide: one of a million."""
-    if looking.ciphers is None:
-        pytest.skip("the processor has no instructions for AES")
     program, rule, _, cells = world(mechanism)
     sums = program.parts[0].mechanism
     if not exact:
@@ -121,7 +121,7 @@ def test_the_kernel_gives_the_bits_of_numpy(mechanism, exact, place, compiled, m
     noise, bars = Ring().noise_of(NAMES, 5)(0), np.arange(TICKS - 5) * 1000 + 10**6
     later = cells.pick(cells.ticks >= 5)
     both = []
-    for ciphers in (looking.ciphers, None):
+    for ciphers in (encrypting, None):
         monkeypatch.setattr(looking, "ciphers", ciphers)
         both.append(looking.excess(rule, sums, noise, later, bars, 5, KEYS))
         none = later.pick(slice(0, 0))
@@ -140,16 +140,14 @@ def test_a_draw_that_is_too_large_rules_nothing_out(monkeypatch) -> None:
     assert not prefilter(rule, Ring(), NAMES, cells, 0, TICKS).any()
 
 
-def test_cells_out_of_order_or_outside_are_refused(compiled) -> None:
-    if looking.ciphers is None:
-        pytest.skip("the processor has no instructions for AES")
+def test_cells_out_of_order_or_outside_are_refused(encrypting) -> None:
     sources = bytes(16), bytes(16), np.zeros((3, 2), "u8"), np.zeros((4, 2), "u8")
     rest = np.ones((4, 5)), np.ones((2, 1)), np.zeros(1, "u8"), np.ones(1), *envelopes(())
 
     def call(ticks: list[int], keys: list[int], *rest: Any) -> None:
         m = len(ticks)
         cells = np.array(ticks), np.array(keys), np.zeros((m, 2), "u8"), np.zeros(m)
-        looking.ciphers.excess(*sources, np.empty(3), *cells, *rest)
+        encrypting.excess(*sources, np.empty(3), *cells, *rest)
 
     call([0, 2, 2], [1, 2, 0], *rest)
     wrong = [([2, 1], [0, 0]), ([0, 4], [0, 0]), ([0, 1], [0, 3]), ([-1], [0]), ([0], [-1])]
