@@ -44,6 +44,15 @@ def accumulate(operation: np.ufunc, values: NDArray[Any]) -> None:
         operation(before, row, out=row)
 
 
+def extremes(values: Ints) -> tuple[int, int]:
+    """The smallest and the largest of (n,), n >= 1."""
+    if kernels is None or values.dtype != np.int64:
+        return int(values.min()), int(values.max())
+    found = np.empty(2, dtype=np.int64)
+    kernels.extremes(in_one_piece(values), found)
+    return int(found[0]), int(found[1])
+
+
 def reproducible(values: Floats) -> Floats:
     """Rounded to 32 significant bits: the last ones of ``np.exp`` and ``np.log`` depend on the
     processor, and releases must not."""

@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Ints
+from weir.dpcore.arrays import Ints, extremes, in_one_piece
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.native import kernels
 
 DAY: Final = 86_400_000_000
 UTC: Final = "UTC"
@@ -166,6 +167,18 @@ class Clock:
             return self.calendar.tick_of(times)
         offsets = np.asarray(times - self.start)
         return np.floor_divide(offsets, self.period, out=offsets)
+
+    def ticks_within(self, times: NDArray[np.int64]) -> tuple[NDArray[np.int64], int, int]:
+        """Event times (n,), n >= 1 -> their ticks (n,), the first of these and the last."""
+        if kernels is None or self.calendar is not None:
+            first, last = self.tick_of(np.asarray(extremes(times))).tolist()
+            # Ticks follow times, and those of a batch are often all in one.
+            ticks = self.tick_of(times) if first < last else np.full(len(times), first)
+            return ticks, first, last
+        ticks, ended = np.empty(len(times), dtype=np.int64), np.empty(2, dtype=np.int64)
+        kernels.ticks(in_one_piece(times), np.array([self.start, self.period]), ticks, ended)
+        first, last = self.tick_of(ended).tolist()
+        return ticks, first, last
 
     def tick_at(self, moment: int) -> int:
         """The tick of one moment in microseconds: as many are over by then."""

@@ -19,7 +19,8 @@ typedef struct {
   int64_t moved, none;
 } Seen;
 
-WEIR_WIDE static Seen amounts(const double *restrict raw, Channel c, double *restrict out, Py_ssize_t n) {
+WEIR_WIDE static Seen amounts(const double *restrict raw, Channel c, int64_t *restrict to, Py_ssize_t n) {
+  double out[BLOCK];
   double fill = c.low > 0.0 ? c.low : c.high < 0.0 ? c.high : 0.0;
   int64_t moved = 0, none = 0;
   for (Py_ssize_t i = 0; i < n; i++) {
@@ -33,23 +34,32 @@ WEIR_WIDE static Seen amounts(const double *restrict raw, Channel c, double *res
     for (Py_ssize_t i = 0; i < n; i++) out[i] = out[i] * out[i] - c.offset;
   for (Py_ssize_t i = 0; i < n; i++) {
     double steps = rint(out[i] * c.unit);
-    out[i] = steps < c.least ? c.least : steps > c.most ? c.most : steps;
+    to[i] = (int64_t)(steps < c.least ? c.least : steps > c.most ? c.most : steps);
   }
   return (Seen){moved, none};
 }
 
-/* Places of the cells of some events in the grid; whether all are in it. */
+/* Where the cells of some events begin in the grid; whether all are in it. */
 static int places(const int64_t *ticks, const int32_t *codes, const int64_t *rows, Py_ssize_t known, int64_t first,
-                  Py_ssize_t keys, Py_ssize_t cells, Py_ssize_t n, Py_ssize_t *out) {
+                  Py_ssize_t keys, Py_ssize_t cells, Py_ssize_t width, Py_ssize_t n, Py_ssize_t *out) {
   int fits = 1;
   for (Py_ssize_t i = 0; i < n; i++) {
     uint64_t code = codes ? (uint64_t)codes[i] : 0;
     if (code >= (uint64_t)known) return 0;
     uint64_t row = (uint64_t)rows[code], at = (uint64_t)(ticks[i] - first) * (uint64_t)keys + row;
     fits &= row < (uint64_t)keys && at < (uint64_t)cells;
-    out[i] = (Py_ssize_t)at;
+    out[i] = (Py_ssize_t)(at * (uint64_t)width);
   }
   return fits;
+}
+
+/* Adds 1 and the amounts (width - 1, BLOCK) to each event's cell; a sum that is too large turns over, as in numpy. */
+WEIR_INLINE void add(uint64_t *grid, const Py_ssize_t *at, const int64_t *amounts, Py_ssize_t n, Py_ssize_t width) {
+  for (Py_ssize_t i = 0; i < n; i++) {
+    uint64_t *cell = grid + at[i];
+    cell[0]++;
+    for (Py_ssize_t j = 1; j < width; j++) cell[j] += (uint64_t)amounts[(j - 1) * BLOCK + i];
+  }
 }
 
 typedef struct {
@@ -61,27 +71,27 @@ typedef struct {
   int64_t *counts, *grid;
 } Task;
 
-/* shape: first tick, keys. Rows of the grid are a count and a sum a channel. */
-static int sum(const Task *t) {
+/* shape: first tick, keys. Rows of the grid are a count and a sum a channel. room: (channels, BLOCK). */
+static int sum(const Task *t, int64_t *room) {
   Py_ssize_t at[BLOCK], width = t->width;
-  double steps[BLOCK];
+  uint64_t *grid = (uint64_t *)t->grid;
+  for (Py_ssize_t j = 0; j < width - 1; j++)
+    for (Py_ssize_t i = 0; t->channels[j].kind == COUNT && i < BLOCK; i++)
+      room[j * BLOCK + i] = (int64_t)t->channels[j].most;
   for (Py_ssize_t first = 0; first < t->events; first += BLOCK) {
     Py_ssize_t n = t->events - first < BLOCK ? t->events - first : BLOCK;
     const int32_t *codes = t->codes ? t->codes + first : NULL;
-    if (!places(t->ticks + first, codes, t->rows, t->known, t->shape[0], t->shape[1], t->cells, n, at)) return 0;
-    for (Py_ssize_t i = 0; i < n; i++) t->grid[width * at[i]]++;
-    for (Py_ssize_t j = 1; j < width; j++) {
-      Channel c = t->channels[j - 1];
-      uint64_t *to = (uint64_t *)t->grid + j; /* a sum that is too large turns over, as in numpy */
-      if (c.kind == COUNT) {
-        for (Py_ssize_t i = 0; i < n; i++) to[width * at[i]] += (uint64_t)(int64_t)c.most;
-        continue;
-      }
-      Seen seen = amounts(t->columns[c.column] + first, c, steps, n);
+    if (!places(t->ticks + first, codes, t->rows, t->known, t->shape[0], t->shape[1], t->cells, width, n, at)) return 0;
+    for (Py_ssize_t j = 0; j < width - 1; j++) {
+      Channel c = t->channels[j];
+      if (c.kind == COUNT) continue;
+      Seen seen = amounts(t->columns[c.column] + first, c, room + j * BLOCK, n);
       t->counts[0] += c.counts_moved ? seen.moved : 0;
       t->counts[1] += c.counts_void ? seen.none : 0;
-      for (Py_ssize_t i = 0; i < n; i++) to[width * at[i]] += (uint64_t)(int64_t)steps[i];
     }
+    if (width == 2) add(grid, at, room, n, 2);
+    else if (width == 3) add(grid, at, room, n, 3);
+    else add(grid, at, room, n, width);
   }
   return 1;
 }
@@ -128,12 +138,16 @@ PyObject *weir_add_events(PyObject *self, PyObject *args) {
   while (held < count && !PyObject_GetBuffer(PyTuple_GetItem(given, held), &columns[held], PyBUF_SIMPLE)) held++;
   Task t;
   const char *fault = held == count ? prepared(views, columns, count, &t) : NULL;
-  if (held == count && !fault) {
+  int64_t *room = held == count && !fault ? PyMem_Malloc((size_t)t.width * BLOCK * 8) : NULL;
+  if (room) {
     int fits;
     Py_BEGIN_ALLOW_THREADS
-    fits = sum(&t);
+    fits = sum(&t, room);
     Py_END_ALLOW_THREADS
+    PyMem_Free(room);
     if (!fits) fault = "an event is in no cell of the grid.";
+  } else if (held == count && !fault) {
+    fault = "there is no memory for a block of events.";
   }
   for (Py_ssize_t i = 0; i < held; i++) PyBuffer_Release(&columns[i]);
   if (held < count) {

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import extremes
 from weir.dpcore.native import kernels
 from weir.transforms.decode.cast import cast_or_null, fault, is_text, plain, to_text, type_word
 from weir.transforms.decode.schema import EPOCH_MICROSECONDS, Stamp
@@ -36,9 +37,8 @@ _PARSED = 30
 def in_range(microseconds: Any) -> pa.Int64Array:
     """Microseconds that are times; null where they are not."""
     if not microseconds.null_count:
-        plain = microseconds.to_numpy()
-        # As those of nearly all columns are.
-        if plain.min(initial=FIRST) >= FIRST and plain.max(initial=LAST) <= LAST:
+        least, most = extremes(microseconds.to_numpy()) if len(microseconds) else (FIRST, LAST)
+        if least >= FIRST and most <= LAST:  # as those of nearly all columns are
             return microseconds
     inside = pc.and_(
         pc.greater_equal(microseconds, FIRST),

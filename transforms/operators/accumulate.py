@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import extremes
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.lattice import repeated
 from weir.dpcore.program import Bounded, EventCells, Program, Runs
@@ -126,7 +127,7 @@ class Gatherer:
         cells than events; whether it did."""
         if (coded is not None and len(coded.rows) > 1) or CELL in batch.schema.names:
             return False
-        first, last = int(ticks.min()), int(ticks.max())
+        first, last = extremes(ticks)
         few = self._index.size * (last - first + 1) <= 2 * len(ticks) + 1024
         if not few or not self._room(first, last):
             return False
@@ -179,7 +180,7 @@ class Gatherer:
         if times > 1:
             bounded = bounded._replace(rows=repeated(bounded.rows, times))
         n = len(ticks)
-        first, last = int(ticks.min()), int(ticks.max())
+        first, last = extremes(ticks)
         n_keys, span = self._index.size, last - first + 1
         offsets = ticks - first
         if keys is not None and n_keys > 1:

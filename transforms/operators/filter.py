@@ -144,10 +144,7 @@ class Assign:
         reasons = np.full(len(times), _KEPT, dtype=np.int8)
         if not len(times):
             return reasons, times
-        ends = self._clock.tick_of(np.array([times.min(), times.max()]))
-        first, last = int(ends[0]), int(ends[1])
-        # Ticks follow times, and those of a batch are often all in one.
-        ticks = self._clock.tick_of(times) if first < last else np.full(len(times), first)
+        ticks, first, last = self._clock.ticks_within(times)
         if first < 0:
             reasons[ticks < 0] = BEFORE_START
         if self._clock.ticks is not None and last >= self._clock.ticks:
