@@ -48,9 +48,9 @@ def extremes(values: Ints) -> tuple[int, int]:
     """The smallest and the largest of (n,), n >= 1."""
     if kernels is None or values.dtype != np.int64:
         return int(values.min()), int(values.max())
-    found = np.empty(2, dtype=np.int64)
-    kernels.extremes(in_one_piece(values), found)
-    return int(found[0]), int(found[1])
+    ends = np.empty(2, dtype=np.int64)
+    kernels.extremes(in_one_piece(values), ends)
+    return int(ends[0]), int(ends[1])
 
 
 def reproducible(values: Floats) -> Floats:

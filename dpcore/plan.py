@@ -275,8 +275,11 @@ class Plan:
         """What is released."""
         return self.program.describe(self.ticks_to_look_at())
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields of ``weir plan --json``."""
+    def to_json(self, prices: bool = True) -> dict[str, Any]:
+        """The fields of ``weir plan --json``.
+
+        prices: those that compare with other plans, which are made for it.
+        """
         promise = self.guarantee
         algorithm = self.config.algorithm
         columns = algorithm.columns_read()
@@ -304,8 +307,8 @@ class Plan:
             "id_horizon": self.circumstances.id_horizon,
             "id_shards": self.circumstances.id_shards,
             "copies": [{**vars(row), "epsilon": finite(row.epsilon)} for row in promise.copies],
-            "for_ever": None if self.for_ever is None else self.for_ever._asdict(),
-            "user": self._user_json(),
+            **({"for_ever": self.for_ever and self.for_ever._asdict()} if prices else {}),
+            "user": self._user_json(prices),
             "releases": [
                 {
                     "name": out.name,
@@ -373,7 +376,7 @@ class Plan:
 
         return plan_html(self.to_json())
 
-    def _user_json(self) -> dict[str, Any] | None:
+    def _user_json(self, prices: bool) -> dict[str, Any] | None:
         """What is guaranteed to users, and what their caps cost; None: the unit is an event."""
         if self.person is None:
             return None
@@ -385,7 +388,7 @@ class Plan:
             "delta_sel": promise.delta_sel,
             "periods": [row.to_json() for row in promise.together],
             "every_period": promise.every_period and promise.every_period.to_json(),
-            "cap_prices": [dict(vars(price)) for price in self.cap_prices],
+            **({"cap_prices": [vars(price).copy() for price in self.cap_prices]} if prices else {}),
         }
 
 

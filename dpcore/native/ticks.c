@@ -21,7 +21,7 @@ WEIR_WIDE static span span_of(const int64_t *values, Py_ssize_t n) {
   return widened((span){INT64_MAX, INT64_MIN}, values, n);
 }
 
-/* Rounded down; what is too far from the start turns over, as in numpy. */
+/* Rounded down. */
 WEIR_INLINE int64_t tick_of(int64_t time, int64_t start, int64_t period) {
   int64_t offset = (int64_t)((uint64_t)time - (uint64_t)start), tick = offset / period;
   return tick - (offset % period < 0);

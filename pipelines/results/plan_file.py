@@ -107,10 +107,14 @@ SHOWN = 4
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """What ``plan --json`` prints, with the fields that it came from under ``config``; the section
-    of its model, by which releases of it are used (``model_of``); and what a filter of its releases
-    needs."""
-    facts = {**plan.to_json(), "config": flatten(plan.config), ESTIMATES: facts_of(plan)}
+    """What ``plan --json`` prints of it alone, with the fields that it came from under ``config``;
+    the section of its model, by which releases of it are used (``model_of``); and what a filter of
+    its releases needs."""
+    facts = {
+        **plan.to_json(prices=False),
+        "config": flatten(plan.config),
+        ESTIMATES: facts_of(plan),
+    }
     if plan.config.model is not None:
         facts[MODEL] = plan.config.model.settled(plan.config.terms()).model_dump(
             mode="json", by_alias=True, exclude_defaults=True

@@ -256,6 +256,7 @@ def test_a_short_horizon_is_priced_against_the_same_for_ever() -> None:
     other = plan_of(body, privacy={"epsilon": same.epsilon}, clock=clock)
     assert other.outputs[0].stddev_worst == pytest.approx(same.noise, rel=1e-6)
     assert plan.to_json()["for_ever"]["noise"] == same.noise
+    assert "for_ever" not in plan.to_json(prices=False)
     near = plan_of(body, privacy={"protect_for": "300d"}, clock=clock)
     assert near.for_ever is not None and near.for_ever.ticks is None
     assert near.for_ever.epsilon == near.program.loss(None).epsilon(1e-6)

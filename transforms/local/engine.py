@@ -161,9 +161,8 @@ class LocalEngine:
         # What one accumulator has of keys that were found can be stepped group by group; leaves of
         # several would have to be merged.
         several = THREADS if self.in_any_order and not keys.observed else 1
-        idle: SimpleQueue[Operator[pa.RecordBatch, tuple[int, Any]]] = SimpleQueue()
-        for _ in range(several):
-            idle.put(self._accumulate(keys))
+        every = [self._accumulate(keys) for _ in range(several)]
+        idle = queue_of(every)
 
         def add(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[tuple[int, Any]]:
             with contextlib.ExitStack() as stack:
@@ -178,8 +177,7 @@ class LocalEngine:
                 return [leaf for batch in retained for leaf in at("Accumulate", own, batch)]
 
         yield from events.each(add)
-        for _ in range(several):
-            yield from located("Accumulate", idle.get().finish)
+        yield from finished(every)
 
     def _gathered_of_users(self, events: EventParts, keys: Keys) -> Iterator[tuple[int, Any]]:
         """The same of events that the bounds of their users let in, when all are read."""
@@ -195,9 +193,7 @@ class LocalEngine:
             if keys.observed:
                 index.know(bound.names)
             every = [Accumulate(program, keys, True, index, among=THREADS) for _ in range(THREADS)]
-        idle: SimpleQueue[Any] = SimpleQueue()
-        for own in every:
-            idle.put(own)
+        idle = queue_of(every)
 
         def add(batch: pa.RecordBatch) -> list[tuple[int, Any]]:
             with lent(idle) as own:
@@ -209,10 +205,7 @@ class LocalEngine:
             if number % TRIM == 0:
                 give_back()
         give_back()
-        while keys.observed and len(every) > 1:
-            every[0].absorb(every.pop())
-        for own in every:
-            yield from located("Accumulate", own.finish)
+        yield from finished(every)
 
     def _assigned(
         self, batches: Iterator[pa.RecordBatch], reject: Reject
@@ -316,6 +309,22 @@ def through(step: str, items: Iterable[T], operator: Operator[T, R]) -> Iterator
 def at(step: str, operator: Operator[T, R], item: T) -> Iterator[R]:
     """What an operator makes of an item now."""
     return located(step, lambda: operator.process(item))
+
+
+def finished(every: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """What accumulators of the same keys hold, in as few leaves as they can."""
+    for other in every[1:]:
+        every[0].absorb(other)
+    for own in every:
+        yield from located("Accumulate", own.finish)
+
+
+def queue_of(items: Iterable[T]) -> SimpleQueue[T]:
+    """All of them, to be lent."""
+    queue: SimpleQueue[T] = SimpleQueue()
+    for item in items:
+        queue.put(item)
+    return queue
 
 
 @contextlib.contextmanager

@@ -314,11 +314,21 @@ class Gatherer:
         return (held > CELLS and not self._together) or self._events >= self._most
 
     def absorb(self, other: Gatherer) -> None:
-        """Takes what another gathered, of keys that were found, by the same index."""
+        """Takes what another gathered by the same index: all of it where keys were found, of
+        declared ones its grid, if there is room for both."""
+        if self._dense_keys:
+            first, n = other._first, len(other._grid)
+            few = self._events + other._events <= self._most
+            if n and few and self._room(first, first + n - 1):
+                self._grid[first - self._first :][:n] += other._grid
+                self._events += other._events
+                other._grid = other._grid[:0]
+            return
         self._events += other._events
         self._sparse.absorb(other._sparse)
         self._unsummed += other._unsummed
         self._unsummed_numbers += other._unsummed_numbers
+        other._unsummed, other._unsummed_numbers = [], 0
 
     def drain(self) -> Iterator[tuple[int, PartialLeaf]]:
         """What was gathered, as (block, partial leaf); the gatherer is empty afterwards."""
@@ -408,12 +418,11 @@ class Accumulate:
             yield from self.finish()
 
     def absorb(self, other: Accumulate) -> None:
-        """Takes what another gathered, of keys that were found, by the same index."""
+        """See ``Gatherer``; the other is finished behind this one."""
         if self._gatherer is None:
-            self._gatherer = other._gatherer
+            self._gatherer, other._gatherer = other._gatherer, None
         elif other._gatherer is not None:
             self._gatherer.absorb(other._gatherer)
-        other._gatherer = None
 
     def finish(self) -> Iterator[tuple[int, PartialLeaf]]:
         """Sends on what was gathered."""

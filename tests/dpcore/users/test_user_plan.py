@@ -150,7 +150,9 @@ def test_json_holds_all_of_it_and_plans_of_events_none() -> None:
     assert user["caps"]["ticks"] == 4
     assert (user["per"], user["period_ticks"]) == (86_400_000_000, 24)
     assert [row["count"] for row in user["periods"]] == [2, 7, 30]
-    assert {row["cap"] for row in user["cap_prices"]} == {"ticks", "spacing", "keys", "events"}
+    prices = user.pop("cap_prices")
+    assert {row["cap"] for row in prices} == {"ticks", "spacing", "keys", "events"}
+    assert plan(**HOURS).to_json(prices=False)["user"] == user
     assert facts["canonical"]["person"]["caps"]["keys"] == 1
     events = plan(privacy={"unit": "event", "per": None, "contributions": None})
     assert events.to_json()["user"] is None
