@@ -44,7 +44,7 @@ def accumulate(operation: np.ufunc, values: NDArray[Any]) -> None:
         operation(before, row, out=row)
 
 
-def extremes(values: Ints) -> tuple[int, int]:
+def extremes(values: NDArray[Any]) -> tuple[int, int]:
     """The smallest and the largest of (n,), n >= 1."""
     if kernels is None or values.dtype != np.int64:
         return int(values.min()), int(values.max())

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.accounting.guarantee import Relation
-from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Floats, Ints, extremes
 from weir.dpcore.errors import ConfigError, at_least_one, positive
 from weir.dpcore.leaves.lattice import EXACT
 from weir.dpcore.pricing.calibration import FixedLeaf, round_up
@@ -236,7 +236,7 @@ class Moments:
         """The same for cells that have rows, some at a time: (m,) cells, (m, D) int64."""
         if not len(cells):
             return
-        low, high = int(cells.min()), int(cells.max())
+        low, high = extremes(cells)
         if low < 0 or high >= n_cells:
             raise ValueError("a cell is outside the block.")
         if low == high:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Digests, Ints
+from weir.dpcore.arrays import Digests, Ints, extremes
 from weir.dpcore.leaves.hash_sets import Entries, TimedSet, changes, sort_hashes
 from weir.dpcore.users.cells import SortedCells, ranges, ranks
 from weir.dpcore.users.unit import UserUnit
@@ -61,7 +61,8 @@ class Closing:
         self._step_of = np.cumsum(step) - 1
         self._ticks = ticks[self._at]
         # Where a step is among those of its user-period, so that spacing finds the next at once.
-        self._base, self._span = int(ticks.min()), int(ticks.max() - ticks.min()) + 1
+        self._base, last = extremes(ticks)
+        self._span = last - self._base + 1
         self._codes = owner[self._at] * (self._span + 1) + (self._ticks - self._base)
         self._begin = np.searchsorted(owner[self._at], np.arange(len(self._users)))
         self._end = np.append(self._begin[1:], len(self._at))

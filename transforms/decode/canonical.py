@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import extremes
 from weir.dpcore.config.schema import ListColumn
 from weir.dpcore.errors import ConfigError
 from weir.transforms.columns.keys import is_key, key_roles
@@ -315,7 +316,7 @@ def _numbered(values: Any) -> tuple[Any, Any]:
     """Whole numbers as places in a list of those that there are, and it: found in a table where
     they lie near each other, which takes less time than hashing them."""
     numbers = values.to_numpy()
-    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    low, high = extremes(numbers) if len(numbers) else (0, 0)
     if high - low >= NEAR * len(numbers):
         encoded = values.dictionary_encode()
         return encoded.indices, encoded.dictionary

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import extremes
 from weir.dpcore.errors import in_words
 from weir.dpcore.leaves.hash_sets import order_of
 from weir.dpcore.native import kernels
@@ -76,7 +77,7 @@ def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
     """The same in the narrowest type of whole numbers that holds them all."""
     if not numbers.size:
         return numbers
-    low, high = int(numbers.min()), int(numbers.max())
+    low, high = extremes(numbers)
     for kind in (np.int8, np.int16, np.int32):
         if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
             return numbers.astype(kind)
