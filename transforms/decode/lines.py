@@ -24,15 +24,24 @@ CHUNK_BYTES = 8 * 2**20
 LINE_BYTES = 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
+FEW = 1000
+"""Bytes like the first of a mark that are looked at one by one."""
 _NEWLINE, _RETURN = 10, 13
 _MARKS = re.compile(rb"^(?:%b)+" % BYTE_ORDER_MARK, re.MULTILINE)
 
 
 def without_marks(data: bytes) -> bytes:
     """Whole lines, or the beginning of one, without the byte order marks in front of them."""
-    if BYTE_ORDER_MARK[:1] not in data or BYTE_ORDER_MARK not in data:
-        return data  # the first look is the faster one
-    return _MARKS.sub(b"", data)
+    return _MARKS.sub(b"", data) if _holds_marks(data) else data
+
+
+def _holds_marks(data: bytes) -> bool:
+    at = data.find(BYTE_ORDER_MARK[:1])  # ten times as fast as a look for the whole of it
+    for _ in range(FEW):
+        if at < 0 or data.startswith(BYTE_ORDER_MARK, at):
+            return at >= 0
+        at = data.find(BYTE_ORDER_MARK[:1], at + 1)
+    return at >= 0 and data.find(BYTE_ORDER_MARK, at) >= 0
 
 
 @dataclass(frozen=True)
@@ -181,7 +190,8 @@ def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     count = len(ends)
     numbers = np.arange(first, first + count, dtype=np.int64)
     sizes = ends - starts
-    if _RETURN not in data and count and sizes.min() > 0 and sizes.max() <= line_bytes:
+    plain = count and sizes.min() > 0 and sizes.max() <= line_bytes
+    if plain and (_RETURN not in data or not (buffer[ends - 1] == _RETURN).any()):
         return Chunk(data, starts, ends, numbers, numbers[:0]), count
     long, full = sizes > line_bytes, sizes > 0
     returned = np.zeros(count, dtype=bool)

@@ -24,7 +24,7 @@ from weir.transforms.formats.stored import ALL, File, Split
 from weir.transforms.runtime.files import open_raw
 
 if TYPE_CHECKING:
-    from weir.transforms.decode.canonical import Decoded, DecodedTogether
+    from weir.transforms.decode.canonical import Decoded, DecodedTogether, Over
     from weir.transforms.decode.schema import EventSchema
 
 TABLE_ROWS = 1 << 17
@@ -66,12 +66,14 @@ class DecodeOptions(NamedTuple):
     Attributes:
       lost: takes the share of the part that could not be read, in (0, 1].
       ahead: makes values in a thread while earlier ones are used; of what ``reads_ahead`` says.
+      over: applies a function to every chunk of a text, in order, on several cores perhaps.
       chunk_bytes: how much to decode at a time; no result depends on it.
       stored: whether it is a file, which may have been cut short, and no message.
     """
 
     lost: Callable[[float], None]
     ahead: Callable[[Iterator[Any]], Iterator[Any]] = iter
+    over: Over = map
     chunk_bytes: int = CHUNK_BYTES
     stored: bool = True
 

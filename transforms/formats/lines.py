@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from weir.transforms.decode.canonical import Decoded, DecodedTogether, Over
     from weir.transforms.decode.schema import EventSchema
 
-SPLIT_BYTES = 64 * 2**20
+SPLIT_BYTES = 16 * 2**20
+"""Bytes of a split, at least. Of larger ones there would be so few that cores wait for the last."""
 BLOCK = 4 * 2**20
 """Bytes that are read at a time where lines are only counted."""
 _SOMEWHERE = 1 << 40
@@ -123,7 +124,6 @@ class LineFormat(Format):
     def decode(self, split: Split, schema: EventSchema, how: DecodeOptions) -> Iterator[Decoded]:
         from weir.transforms.decode.columnar import whole_file
         from weir.transforms.runtime import counters
-        from weir.transforms.runtime.prefetch import in_turn
 
         damaged = self.says_columns()
         try:
@@ -144,7 +144,7 @@ class LineFormat(Format):
             file = TextFile(raw, split.path, self.text, size, moved.tell)
             whole = file.chunks(split.first, chunk_bytes=how.chunk_bytes)
             pieces = behind(whole, head.number)
-            yield from self.decode_lines(pieces, head, schema, split.path, in_turn)
+            yield from self.decode_lines(pieces, head, schema, split.path, how.over)
             moved.end()
             if file.broken:
                 how.lost(1 - file.readable / split.size)

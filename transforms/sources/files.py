@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weir.dpcore.errors import ConfigError
-from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.canonical import Decoded, Over
 from weir.transforms.decode.encoding import TextForm
 from weir.transforms.decode.lines import CHUNK_BYTES
 from weir.transforms.decode.parquet import Ahead
@@ -18,6 +18,7 @@ from weir.transforms.decode.schema import EventSchema
 from weir.transforms.formats.format import DecodeOptions, Format
 from weir.transforms.formats.registry import FORMATS, file_formats
 from weir.transforms.formats.stored import File, LostBytes, Split, is_local
+from weir.transforms.runtime.prefetch import in_turn
 from weir.transforms.sources import matching
 from weir.transforms.sources.partitions import (
     Partition,
@@ -108,33 +109,33 @@ class FileSource:
         for split in self.format.split(file) if file.size else ():
             yield split._replace(version=file.version)
 
-    def decode(self, split: Split, schema: EventSchema, ahead: Ahead = iter) -> Iterator[Decoded]:
+    def decode(
+        self, split: Split, schema: EventSchema, ahead: Ahead = iter, over: Over = in_turn
+    ) -> Iterator[Decoded]:
         """A split -> canonical batches; counts its bytes, and those that could not be read.
 
         Args:
           split: of a file. schema: the roles of columns.
           ahead: of columns as they are in the file where its format ``reads_ahead``, because they
             take as long to read as all that follows; otherwise of what is decoded.
+          over: see ``DecodeOptions``.
 
         Raises:
           SourceChanged: the file is not the version that the split names.
         """
         refuse_changed(split.path, split.version, "since this run began")
         if self.format.reads_ahead:
-            yield from self._counted(split, schema, ahead)
+            yield from self._counted(split, schema, ahead, over)
         else:
-            yield from ahead(self._counted(split, schema, iter))
+            yield from ahead(self._counted(split, schema, iter, over))
         refuse_changed(split.path, split.version, "while it was read")
 
-    def _counted(self, split: Split, schema: EventSchema, ahead: Ahead) -> Iterator[Decoded]:
-        lost = LostBytes(split)
-        for decoded in self._decode(split, schema, lost, ahead):
+    def _counted(
+        self, split: Split, schema: EventSchema, ahead: Ahead, over: Over
+    ) -> Iterator[Decoded]:
+        lost, own = LostBytes(split), in_partition(schema, self.partition(split.path))
+        how = DecodeOptions(lost.add, ahead, over, self.chunk_bytes)
+        for decoded in self.format.decode(split, own, how):
             lost.fruitful |= decoded.events is not None
             yield decoded
         lost.end()
-
-    def _decode(
-        self, split: Split, schema: EventSchema, lost: LostBytes, ahead: Ahead
-    ) -> Iterator[Decoded]:
-        own = in_partition(schema, self.partition(split.path))
-        return self.format.decode(split, own, DecodeOptions(lost.add, ahead, self.chunk_bytes))

@@ -12,7 +12,7 @@ from weir.transforms.decode.input_validation import FirstLook
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.formats.stored import File, Split
 from weir.transforms.runtime import counters
-from weir.transforms.runtime.prefetch import ahead
+from weir.transforms.runtime.prefetch import ahead, in_turn
 from weir.transforms.sources.file_checks import check_files, look_at_files
 from weir.transforms.sources.files import FileSource
 
@@ -92,10 +92,11 @@ class OpenedFiles(BoundedEvents):
             yield from self.source.splits(file)
 
     def decode(self, split: Split, alone: bool = True) -> Iterator[Decoded]:
-        """Each batch is decoded while the one before is used, where no other part is read."""
-        return self.source.decode(split, self.schema, ahead if alone else iter)
+        """Each batch is decoded while the one before is used, and several chunks of a text at a
+        time, where no other part is read."""
+        return self.source.decode(split, self.schema, *((ahead, in_turn) if alone else (iter, map)))
 
     @property
     def apart(self) -> bool:
-        """Not of text, of which several chunks are decoded at a time."""
-        return self.source.format.reads_ahead
+        """Always: a part is a file, or a piece of one."""
+        return True
