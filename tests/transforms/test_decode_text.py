@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from dataclasses import replace
 
 import orjson
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.transforms.events import HEADER, MARKER, SCHEMA, aside, collect, csv, ndjson
 from weir.dpcore.errors import ConfigError
+from weir.transforms.decode import lines as text_lines
 from weir.transforms.decode.lines import without_marks
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats.registry import FORMATS
@@ -246,6 +248,19 @@ PIECES = st.lists(st.sampled_from([b'"', b",", b"1", b"a", b"\r", b'""', b" "]),
 CSV_LINES = st.lists(
     GOOD_LINES | BAD_LINES | GARBAGE | PIECES.map(b"".join) | st.just(b"x" * 70), max_size=12
 )
+
+
+@given(
+    st.lists(st.sampled_from([b"\xef\xbb\xbf", b"\xef\xbb", b"\xef", b"\n", b"a"]), max_size=30),
+    st.integers(0, 4),
+)
+def test_marks_go_from_the_beginnings_of_lines_alone(pieces: list[bytes], few: int) -> None:
+    """However many bytes like their first one are in front of them."""
+    data = b"".join(pieces)
+    expected = re.sub(rb"(?m)^(?:\xef\xbb\xbf)+", b"", data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_lines, "FEW", few)
+        assert without_marks(data) == expected
 
 
 @pytest.mark.slow

@@ -75,6 +75,38 @@ def test_several_that_share_an_index_become_one(cells, monkeypatch) -> None:
     assert most == OBSERVED.program.capacity // 6 and not [*three[0].finish(), *three[1].finish()]
 
 
+@pytest.mark.parametrize("room", [0, 500, 1 << 22])
+@pytest.mark.parametrize("most", [500, 10**9])
+def test_grids_become_one_where_there_is_room(
+    room: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of declared keys, whose ticks need not be the same; one by one where sums have none."""
+    plan = replace(FakePlan(), keys=Keys.make("k", [f"k{i}" for i in range(4)], False, None))
+    monkeypatch.setattr(sums, "GRID", room)
+    some, others = (events(400, 4, ticks, seed) for ticks, seed in ((20, 1), (60, 2)))
+    others = others.set_column(0, "@tick", pa.array(others["@tick"].to_numpy() + 15))
+    three = [Accumulate(plan.program, plan.keys, together=True) for _ in range(3)]
+    for own, batch in zip(three, (some, others), strict=False):
+        assert not list(own.process(batch))
+        own._gatherer._most = most
+    for other in three[1:]:
+        three[0].absorb(other)
+    found = [list(own.finish()) for own in three]
+    alone = Accumulate(plan.program, plan.keys, together=True)
+    assert not [*alone.process(some), *alone.process(others)]
+    assert cells_of([*found[0], *found[1]]) == cells_of(list(alone.finish()))
+    assert not found[2] and bool(found[1]) == (room < 1 << 22 or most == 500)
+
+
+def cells_of(found: list[tuple[int, PartialLeaf]]) -> dict[tuple[int, int, int], list[int]]:
+    cells: dict[tuple[int, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for block, leaf in found:
+        for tick, row, count, values in zip(*leaf[:4], strict=True):
+            cell = cells[block, int(tick), int(row)]
+            cell[:] = [a + b for a, b in zip(cell, [count, *values], strict=True)]
+    return cells
+
+
 @pytest.mark.parametrize("alone", [1, 1 << 40])
 @pytest.mark.parametrize("cells", [50, 1 << 22])
 @pytest.mark.parametrize("bits", [1, 12])
