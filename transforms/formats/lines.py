@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import UTF_8, TextForm, width_of
-from weir.transforms.decode.lines import Chunk, chunks, quoted_chunks
+from weir.transforms.decode.lines import CHUNK_BYTES, Chunk, chunks, quoted_chunks
 from weir.transforms.formats.format import DecodeOptions, FileContent, Flags, Format, FormatWriter
 from weir.transforms.formats.stored import (
     ALL,
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from weir.transforms.decode.canonical import Decoded, DecodedTogether, Over
     from weir.transforms.decode.schema import EventSchema
 
-SPLIT_BYTES = 16 * 2**20
-"""Bytes of a split, at least. Of larger ones there would be so few that cores wait for the last."""
+SPLIT_BYTES = 2 * CHUNK_BYTES - 2**16
+"""Bytes of a split, at least, so that it and the rest of its last line are two chunks. Of larger
+ones there would be so few that cores wait for the last."""
 BLOCK = 4 * 2**20
 """Bytes that are read at a time where lines are only counted."""
 _SOMEWHERE = 1 << 40
