@@ -162,21 +162,18 @@ class LocalEngine:
         # several would have to be merged.
         several = THREADS if self.in_any_order and not keys.observed else 1
         every = [self._accumulate(keys) for _ in range(several)]
-        idle = queue_of(every)
+        add = adder(every)
 
-        def add(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[tuple[int, Any]]:
+        def work(batches: Iterator[pa.RecordBatch], reject: Reject) -> list[tuple[int, Any]]:
             with contextlib.ExitStack() as stack:
                 retained: Iterable[pa.RecordBatch] = self._assigned(batches, reject)
                 if self._deduplicates:
                     deduplicate = self._deduplicate(reject)
                     stack.callback(deduplicate.close)
                     retained = through("Deduplicate", retained, deduplicate)
-                if events.together and several == 1:
-                    retained = list(retained)  # another thread may be adding up meanwhile
-                own = stack.enter_context(lent(idle))
-                return [leaf for batch in retained for leaf in at("Accumulate", own, batch)]
+                return [leaf for batch in retained for leaf in add(batch)]
 
-        yield from events.each(add)
+        yield from events.each(work)
         yield from finished(every)
 
     def _gathered_of_users(self, events: EventParts, keys: Keys) -> Iterator[tuple[int, Any]]:
@@ -193,12 +190,7 @@ class LocalEngine:
             if keys.observed:
                 index.know(bound.names)
             every = [Accumulate(program, keys, True, index, among=THREADS) for _ in range(THREADS)]
-        idle = queue_of(every)
-
-        def add(batch: pa.RecordBatch) -> list[tuple[int, Any]]:
-            with lent(idle) as own:
-                return list(at("Accumulate", own, batch))
-
+        add = adder(every)
         then: Callable[[pa.RecordBatch], Any] = add if self.in_any_order else _same
         for number, passed in enumerate(located("Bound", lambda: bound.let_in(sifted, then)), 1):
             yield from passed if self.in_any_order else add(passed)
@@ -319,22 +311,21 @@ def finished(every: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         yield from located("Accumulate", own.finish)
 
 
-def queue_of(items: Iterable[T]) -> SimpleQueue[T]:
-    """All of them, to be lent."""
-    queue: SimpleQueue[T] = SimpleQueue()
-    for item in items:
-        queue.put(item)
-    return queue
-
-
-@contextlib.contextmanager
-def lent(idle: SimpleQueue[T]) -> Iterator[T]:
-    """One that no thread has, for a while; waits for it."""
-    own = idle.get()
-    try:
-        yield own
-    finally:
+def adder(every: Sequence[Any]) -> Callable[[pa.RecordBatch], list[tuple[int, Any]]]:
+    """Adds a batch up in one of some accumulators that no thread is at, and waits for it: what it
+    sends on."""
+    idle: SimpleQueue[Any] = SimpleQueue()
+    for own in every:
         idle.put(own)
+
+    def add(batch: pa.RecordBatch) -> list[tuple[int, Any]]:
+        own = idle.get()
+        try:
+            return list(at("Accumulate", own, batch))
+        finally:
+            idle.put(own)
+
+    return add
 
 
 def _same(item: T) -> T:
