@@ -191,22 +191,29 @@ class BoundUsers:
           sifted: all events. then: what is made of a batch, in several threads.
         """
 
-        def looked_at(
-            part: Callable[[], pa.RecordBatch],
-        ) -> tuple[pa.RecordBatch | None, tuple[R, ...]]:
-            some, passed = self._looked_at(part())
-            return some, () if passed is None else (then(passed),)
-
         asked: list[pa.RecordBatch] = []
-        for some, results in in_turn(looked_at, parts_of(sifted)):
+
+        def look(part: Callable[[], pa.RecordBatch]) -> tuple[pa.RecordBatch | None, list[R]]:
+            some, passed = self._looked_at(part())
+            return some, [] if passed is None else [then(passed)]
+
+        def choose(some: list[pa.RecordBatch]) -> tuple[None, list[R]]:
+            return None, list(map(then, self._chosen(joined(some))))
+
+        def work() -> Iterator[Callable[[], tuple[pa.RecordBatch | None, list[R]]]]:
+            for part in parts_of(sifted):
+                yield partial(look, part)
+                if sum(item.num_rows for item in asked) >= WORKED_ON:
+                    some = asked[:]
+                    asked.clear()  # now: more comes while this is worked on
+                    yield partial(choose, some)
+
+        for some, results in in_turn(lambda task: task(), work()):
             yield from results
             if some is not None:
                 asked.append(some)
-            if sum(item.num_rows for item in asked) >= WORKED_ON:
-                yield from map(then, self._chosen(joined(asked)))
-                asked = []
         if asked:
-            yield from map(then, self._chosen(joined(asked)))
+            yield from choose(asked)[1]
 
     def _looked_at(
         self, part: pa.RecordBatch
