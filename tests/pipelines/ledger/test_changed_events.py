@@ -127,12 +127,12 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(weir: Weir, job: Path) 
     changing = (
         "import pathlib\n"
         "from weir.transforms.sources.files import FileSource\n"
-        "read = FileSource._decode\n"
+        "read = FileSource._counted\n"
         "def late(self, split, *words):\n"
         "    for one in read(self, split, *words):\n"
         "        yield one\n"
         "        with open(split.path, 'a') as file: file.write(chr(10))\n"
-        "FileSource._decode = late\n"
+        "FileSource._counted = late\n"
     )
     changed = process(job, before=changing)
     stderr = changed.stderr(120)
