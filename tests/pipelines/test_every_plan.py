@@ -21,10 +21,10 @@ CONFIGS = dict(versions.configs())
 @pytest.mark.parametrize("case", CONFIGS)
 def test_it_is_shown_and_written(case: str) -> None:
     plan = versions.planned(CONFIGS[case], PLAN_VERSION)
-    told = plan.to_json()
-    json.dumps([told, plan_json(plan)], allow_nan=False)
+    facts = plan.to_json()
+    json.dumps([facts, plan_json(plan)], allow_nan=False)
     if plan.person is not None and plan.program.sums:
-        assert told["user"]["cap_prices"], "no contribution bound has a price"
+        assert facts["user"]["cap_prices"], "no contribution bound has a price"
     page = io.StringIO()
     render(plan, Console(file=page, width=120))
     assert plan.name in page.getvalue() and one_line(plan)
