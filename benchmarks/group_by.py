@@ -1,7 +1,8 @@
 """What does a private release cost, compared with the plain query that people write without it?
 
 Each query counts and sums by key, and by tick where there is a clock, with Weir (noise, exact sums,
-files), DuckDB and Polars, on as many threads as there are cores, from files to Parquet:
+files), DuckDB and Polars, on as many threads as there are cores, from files to Parquet: Weir's two
+(``sink.every: 500``), one of each peer.
 
 * ``sorted``, ``shuffled``: the Parquet files of ``pipeline_speed``, 64 keys by 1,000 ticks.
 * ``ten-files``: the first sort ten times over.
@@ -52,7 +53,7 @@ key: {{{{column: {key}, declared: [{keys}]}}}}
 clock: {{{{start: 2024-01-01T00:00:00Z, period: {period}, end: {end}}}}}
 privacy: {{{{epsilon: {{epsilon}}, delta: 1e-6, protect_for: 256 ticks}}}}
 aggregates: {{{{events: {{{{count: events}}}}, total: {{{{sum: {value}, clip: [0, {top}]}}}}}}}}
-sink: {{{{parquet: {{out}}}}}}
+sink: {{{{parquet: {{out}}, every: 500}}}}
 """
 PEOPLE = """
 name: people

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import Weir
@@ -67,6 +69,26 @@ def test_what_one_engine_began_the_other_goes_on_with(weir: Weir, job: Path) -> 
         result = weir("run", job, "--set", "sink.every=6", "--runner", runner)
         assert result.exit_code == 0 and "Went on" in result.output, result.output
         assert content(job.parent / "out") == files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["blt", "tree", "sliding"])
+def test_releases_are_the_same_however_ticks_are_cut(weir: Weir, job: Path, shape: str) -> None:
+    """Into files, and so into strides: of fewer than the usual 128, of these and of more."""
+    text = job.read_text().replace("continual_sum: tree", f"continual_sum: {shape}")
+    if shape == "sliding":
+        text = text.replace("visits: {count: events}", "visits: {count: events, over: 300}")
+        text = text.replace("clip: [0, 50]", "clip: [0, 50], over: 300")
+    job.write_text(text.replace("period: 1h", "period: 2m"))
+    tables = []
+    for every in (90, 128, 720):
+        out = job.parent / f"out-{every}"
+        sets = [f"sink.parquet={out}", f"sink.every={every}"]
+        result = weir("run", job, *(word for each in sets for word in ("--set", each)))
+        assert result.exit_code == 0, result.output
+        table = pa.concat_tables(pq.read_table(file) for file in sorted(out.glob("*.parquet")))
+        tables.append(table.to_pylist())
+    assert len(tables[0]) >= 720 and tables[0] == tables[1] == tables[2]
 
 
 @pytest.mark.slow

@@ -305,13 +305,16 @@ def test_how_far_a_block_is_has_a_checksum() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 7, 100, 128, 1000])
-@pytest.mark.parametrize("width", [1, 1 << 18, 1 << 30])
+@pytest.mark.parametrize("width", [1, 200, 1 << 18, 1 << 30])
 def test_strides_cover_everything_once_and_cross_no_file(every: int, width: int) -> None:
     cuts = list(boundaries(13, 517, every, width))
     assert cuts[0][0] == 13 and cuts[-1][1] == 517
     for (low, high), (after, _) in zip(cuts, [*cuts[1:], (517, 0)], strict=True):
         assert low < high == after and low // every == (high - 1) // every
-        assert high - low <= max(1, min(128, (1 << 22) // width))
+        longest = max(1, min(128, (1 << 22) // width), min(1024, (1 << 17) // width))
+        assert high - low <= longest
+        whole = low % every == 0 or (low % every) % longest == 0
+        assert high - low == longest or not whole or high % every == 0 or high == 517
 
 
 def test_names_that_runners_find_state_by_never_change() -> None:

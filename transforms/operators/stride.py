@@ -13,9 +13,11 @@ from weir.transforms.runtime.codec import pack, pack_names, unpack, unpack_names
 
 KIND = b"N"
 TICKS = 128
-"""Ticks that are stepped at once, at most."""
+"""Ticks that are stepped at once, at most, unless leaves are small."""
 NUMBERS = 1 << 22
 """int64 numbers in the leaves of a stride, at most (32 MB)."""
+LONGEST, SMALL = 1 << 10, 1 << 17
+"""Ticks that are stepped at once, at most; int64 numbers in the leaves of more than ``TICKS``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,9 @@ def boundaries(first: int, stop: int, every: int, width: int) -> Iterator[tuple[
       every: ticks a file of a sink covers.
       width: int64 numbers in the leaves of one tick.
     """
-    longest = max(1, min(TICKS, NUMBERS // max(1, width)))
+    width = max(1, width)
+    usual, more = min(TICKS, NUMBERS // width), min(LONGEST, SMALL // width)
+    longest = max(1, usual, more)
     while first < stop:
         base = first // every * every
         inner = base + ((first - base) // longest + 1) * longest
