@@ -215,7 +215,7 @@ class LocalEngine:
         program = self._plan.program
         if takes_rows(program):
             return AccumulateRows(program, keys, row_key(self._secret, self._plan.digest))
-        return Accumulate(program, keys, together=True)
+        return Accumulate(program, keys, together=True, ticks=self._plan.clock.ticks or 0)
 
     def _strides(
         self, keys: Keys, leaves: dict[int, list[Any]], every: int

@@ -52,6 +52,8 @@ def gaps(runs: Runs, n_events: int) -> Ints:
 
 GRID = 1 << 22
 """Most int64 numbers a dense accumulator may hold (32 MB)."""
+WHOLE = 1 << 18
+"""Of one that has room for all ticks from the start (2 MB): it need not look which ticks come."""
 CELLS = 1 << 22
 """Numbers of sparse cells that are gathered before they are sent on; of twice as many those that
 came more than once are added up at once, where that saves enough."""
@@ -72,6 +74,7 @@ class Gatherer:
       program, keys: of the plan. index: of keys that are known already.
       together: nothing is sent on early to save memory: what is sent stays in this process.
       among: how many others and this one become one in the end.
+      ticks: of a clock with an end; 0: not known.
     """
 
     def __init__(
@@ -81,13 +84,15 @@ class Gatherer:
         index: KeyIndex | None = None,
         together: bool = False,
         among: int = 1,
+        ticks: int = 0,
     ) -> None:
         self._program, self._together = program, together
         self._index = KeyIndex(keys) if index is None else index
         self._dense_keys = 0 if keys.observed else self._index.size
         self._width = program.dimension + 1
         self._first = 0
-        self._grid = np.zeros((0, self._dense_keys, self._width), dtype=np.int64)
+        self._whole = ticks if ticks * self._dense_keys * self._width <= WHOLE else 0
+        self._grid = np.zeros((self._whole, self._dense_keys, self._width), dtype=np.int64)
         self._sparse = SparseCells(self._index, keys.observed)
         self._room_for = 2 * CELLS
         self._unsummed: list[PartialLeaf] = []
@@ -127,12 +132,15 @@ class Gatherer:
         cells than events; whether it did."""
         if (coded is not None and len(coded.rows) > 1) or CELL in batch.schema.names:
             return False
-        first, last = extremes(ticks)
-        few = self._index.size * (last - first + 1) <= 2 * len(ticks) + 1024
-        if not few or not self._room(first, last):
-            return False
         codes, rows = (NO_CODES, ONE_ROW) if coded is None else (coded.codes, coded.rows[0])
-        grid = self._grid[first - self._first : last + 1 - self._first]
+        if len(self._grid) == self._whole > 0:  # as the clock is no longer, it has room for all
+            first, grid = 0, self._grid
+        else:
+            first, last = extremes(ticks)
+            few = self._index.size * (last - first + 1) <= 2 * len(ticks) + 1024
+            if not few or not self._room(first, last):
+                return False
+            grid = self._grid[first - self._first : last + 1 - self._first]
         added(batch, self._program, EventCells(ticks, first, codes, rows), grid)
         return True
 
@@ -390,7 +398,7 @@ class Accumulate:
 
     Args:
       program, keys: of the plan.
-      together, index, among: see ``Gatherer``; numbers are narrow if together.
+      together, index, among, ticks: see ``Gatherer``; numbers are narrow if together.
     """
 
     def __init__(
@@ -400,10 +408,11 @@ class Accumulate:
         together: bool = False,
         index: KeyIndex | None = None,
         among: int = 1,
+        ticks: int = 0,
     ) -> None:
         self._program, self._keys, self._together = program, keys, together
         self._gatherer: Gatherer | None = None
-        self._index, self._among = index, among
+        self._index, self._among, self._ticks = index, among, ticks
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, PartialLeaf]]:
         """Adds a batch."""
@@ -411,7 +420,7 @@ class Accumulate:
             if self._index is None or (self._among == 1 and self._index.size > INDEX):
                 self._index = KeyIndex(self._keys)
             self._gatherer = Gatherer(
-                self._program, self._keys, self._index, self._together, self._among
+                self._program, self._keys, self._index, self._together, self._among, self._ticks
             )
         self._gatherer.add(batch)
         if self._gatherer.is_full:

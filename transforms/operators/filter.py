@@ -120,11 +120,10 @@ class Assign:
         events = pa.RecordBatch.from_arrays(
             list(columns.values()), names=list(columns), metadata=batch.schema.metadata
         )
-        retained = reasons == _KEPT
-        if retained.all():
+        if reasons.max(initial=_KEPT) == _KEPT:
             return Assigned(events if declared else _compact(events), None, filtered)
-        gone = ~retained
-        events = events.filter(pa.array(retained))
+        gone = reasons != _KEPT
+        events = events.filter(pa.array(~gone))
         positions = batch.column("@position").to_numpy()[gone]
         return Assigned(
             events if declared else _compact(events),
