@@ -20,6 +20,8 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.pipelines.graph.build import in_process_runner
 from weir.transforms.beam.stateless import FilterDoFn
+from weir.transforms.decode.canonical import assemble, placed
+from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.operators.filter import Assign
 from weir.transforms.runtime.dead_letters import rows
 
@@ -64,6 +66,45 @@ def batch(
     return pa.RecordBatch.from_arrays(
         list(columns.values()), names=list(columns), metadata={"source": "here"}
     )
+
+
+@pytest.mark.parametrize("where", [None, "x > 0"])
+@pytest.mark.parametrize("keep", [("x",), ("x", "@id")])
+def test_places_of_a_run_of_rows_are_those_of_a_column(
+    where: str | None, keep: tuple[str, ...]
+) -> None:
+    """Rows that follow each other have no column of places; whoever needs these gets them."""
+    schema = EventSchema.build(Stamp("t", "epoch_us"), key="k", id="i", numbers=["x"], where=where)
+    n = 9
+    raw = {
+        "t": pa.array([None, 999, *range(1000, 1006), 1035], pa.int64()),
+        "k": pa.array([KEYS[i] if i != 4 else "other" for i in range(n)]),
+        "i": pa.array([str(i) for i in range(n)]),
+        "x": pa.array([0.0 if i == 5 else 1.0 for i in range(n)]),
+    }
+    named, results = replace(DECLARED, where=where), []
+    for positions in (np.arange(7, 7 + n), range(7, 7 + n)):
+        decoded = assemble(raw, positions, schema, "here")
+        assert decoded.events is not None and decoded.dead is not None
+        first = list(rows(decoded.dead))
+        assigned = Assign(named, keep)(decoded.events)
+        assert assigned.dead is not None
+        results.append((first, list(rows(assigned.dead)), placed(assigned.events).to_pydict()))
+        assert (assigned.events.schema.metadata or {}).keys() <= {b"source"}
+    assert results[0] == results[1]
+    kept = {**raw, "t": pa.array(range(1000, 1000 + n), pa.int64()), "k": pa.array(KEYS[:n])}
+    for positions, there in ((np.arange(7, 7 + n), True), (range(7, 7 + n), False)):
+        decoded = assemble(kept, positions, schema, "here")
+        assert decoded.events is not None and decoded.dead is None
+        assert ("@position" in decoded.events.schema.names) is there
+        assert placed(decoded.events).column("@position").to_pylist() == list(range(7, 7 + n))
+        events = Assign(named, keep)(decoded.events).events
+        made = where is not None or "@id" in keep
+        assert ("@position" in events.schema.names) is (there or made)
+        if there or made:
+            gone = {12} if where else set()
+            wanted = [place for place in range(7, 7 + n) if place not in gone]
+            assert events.column("@position").to_pylist() == wanted
 
 
 def test_where_then_clock_then_lateness_then_key() -> None:

@@ -36,6 +36,8 @@ from weir.transforms.decode.time import UTC_MICROSECONDS, to_time
 from weir.transforms.runtime.dead_letters import dead_letters, reason_code
 
 TIME, ARRIVAL = "@time", "@arrival"
+FIRST = b"first"
+"""In the metadata of a batch without "@position": that of its first row; the others follow it."""
 KEY_TYPE = pa.dictionary(pa.int32(), pa.string())
 Rows = NDArray[np.bool_]
 Spoilt = Mapping[str, Rows]
@@ -85,6 +87,26 @@ Over = Callable[[Callable[[Chunk], list[Decoded]], Iterable[Chunk]], Iterable[li
 """As ``map``: applies what decodes a chunk of text to every chunk, in order."""
 
 
+Positions = NDArray[np.int64] | range
+"""Numbers of lines or rows: (n,) int64, or those that follow each other."""
+
+
+def _numbers(positions: Positions) -> NDArray[np.int64]:
+    if isinstance(positions, range):
+        return np.arange(positions.start, positions.stop)
+    return positions
+
+
+def placed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A decoded batch with "@position", (n,) int64."""
+    metadata = dict(batch.schema.metadata or {})
+    if FIRST not in metadata:
+        return batch
+    first = int(metadata.pop(FIRST))
+    positions = pa.array(_numbers(range(first, first + batch.num_rows)))
+    return batch.replace_schema_metadata(metadata).append_column("@position", positions)
+
+
 class _Refused:
     """Collects which rows are rejected, and which values of the others cannot be read."""
 
@@ -110,7 +132,7 @@ class _Refused:
         known = self._spoilt.get(column)
         return bad if known is None else known if bad is None else known | bad
 
-    def letters(self, source: str, positions: NDArray[np.int64]) -> pa.RecordBatch | None:
+    def letters(self, source: str, positions: Positions) -> pa.RecordBatch | None:
         """By position, then in the order of columns; None if there are none."""
         retained = ((reason, field, bad & ~self.gone) for reason, field, bad in self._values)
         results = [
@@ -126,7 +148,7 @@ class _Refused:
         fields = np.array([names.index(field) for _, field, _ in results], dtype=np.int32)
         return dead_letters(
             source,
-            positions[np.concatenate(at)[order]],
+            _numbers(positions)[np.concatenate(at)[order]],
             np.repeat(codes, sizes)[order],
             pa.DictionaryArray.from_arrays(
                 pa.array(np.repeat(fields, sizes)[order]), pa.array(names, pa.string())
@@ -136,7 +158,7 @@ class _Refused:
 
 def assemble(
     raw: Mapping[str, Any],
-    positions: NDArray[np.int64],
+    positions: Positions,
     schema: EventSchema,
     source: str,
     spoilt: Spoilt = NONE_SPOILT,
@@ -148,7 +170,7 @@ def assemble(
     Args:
       raw: every needed column, each (n,) of whatever type the reader gave. A reader that knows of
         values of several types in a column of times gives these under TIME and ARRIVAL.
-      positions: (n,) int64, line or row numbers.
+      positions: line or row numbers. Of a range no column is made: see ``placed``.
       schema: the roles of columns.
       source: path or topic.
       spoilt: values that the reader could not read already; they are null in ``raw``.
@@ -196,7 +218,11 @@ def assemble(
         value = ARRIVAL if ARRIVAL in raw else name
         columns["@arrival"], bad = _times(raw[value], schema.arrival, source)
         refused.values("not_a_time", name, refused.spoilt(value, bad))
-    columns["@position"] = pa.array(positions)
+    metadata: dict[Any, Any] = {"source": source}
+    if isinstance(positions, range):
+        metadata[FIRST] = str(positions.start)
+    else:
+        columns["@position"] = pa.array(positions)
     absent: dict[str, int] = {}
     for name, kind in schema.columns.items():
         reason, canonical = _VALUES[kind]
@@ -209,10 +235,10 @@ def assemble(
         columns[name], bad = _leniently(with_values, raw[name], canonical, schema)
         refused.values(reason, name, refused.spoilt(name, bad))
     batch = pa.RecordBatch.from_arrays(
-        list(columns.values()), names=list(columns), metadata={"source": source}
+        list(columns.values()), names=list(columns), metadata=metadata
     )
     if refused.gone.any():
-        batch, absent = batch.filter(pa.array(~refused.gone)), {}
+        batch, absent = placed(batch).filter(pa.array(~refused.gone)), {}
     retained = batch if batch.num_rows else None
     return Decoded(retained, refused.letters(source, positions), absent)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.canonical import Decoded, Positions, assemble
 from weir.transforms.decode.cast import Bad, hollow, is_bytes, is_text, of_runs, plain_type
 from weir.transforms.decode.lists import holds_numbers, is_arrow_list, is_list_view
 from weir.transforms.decode.nested import column_of, names_of, type_of
@@ -113,7 +113,7 @@ def decode_batch(
     Args:
       first: position of its first row.
       schema: the roles of columns. source: path or topic.
-      numbers: see ``assemble``.
+      numbers: see ``assemble``; then rows have no column "@position" either.
       types: of columns that stand for values of another type than they are of; of equal bits.
 
     Raises:
@@ -134,7 +134,8 @@ def decode_batch(
         raw[name] = result.values
         if result.lost is not None:
             spoilt[name] = result.lost
-    positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
+    stop = first + batch.num_rows
+    positions: Positions = range(first, stop) if numbers else np.arange(first, stop)
     return assemble(raw, positions, schema, source, spoilt, numbers=numbers)
 
 

@@ -22,6 +22,7 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.transforms.columns.keys import KEY, compact, declared_keys, keys_of
 from weir.transforms.columns.predicate import Predicate
+from weir.transforms.decode.canonical import FIRST, placed
 from weir.transforms.decode.schema import canonical_columns
 from weir.transforms.runtime import counters
 from weir.transforms.runtime.dead_letters import (
@@ -68,7 +69,8 @@ class Assign:
     Args:
       plan: has ``clock``, ``keys``, ``where`` and, if it reads rows by id, ``program``.
       keep: user columns and canonical ones ("@time", "@id", ...) that something downstream needs;
-        "@position", "@source" if it is there and, with a key column, "@key" always stay.
+        "@position" and "@source" if they are there and, with a key column, "@key" always stay. With
+        ids or users "@position" is made where it is no column.
     """
 
     def __init__(self, plan: Any, keep: Iterable[str]) -> None:
@@ -84,6 +86,7 @@ class Assign:
         names = [*([KEY] if self._columns else []), SOURCE, "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
         self._gates = gates_of(self._keep)
+        self._places = self._where is not None or not {"@id", "@unit"}.isdisjoint(names)
 
     def __call__(self, batch: pa.RecordBatch) -> Assigned:
         """One batch of decoded events -> those that count, with key and tick.
@@ -91,7 +94,10 @@ class Assign:
         Raises:
           ConfigError: a batch of something else.
         """
-        if not {"@time", "@position"} <= set(batch.schema.names):
+        if self._places:
+            batch = placed(batch)
+        value, metadata = set(batch.schema.names), dict(batch.schema.metadata or {})
+        if "@time" not in value or ("@position" not in value and FIRST not in metadata):
             raise ConfigError(
                 "events",
                 "RecordBatch",
@@ -108,7 +114,6 @@ class Assign:
         if self._by_id and batch.column("@id").null_count:
             missing = batch.column("@id").is_null().to_numpy(zero_copy_only=False)
             reasons[missing & (reasons == _KEPT)] = MISSING_ID
-        value = set(batch.schema.names)
         columns = {
             name: keys if name == KEY else batch.column(name)
             for name in self._keep
@@ -117,14 +122,15 @@ class Assign:
         for name, gate in self._gates.items():
             columns[name] = gate.mask(batch).cast(pa.float64())
         columns["@tick"] = pa.array(ticks)
+        metadata.pop(FIRST, None)
         events = pa.RecordBatch.from_arrays(
-            list(columns.values()), names=list(columns), metadata=batch.schema.metadata
+            list(columns.values()), names=list(columns), metadata=metadata
         )
         if reasons.max(initial=_KEPT) == _KEPT:
             return Assigned(events if declared else _compact(events), None, filtered)
         gone = reasons != _KEPT
         events = events.filter(pa.array(~gone))
-        positions = batch.column("@position").to_numpy()[gone]
+        positions = placed(batch).column("@position").to_numpy()[gone]
         return Assigned(
             events if declared else _compact(events),
             dead_letters(
