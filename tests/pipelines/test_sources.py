@@ -19,6 +19,7 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.build import in_process_runner
 from weir.pipelines.init.header import sniff
 from weir.transforms.beam.read_files import ReadFiles
+from weir.transforms.decode.canonical import placed
 from weir.transforms.decode.encoding import TextForm, check_encoding
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.formats import lines
@@ -45,9 +46,8 @@ def read(source: FileSource, schema: EventSchema = SCHEMA) -> tuple[list[Any], i
             for events, letters, _ in source.decode(split, schema):
                 dead += 0 if letters is None else letters.num_rows
                 if events is not None:
-                    values += zip(
-                        events["@position"].to_pylist(), events["dollars"].to_pylist(), strict=True
-                    )
+                    places = placed(events)["@position"].to_pylist()
+                    values += zip(places, events["dollars"].to_pylist(), strict=True)
     return values, dead, count
 
 
@@ -167,7 +167,7 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path, made: Any) -> Non
         (file,) = source.match()
         found = [d for s in source.splits(file) for d in source.decode(s, SCHEMA, made)]
         assert all(dead is None for _, dead, _ in found)
-        return [v for events, _, _ in found for v in events["@position"].to_pylist()]  # type: ignore[index]
+        return [v for events, _, _ in found for v in placed(events)["@position"].to_pylist()]
 
     assert written(10, 3) == list(range(10))
     assert written(20, 7) == list(range(20))

@@ -91,7 +91,7 @@ class Gatherer:
         self._dense_keys = 0 if keys.observed else self._index.size
         self._width = program.dimension + 1
         self._first = 0
-        self._whole = ticks if ticks * self._dense_keys * self._width <= WHOLE else 0
+        self._whole = ticks if 0 < ticks * self._dense_keys * self._width <= WHOLE else 0
         self._grid = np.zeros((self._whole, self._dense_keys, self._width), dtype=np.int64)
         self._sparse = SparseCells(self._index, keys.observed)
         self._room_for = 2 * CELLS
