@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 2 * CHUNK_BYTES - 2**16
 """Bytes of a split, at least, so that it and the rest of its last line are two chunks. Of larger
 ones there would be so few that cores wait for the last."""
-BLOCK = 4 * 2**20
-"""Bytes that are read at a time where lines are only counted."""
+BLOCK = 2**18
+"""Bytes that are read at a time where lines are only counted: they stay in the cache of a core."""
 _SOMEWHERE = 1 << 40
 """A number of a line that is behind every header."""
 BROKEN = b'{"broken'
