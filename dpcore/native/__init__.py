@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 3812989691
+VERSION = 2562990403
 """Checksum of the sources: a module that was built from others is not used. Its test tells it."""
 
 

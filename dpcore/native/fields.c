@@ -195,21 +195,42 @@ PyObject *weir_fields(PyObject *self, PyObject *args) {
   return weir_give(views, 9, fits ? NULL : "lines, nodes and the room for columns do not fit each other.");
 }
 
+#define LOOKED_AT 4096 /* bytes that stay in the first-level cache between two looks */
+
+WEIR_WIDE static void look_for(const uint8_t *data, Py_ssize_t n, const uint8_t *wanted, uint8_t *seen) {
+  uint8_t first = 0, second = 0;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    first |= data[i] == wanted[0];
+    second |= data[i] == wanted[1];
+  }
+  seen[0] |= first;
+  seen[1] |= second;
+}
+
 PyObject *weir_newlines(PyObject *self, PyObject *args) {
   (void)self;
-  Py_buffer views[2];
-  if (!weir_take(args, views, 2, 2)) return NULL;
+  Py_buffer views[4];
+  if (!weir_take(args, views, 4, 1u << 1 | 1u << 3)) return NULL;
   Py_ssize_t n = views[1].len / 8, found = 0;
-  const char *data = views[0].buf, *at = data, *end = data + views[0].len;
+  const char *data = views[0].buf, *end = data + views[0].len;
   int64_t *out = views[1].buf;
-  Py_BEGIN_ALLOW_THREADS
-  for (; at < end; at++, found++) {
-    at = memchr(at, '\n', end - at);
-    if (at == NULL) break;
-    if (found < n) out[found] = at - data;
+  int fits = views[2].len == 2 && views[3].len == 2;
+  if (fits) {
+    Py_BEGIN_ALLOW_THREADS
+    for (const char *at = data; at < end;) {
+      Py_ssize_t size = end - at < LOOKED_AT ? end - at : LOOKED_AT;
+      const char *stop = at + size;
+      look_for((const uint8_t *)at, size, views[2].buf, views[3].buf);
+      for (; at < stop; at++, found++) {
+        at = memchr(at, '\n', stop - at);
+        if (at == NULL) break;
+        if (found < n) out[found] = at - data;
+      }
+      at = stop;
+    }
+    Py_END_ALLOW_THREADS
   }
-  Py_END_ALLOW_THREADS
-  PyObject *given = weir_give(views, 2, NULL);
+  PyObject *given = weir_give(views, 4, fits ? NULL : "bytes to look for, and whether they were seen, must be two.");
   Py_XDECREF(given);
   return given ? PyLong_FromSsize_t(found) : NULL;
 }

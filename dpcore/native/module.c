@@ -37,7 +37,8 @@ static PyMethodDef methods[] = {
     ROW(logarithm, "logarithm(values, out): natural logarithms of positive normal numbers."),
     ROW(lookup, "lookup(slots, known, asked, out): where hashes are in a table, or -1."),
     ROW(mac, "mac(key, first, numbers, last, out): CBC-MACs of three blocks each."),
-    ROW(newlines, "newlines(data, out): where the first are, as many as there is room for; how many there are."),
+    ROW(newlines, "newlines(data, out, wanted, seen): where the first are, as many as there is room for; how many there are; which "
+                  "of two other bytes."),
     ROW(normal, "normal(words, out): standard normals, 8 bytes each."),
     ROW(number, "number(hashes, slots, count, numbers, fresh, known): of each hash when it first came."),
     ROW(objects, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."),

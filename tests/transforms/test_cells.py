@@ -205,11 +205,14 @@ def test_times_are_the_same_with_and_without_the_kernel(
 
 def test_newlines_are_found_as_far_as_there_is_room() -> None:
     assert kernels is not None
-    for data in (b"", b"\n", b"ab", b"a\n\nb\n", b"\n" * 100 + b"x"):
+    far = b"ab\n" * 3000
+    for data in (b"", b"\n", b"ab", b"a\n\nb\n", b"\n" * 100 + b"x", b"\r", far, far + b"\xef\r\n"):
         expected = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
         for room in (0, 1, len(expected), len(expected) + 2):
             out = np.full(room, -1, dtype=np.int64)
-            assert kernels.newlines(data, out) == len(expected)
+            seen = np.zeros(2, dtype=np.bool_)
+            assert kernels.newlines(data, out, b"\r\xef", seen) == len(expected)
+            assert seen.tolist() == [b"\r" in data, b"\xef" in data]
             some = min(room, len(expected))
             assert out.tolist() == expected[:some].tolist() + [-1] * (room - some)
 

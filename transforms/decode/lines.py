@@ -27,6 +27,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FEW = 1000
 """Bytes like the first of a mark that are looked at one by one."""
 _NEWLINE, _RETURN = 10, 13
+_OTHERS = bytes([_RETURN, BYTE_ORDER_MARK[0]])
 _MARKS = re.compile(rb"^(?:%b)+" % BYTE_ORDER_MARK, re.MULTILINE)
 
 
@@ -181,9 +182,11 @@ def _skipped(number: int) -> Chunk:
 
 def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     """Finds the lines of a chunk; also says how many there are, blank and long ones included."""
-    data = without_marks(data)
+    ends, returns, marks = _looked_at(data)
+    if marks and _holds_marks(data):
+        data = without_marks(data)
+        ends, returns, _ = _looked_at(data)
     buffer = np.frombuffer(data, dtype=np.uint8)
-    ends = _newlines(data, buffer)
     if len(data) and data[-1:] != b"\n":
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1] + 1])
@@ -191,7 +194,7 @@ def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     numbers = np.arange(first, first + count, dtype=np.int64)
     sizes = ends - starts
     plain = count and sizes.min() > 0 and sizes.max() <= line_bytes
-    if plain and (_RETURN not in data or not (buffer[ends - 1] == _RETURN).any()):
+    if plain and (not returns or not (buffer[ends - 1] == _RETURN).any()):
         return Chunk(data, starts, ends, numbers, numbers[:0]), count
     long, full = sizes > line_bytes, sizes > 0
     returned = np.zeros(count, dtype=bool)
@@ -203,16 +206,18 @@ def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     return Chunk(data, starts[retained], ends[retained], numbers[retained], numbers[long]), count
 
 
-def _newlines(data: bytes, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _looked_at(data: bytes) -> tuple[NDArray[np.int64], bool, bool]:
+    """Where newlines are; whether a carriage return is there, and the first byte of a mark."""
     if kernels is None:
-        return np.flatnonzero(buffer == _NEWLINE)
+        ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE)
+        return ends, _RETURN in data, BYTE_ORDER_MARK[0] in data
     # Room for lines of 32 bytes: shorter ones are counted first, and looked for again.
-    result = np.empty(len(data) // 32 + 1, dtype=np.int64)
-    count = kernels.newlines(data, result)
+    result, seen = np.empty(len(data) // 32 + 1, dtype=np.int64), np.zeros(2, dtype=np.bool_)
+    count = kernels.newlines(data, result, _OTHERS, seen)
     if count > len(result):
         result = np.empty(count, dtype=np.int64)
-        kernels.newlines(data, result)
-    return result[:count]
+        kernels.newlines(data, result, _OTHERS, seen)
+    return result[:count], bool(seen[0]), bool(seen[1])
 
 
 _QUOTE, _NEWLINE, _RETURN = 34, 10, 13
