@@ -36,7 +36,7 @@ from weir.transforms.decode.time import UTC_MICROSECONDS, to_time
 from weir.transforms.runtime.dead_letters import dead_letters, reason_code
 
 TIME, ARRIVAL = "@time", "@arrival"
-FIRST = b"first"
+FIRST = b"@position"
 """In the metadata of a batch without "@position": that of its first row; the others follow it."""
 KEY_TYPE = pa.dictionary(pa.int32(), pa.string())
 Rows = NDArray[np.bool_]
