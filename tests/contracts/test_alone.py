@@ -31,7 +31,7 @@ from weir.transforms.beam.pubsub.messages import Message, MessageDecoder
 from weir.transforms.columns.keys import KEY, is_key, keys_of
 from weir.transforms.columns.list_columns import is_list
 from weir.transforms.decode.arrow import decode_arrow
-from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.canonical import Decoded, placed
 from weir.transforms.decode.csv import decode_csv
 from weir.transforms.decode.lines import chunks
 from weir.transforms.decode.memory_events import TABLE, decode_table
@@ -94,6 +94,7 @@ def _by_place(decoded: Iterable[Decoded]) -> dict[tuple[str, int], Outcome]:
     letters: dict[tuple[str, int], list[tuple[str, str]]] = {}
     for events, dead, _ in decoded:
         if events is not None:
+            events = placed(events)
             names = [name for name in events.schema.names if name not in ("@position", "@source")]
             columns = [_bits(events.column(name)) for name in names]
             parts = [name for name in names if is_key(name)]
