@@ -113,6 +113,16 @@ def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (values, dead) == (expected, 0) and count > 4
 
 
+def test_places_inside_a_file_of_long_lines(tmp_path: Path) -> None:
+    """Lines of the longest allowed length are found from any offset."""
+    size, count = 2**20 - 1, 8
+    path = tmp_path / "long.ndjson"
+    path.write_bytes((b"x" * size + b"\n") * count)
+    file = File(str(path), path.stat().st_size)
+    starts = [split.start for split in FileSource("ndjson", str(path)).format.places(file, count)]
+    assert starts == [line * (size + 1) for line in range(count - 1, 1, -1)]
+
+
 def test_columns_are_held_against_the_first_line(folder: Path) -> None:
     (folder / "a.csv").write_text("2024-01-05,XYZZY,7,8\n")
     with pytest.raises(ConfigError, match="names 3 columns, but the first line.*4 fields") as told:

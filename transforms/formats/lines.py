@@ -244,8 +244,9 @@ def _behind_newline(file: File, at: int) -> int | None:
     """Where the first line begins that begins behind an offset; None if it is far."""
     with open_raw(file.path) as raw:
         raw.seek(at)
-        result = raw.read(BLOCK).find(b"\n")
-    return None if result < 0 or at + result + 1 >= file.size else at + result + 1
+        rest = raw.readline(CHUNK_BYTES)
+    begin = at + len(rest)
+    return begin if rest.endswith(b"\n") and begin < file.size else None
 
 
 def _line_runs(file: File) -> Iterator[Split]:
