@@ -73,7 +73,7 @@ def batch(
 def test_places_of_a_run_of_rows_are_those_of_a_column(
     where: str | None, keep: tuple[str, ...]
 ) -> None:
-    """Rows that follow each other have no column of places; whoever needs these gets them."""
+    """Consecutive rows have no column of positions until a step needs it."""
     schema = EventSchema.build(Stamp("t", "epoch_us"), key="k", id="i", numbers=["x"], where=where)
     n = 9
     raw = {

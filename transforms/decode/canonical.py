@@ -103,7 +103,7 @@ def placed(batch: pa.RecordBatch) -> pa.RecordBatch:
     if FIRST not in metadata:
         return batch
     first = int(metadata.pop(FIRST))
-    positions = pa.array(_numbers(range(first, first + batch.num_rows)))
+    positions = pa.array(np.arange(first, first + batch.num_rows))
     return batch.replace_schema_metadata(metadata).append_column("@position", positions)
 
 

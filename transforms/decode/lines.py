@@ -183,8 +183,8 @@ def _skipped(number: int) -> Chunk:
 def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     """Finds the lines of a chunk; also says how many there are, blank and long ones included."""
     ends, returns, marks = _looked_at(data)
-    if marks and _holds_marks(data):
-        data = without_marks(data)
+    if marks and (clean := without_marks(data)) is not data:
+        data = clean
         ends, returns, _ = _looked_at(data)
     buffer = np.frombuffer(data, dtype=np.uint8)
     if len(data) and data[-1:] != b"\n":

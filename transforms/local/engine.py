@@ -54,7 +54,7 @@ TRIM = 64
 STATE = 32 << 20
 """Bytes of state that the keys of a block of ``in_few_blocks`` have, at most."""
 SMALL = 1 << 15
-"""Numbers in the leaves of a stride of all keys up to which one thread steps all of them: another
+"""Numbers in the leaves of 128 ticks of all keys up to which one thread steps them: another
 would wait for the interpreter's lock longer than it works."""
 T = TypeVar("T")
 R = TypeVar("R")

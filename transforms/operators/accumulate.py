@@ -53,7 +53,8 @@ def gaps(runs: Runs, n_events: int) -> Ints:
 GRID = 1 << 22
 """Most int64 numbers a dense accumulator may hold (32 MB)."""
 WHOLE = 1 << 18
-"""Of one that has room for all ticks from the start (2 MB): it need not look which ticks come."""
+"""Most int64 numbers of a grid that covers the whole clock from the start (2 MB), so that no batch
+is searched for its first and last tick."""
 CELLS = 1 << 22
 """Numbers of sparse cells that are gathered before they are sent on; of twice as many those that
 came more than once are added up at once, where that saves enough."""
@@ -133,7 +134,7 @@ class Gatherer:
         if (coded is not None and len(coded.rows) > 1) or CELL in batch.schema.names:
             return False
         codes, rows = (NO_CODES, ONE_ROW) if coded is None else (coded.codes, coded.rows[0])
-        if len(self._grid) == self._whole > 0:  # as the clock is no longer, it has room for all
+        if len(self._grid) == self._whole > 0:  # the grid covers the whole clock
             first, grid = 0, self._grid
         else:
             first, last = extremes(ticks)

@@ -16,8 +16,8 @@ TICKS = 128
 """Ticks that are stepped at once, at most, unless leaves are small."""
 NUMBERS = 1 << 22
 """int64 numbers in the leaves of a stride, at most (32 MB)."""
-LONGEST, SMALL = 1 << 10, 1 << 17
-"""Ticks that are stepped at once, at most; int64 numbers in the leaves of more than ``TICKS``."""
+LONGEST, FEW = 1 << 10, 1 << 17
+"""A stride of more than ``TICKS`` has at most so many ticks, and int64 numbers in its leaves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def boundaries(first: int, stop: int, every: int, width: int) -> Iterator[tuple[
       width: int64 numbers in the leaves of one tick.
     """
     width = max(1, width)
-    usual, more = min(TICKS, NUMBERS // width), min(LONGEST, SMALL // width)
+    usual, more = min(TICKS, NUMBERS // width), min(LONGEST, FEW // width)
     longest = max(1, usual, more)
     while first < stop:
         base = first // every * every
