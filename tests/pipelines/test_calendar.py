@@ -74,7 +74,7 @@ def test_the_events_of_a_rehearsal_fill_the_clock(weir: Weir, job: Path) -> None
 @pytest.mark.slow
 def test_an_event_of_a_zone_s_month_counts_there(weir: Weir, job: Path) -> None:
     """Half an hour into June in Berlin, at the end of May in UTC."""
-    loud = ("--set", "privacy.epsilon=1000", "--set", "privacy.delta=0.1")
+    loud = ("--set", "privacy.epsilon=100000", "--set", "privacy.delta=0.1")
     assert weir("run", job, *loud).exit_code == 0
     paid = {
         row["tick"]: row["value"][0]
