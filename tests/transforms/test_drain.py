@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from weir.transforms.beam.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
@@ -78,9 +79,39 @@ def test_a_wall_clock_that_jumps_ends_nothing() -> None:
             calls.wall.at += 0.04
             assert not calls.watch.drains()
             assert calls.watch.wait(0.0) == TEST
+        for _ in range(CUT):
+            calls.wall.at += 1.0
+            assert not calls.watch.drains()
+            calls.watch.wait(0.0)
+        assert not calls.watch.suspects
+
+
+@pytest.mark.slow
+def test_a_drain_is_noticed_on_a_machine_that_calls_late() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(100):
+        calls = Calls()
+        assert calls.run(20, safe=2) == math.inf
+        start, noticed = calls.wall.at, math.inf
+        while calls.wall.at < start + 100:
+            calls.wall.at += random.choice([0.1, 0.1, 0.3, 0.6])
+            drains = calls.watch.drains()
+            assert drains or noticed == math.inf, "forgotten"
+            noticed = min(noticed, calls.wall.at - start) if drains else noticed
+            calls.watch.wait(0.0)
+        assert noticed < 10
+
+
+@pytest.mark.parametrize("how", ["kept", "safe"])
+def test_what_was_no_drain_is_forgotten(how: str) -> None:
+    calls = Calls()
+    assert calls.run(100, draining=True) < math.inf
+    if how == "safe":
+        calls.watch.safe()
+    for number in range(CUT):
+        assert calls.watch.wait(0.0) == (TEST if how == "kept" else 0.0)
         calls.wall.at += 1.0
-        assert not calls.watch.drains()
-        assert calls.watch.wait(0.0) == 0.0
+        assert calls.watch.drains() == (how == "kept" and number < CUT - 1)
 
 
 def test_a_longer_wait_is_not_shortened_by_a_test() -> None:

@@ -22,8 +22,12 @@ TEST = 1.05
 """Seconds of the wait that is asked for as a test: somewhat more than may be kept of it."""
 SHORT = 0.2
 """Seconds of a wait that a job server keeps, or not, as it keeps all shorter than a second."""
+KEPT = 0.95
+"""Seconds after which a test may have been kept: a job server keeps a second of it, and a machine
+that is busy may call so late though it keeps nothing."""
 CUT = 3
-"""Tests in a row that were cut to less than half: a drain. A wall clock that jumps cuts one."""
+"""Tests that were cut, less those that may have been kept: a drain. A wall clock that jumps cuts
+one. From twice as many on, no more are counted."""
 PATIENCE, MOST_PATIENCE = 4.0, 600.0
 """Seconds without a safe bundle before a test; a test that is kept doubles them, up to a limit."""
 
@@ -44,7 +48,7 @@ class DrainWatch:
         self._ended = self._safe = now()
         self._patience = PATIENCE
         self._cut = 0
-        self._testing = False
+        self._testing = self._drains = False
         self._asked = 0.0
         self._keeps_short = self._cut_short = False
         self.began: int | None = None
@@ -57,6 +61,7 @@ class DrainWatch:
     def safe(self) -> None:
         """The runner has kept a bundle for good, as it never does within a drain."""
         self._safe = self._now()
+        self._cut, self._drains = 0, False
 
     def drains(self) -> bool:
         """A call begins. Whether the job is being drained: the element is to end now."""
@@ -69,14 +74,18 @@ class DrainWatch:
             self._keeps_short |= retained
         if self._testing:
             self._testing = False
-            if now - self._ended < TEST / 2:
-                self._cut += 1
+            if now - self._ended < KEPT:
+                self._cut = min(self._cut + 1, 2 * CUT)
+                self._drains |= self._cut >= CUT
+            elif self._cut:
+                self._cut -= 1
+                self._drains &= self._cut > 0
             else:
-                self._cut, self._cut_short = 0, False
+                self._cut_short = False
                 if now - self._safe >= self._patience:
                     self._safe = now
                     self._patience = min(2 * self._patience, MOST_PATIENCE)
-        return self._cut >= CUT
+        return self._drains
 
     def wait(self, seconds: float) -> float:
         """A call ends that wants to be called again after some seconds; returns what to ask for."""
