@@ -80,7 +80,7 @@ def reading(
             result.cancel()
 
 
-def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 120.0) -> None:
     """Waits; AssertionError when it does not come true in time."""
     end = time.monotonic() + seconds
     while not true():
