@@ -236,6 +236,13 @@ def differences(found: Cells, expected: Cells) -> str:
     )
 
 
+def check_part(found: Cells, expected: Cells) -> None:
+    """Holds what a job that was stopped in the middle has released against what must come out."""
+    assert found, "stopped before its first release"
+    assert not differences(found, {cell: expected.get(cell, ([], None)) for cell in found})
+    assert len(found) < len(expected), "stopped behind its last release"
+
+
 def last_tick(job: Job) -> int:
     """The last one until which every tick is released by now; -1: none.
 
