@@ -173,13 +173,7 @@ def refuse_full(ledger: Ledger, asking: ChargeRequest) -> None:
     Raises:
       ConfigError: see ``reserve``.
     """
-    store = ledger.store(create=False)
-    try:
-        book = entries_of(store, ledger.scope)
-        known = [] if store is None else store.scopes()
-    finally:
-        if store is not None:
-            store.close()
+    book, known = _read(ledger)
     scope = _scope_of(book, known, ledger, asking.plan)
     own = [entry for entry in book.entries.values() if entry.digest == asking.plan.digest]
     if not any(item.counts and item.mark == asking.run.mark for item in own):
@@ -223,6 +217,18 @@ def reserve(ledger: Ledger, asking: ChargeRequest) -> Reservation:
     return Reservation(ledger, name, turn, fresh, began, results, head, asking)
 
 
+def _read(ledger: Ledger) -> tuple[ScopeEntries, Sequence[str]]:
+    """What the scope holds, and which scopes were open before that was read: one that another run
+    opens meanwhile is never among them and empty."""
+    store = ledger.store(create=False)
+    try:
+        known = [] if store is None else store.scopes()
+        return entries_of(store, ledger.scope), known
+    finally:
+        if store is not None:
+            store.close()
+
+
 def _goes_on(book: ScopeEntries, plan: Plan, run: RunIdentity) -> str | None:
     """Id of the entry that a run goes on under though runs began under it."""
     own = entry_of(book, plan, run)
@@ -262,13 +268,7 @@ def look(ledger: Ledger, plan: Plan, beside: Plan | None = None) -> Balance:
     Raises:
       ConfigError: see ``reserve``; not where there is no room.
     """
-    store = ledger.store(create=False)
-    try:
-        book = entries_of(store, ledger.scope)
-        names = [] if store is None else store.scopes()
-    finally:
-        if store is not None:
-            store.close()
+    book, names = _read(ledger)
     scope = _scope_of(book, names, ledger, beside or plan)
     more = [] if beside is None or book.of_plan(beside.digest) else [price_of(beside, scope)]
     result = _stands(book, scope, None, plan, more)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.pipelines.conftest import SMALL
-from tests.pipelines.ledger.conftest import asking
+from tests.pipelines.ledger.conftest import asking, section
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.registry import CONTINUAL_SUMS
 from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.reservations import look, reserve
+from weir.pipelines.ledger import reservations
+from weir.pipelines.ledger.reservations import look, refuse_full, reserve
 
 pytestmark = pytest.mark.slow
 
@@ -44,3 +46,30 @@ def test_it_fits_once(tmp_path: Path, mechanism: str, noise: str, epsilon: float
     assert not after.fits and after.spent == pytest.approx(epsilon, rel=0.01)
     with pytest.raises(ConfigError, match="is not enough"):
         reserve(job.ledger, asking(plan, "other mark"))
+
+
+@pytest.mark.parametrize("read", ["entries_of", "scopes"])
+def test_a_scope_that_another_run_opens_meanwhile_is_not_refused_as_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: tuple[str, str], read: str
+) -> None:
+    """Whichever is read when the other run enters: its scope, or the names of all scopes."""
+    job = loads(f"{SMALL}{section(where, epsilon=9.0)}")
+    assert job.ledger is not None
+    ledger, plan = job.ledger, plan_of(job)
+    store = ledger.store(create=True)
+    assert store is not None
+    owner, name = (reservations, read) if read == "entries_of" else (type(store), read)
+    store.close()
+    real, others = getattr(owner, name), ["other mark"]
+
+    def with_another(*words: Any) -> Any:
+        result = real(*words)
+        if others:
+            reserve(ledger, asking(plan, others.pop(), "other"))
+        return result
+
+    monkeypatch.setattr(owner, name, with_another)
+    refuse_full(ledger, asking(plan, "mark"))
+    assert not others
+    others.append("third mark")
+    assert look(ledger, plan).fits

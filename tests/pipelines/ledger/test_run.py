@@ -255,7 +255,7 @@ def test_of_two_processes_at_once_exactly_one_runs(tmp_path: Path, where: tuple[
     ]
     stderr = [one.stderr(300) for one in pair]
     assert sorted(one.returncode for one in pair) == [0, 2], stderr
-    assert len([text for text in stderr if "is not enough" in text]) == 1
+    assert len([text for text in stderr if "is not enough" in text]) == 1, stderr
     (entry,) = entries(job)
     assert entry.state == "closed"
     there = [name for name in ("secret", "other") if (job.parent / name).exists()]
