@@ -20,7 +20,7 @@ def test_a_stream_survives_three_kills_and_a_stop(
 ) -> None:
     """Transactions are aborted and a partition is added meanwhile, and records come while no job is
     there."""
-    recording = Recording("learner", ticks=96)
+    recording = Recording("learner", ticks=128)
     with besieged_topic(
         flink_cluster, kafka_broker, recording, tmp_path, 1, led=True, fed=True
     ) as (siege, topic, feed):

@@ -231,7 +231,7 @@ class Feed(threading.Thread):
         self.join()
         if self.error is not None:
             raise self.error
-        assert self.late < 0, f"a record came {self.late:.1f} s after its stamp: nothing holds"
+        assert self.late < 0, f"a record came {self.late:.1f} s late: this machine is too slow"
 
     def stop(self) -> None:
         """Stops early."""

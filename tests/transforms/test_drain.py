@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from weir.transforms.beam.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
+from weir.transforms.beam.pubsub.drain import CUT, LOST, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
 
 
 class Wall:
@@ -102,16 +102,22 @@ def test_a_drain_is_noticed_on_a_machine_that_calls_late() -> None:
         assert noticed < 10
 
 
-@pytest.mark.parametrize("how", ["kept", "safe"])
-def test_what_was_no_drain_is_forgotten(how: str) -> None:
+@pytest.mark.parametrize(("gap", "calls_until"), [(1.0, CUT), (LOST, 1)])
+@pytest.mark.parametrize("more", [0, 20])
+def test_a_drain_that_is_over_is_forgotten(gap: float, calls_until: int, more: int) -> None:
+    """At once where the job went back to a checkpoint; else when as many waits were kept."""
     calls = Calls()
     assert calls.run(100, draining=True) < math.inf
-    if how == "safe":
-        calls.watch.safe()
-    for number in range(CUT):
-        assert calls.watch.wait(0.0) == (TEST if how == "kept" else 0.0)
-        calls.wall.at += 1.0
-        assert calls.watch.drains() == (how == "kept" and number < CUT - 1)
+    for _ in range(more):
+        calls.watch.wait(0.0)
+        calls.wall.at += 0.04
+        assert calls.watch.drains()
+    number = 0
+    while calls.watch.drains():
+        assert calls.watch.wait(0.0) == TEST
+        calls.wall.at += gap
+        number += 1
+    assert number == calls_until * (2 if more and gap < LOST else 1)
 
 
 def test_a_longer_wait_is_not_shortened_by_a_test() -> None:

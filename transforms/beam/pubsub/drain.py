@@ -25,6 +25,9 @@ SHORT = 0.2
 KEPT = 0.95
 """Seconds after which a test may have been kept: a job server keeps a second of it, and a machine
 that is busy may call so late though it keeps nothing."""
+LOST = 2.0
+"""Seconds after which what was seen before says nothing: the job may have gone back to a checkpoint
+from a drain that failed."""
 CUT = 3
 """Tests that were cut, less those that may have been kept: a drain. A wall clock that jumps cuts
 one. From twice as many on, no more are counted."""
@@ -61,7 +64,6 @@ class DrainWatch:
     def safe(self) -> None:
         """The runner has kept a bundle for good, as it never does within a drain."""
         self._safe = self._now()
-        self._cut, self._drains = 0, False
 
     def drains(self) -> bool:
         """A call begins. Whether the job is being drained: the element is to end now."""
@@ -74,17 +76,18 @@ class DrainWatch:
             self._keeps_short |= retained
         if self._testing:
             self._testing = False
-            if now - self._ended < KEPT:
+            waited = now - self._ended
+            if waited < KEPT:
                 self._cut = min(self._cut + 1, 2 * CUT)
                 self._drains |= self._cut >= CUT
-            elif self._cut:
+            elif self._cut and waited < LOST:
                 self._cut -= 1
                 self._drains &= self._cut > 0
             else:
-                self._cut_short = False
-                if now - self._safe >= self._patience:
+                if not self._cut and now - self._safe >= self._patience:
                     self._safe = now
                     self._patience = min(2 * self._patience, MOST_PATIENCE)
+                self._cut, self._drains, self._cut_short = 0, False, False
         return self._drains
 
     def wait(self, seconds: float) -> float:
